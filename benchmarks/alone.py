@@ -1,10 +1,10 @@
-"""Measures the layers that stand on NumPy alone, no runtime among them, beside HIPS autograd and beside NumPy itself.
+"""Compare the layers that need only NumPy, without a runtime, with HIPS autograd and with NumPy itself.
 
 usage: python benchmarks/alone.py [--repeats N] [--only PART ...]
 
-The same functions run in one process for each dtype, in autograd's environment, with our sources on the path. Contenders take
-turns, so that a drift of the machine meets all of them; the best of the repeats counts. Before anything is timed, results are
-compared.
+The same functions run in one process per dtype, in autograd's environment, with lamina's sources on the path. The
+systems are measured alternately, so that a change of the machine's speed affects all of them; the best of the repeats
+counts. Results are compared before the measurement.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 Run = Callable[[], Any]
-# what ours is measured beside -> goal of the ratio
+# compared with -> goal of the ratio
 DTYPE = os.environ.get("LAMINA_ALONE", "float64")
 GOALS = {"autograd": 1.2, "jit": 0.7, "numpy": 2.0}
 
@@ -41,7 +41,7 @@ def loss(np: Any, layers: Any, x: Any, y: Any) -> Any:
 
 
 def chain(np: Any, x: Any) -> Any:
-    """100 steps, one op each."""
+    """100 steps of one primitive each."""
     for _ in range(25):
         x = np.tanh(np.sin(x) * 1.5 + 0.25)
     return np.sum(x)
@@ -67,7 +67,7 @@ def flat(tree: Any) -> list[Any]:
 
 
 def agree(runs: dict[str, Run]) -> None:
-    """ValueError where contenders compute different things."""
+    """Raise ValueError if the systems have different results."""
     first, *others = [flat(run()) for run in runs.values()]
     for other in others:
         for x, y in zip(first, other, strict=True):
@@ -76,7 +76,7 @@ def agree(runs: dict[str, Run]) -> None:
 
 
 def best(runs: dict[str, Run], repeats: int) -> dict[str, float]:
-    """Microseconds of processor time a call, contenders taking turns."""
+    """Return the microseconds of processor time per call, measured alternately."""
     agree(runs)
     found = dict.fromkeys(runs, math.inf)
     calls = {}
@@ -95,14 +95,14 @@ def best(runs: dict[str, Run], repeats: int) -> dict[str, float]:
 
 # --- rows -----------------------------------------------------------------------------------------------------------------
 def gradients(np: Any, grad: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Row -> gradient and arguments."""
+    """Return name of row -> gradient and arguments."""
     return {"grad_mlp": (grad(lambda layers, x, y: loss(np, layers, x, y)), (LAYERS, ROWS, TARGETS)),
             "grad_chain": (grad(lambda x: chain(np, x)), (VECTOR,)),
             "grad_products": (grad(lambda a, b: products(np, a, b)), (A, B))}
 
 
-def beside_autograd(kind: str, np: Any, only: list[str]) -> list[tuple[str, str, dict[str, Run]]]:
-    """Rows of gradients, op by op and jitted, beside autograd, which has no more than op by op."""
+def compare_with_autograd(kind: str, np: Any, only: list[str]) -> list[tuple[str, str, dict[str, Run]]]:
+    """Return the rows of gradients, eager and jitted, compared with autograd, which is eager only."""
     from autograd import grad
     from autograd import numpy as anp
     from lamina_autodiff import grad as our_grad
@@ -117,7 +117,7 @@ def beside_autograd(kind: str, np: Any, only: list[str]) -> list[tuple[str, str,
     return rows
 
 
-def beside_numpy(jnp: Any) -> list[tuple[str, str, dict[str, Run]]]:
+def compare_with_numpy(jnp: Any) -> list[tuple[str, str, dict[str, Run]]]:
     from lamina_tracing import jit
     layers, rows = [tuple(map(jnp.asarray, pair)) for pair in LAYERS], jnp.asarray(ROWS)
     a, b = jnp.asarray(A), jnp.asarray(B)
@@ -133,7 +133,7 @@ def measure(repeats: int, only: list[str]) -> int:
     from lamina_tracing import lax
     named = SimpleNamespace(sin=lax.sin, tanh=lax.tanh, sum=lambda x: lax.reduce_sum(x, tuple(range(x.ndim))))
     config.enable_x64.set(DTYPE == "float64")
-    lines = [f"| {DTYPE} | lamina | beside it | ratio | goal | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+    lines = [f"| {DTYPE} | lamina | compared with | ratio | goal | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
 
     def show(rows: Any) -> None:
         for name, basis, runs in rows:
@@ -144,10 +144,11 @@ def measure(repeats: int, only: list[str]) -> int:
             lines.append(f"| {name} | {ours:,.1f} | {other:,.1f} | {ratio:.2f} | {GOALS[basis]:g} {basis} | "
                          f"{'' if ratio <= GOALS[basis] else 'short'} |")
 
-    show(beside_autograd("lax", named, only))  # with the operators lamina_tracing has of its own; lamina_numpy brings others
+    show(compare_with_autograd("lax", named, only))  # with the operators of lamina_tracing; lamina_numpy installs others
+    show(compare_with_autograd("np", np, only))  # NumPy functions on traced values
     import lamina_numpy as jnp
-    show(beside_autograd("numpy", jnp, only))
-    show(beside_numpy(jnp))
+    show(compare_with_autograd("numpy", jnp, only))
+    show(compare_with_numpy(jnp))
     assert not {"jaxlib", "lamina_runtime"}.intersection(sys.modules)
     print("\n".join(lines) + "\n", flush=True)
     return 0

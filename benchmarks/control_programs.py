@@ -1,4 +1,4 @@
-"""Loops, branches, checkpoints and custom rules: the time to write their programs down, to call and to run them."""
+"""Loops, branches, checkpoints and custom rules: the time to trace, to call and to run them."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def ten_times(fun: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def moved(fun: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`fun` with its directional derivative: what a `while_loop` has."""
+    """Return `fun` with its directional derivative, which a `while_loop` has."""
     return lambda x: xp.jvp(fun, (x,), (x,))
 
 

@@ -1,4 +1,4 @@
-"""What every measured program needs: the module under test, how it is timed, and arrays.
+"""Shared parts of the measured programs: the module under test, timing, and arrays.
 
 `MODULE` is `lamina` or `jax`, the first argument of the process.
 """
@@ -33,7 +33,8 @@ FIGURES: dict[str, Callable[[str], float]] = {}
 
 
 def timed(calls: int, repeats: int = 5) -> Callable[[Any], Any]:
-    """The function sets up and returns what is timed: `calls` calls at a time, `repeats` times, the best counts."""
+    """Register a function that returns the function to time: `calls` calls at a time, `repeats` times; the best
+    counts."""
     def enter(set_up: Any) -> Any:
         PROGRAMS[set_up.__name__] = set_up, calls, repeats
         return set_up
@@ -41,7 +42,7 @@ def timed(calls: int, repeats: int = 5) -> Callable[[Any], Any]:
 
 
 def figure(measure: Any) -> Any:
-    """The function gives its figure itself; it gets the cache folder."""
+    """Register a function that returns its own number; it gets the cache folder."""
     FIGURES[measure.__name__] = measure
     return measure
 

@@ -1,4 +1,4 @@
-"""The functions of `library_programs.py`; `run.py` has goals for each, without loading anything."""
+"""Names of the functions of `library_programs.py`, for the goals in `run.py`, which does not import that module."""
 
 NAMES = ("sort", "argsort", "top_k", "cumsum", "cumprod", "convolve", "fft", "rfft2", "solve", "cholesky", "qr", "inverse",
          "determinant", "svd", "eigh", "norm", "quantile", "median", "unique", "searchsorted", "histogram", "interp",

@@ -1,7 +1,8 @@
-"""Functions that people call, small and large: compiled, op by op, their first call, and the memory that the compiler plans.
+"""Library functions, small and large: compiled, eager, their first call, and the memory that the compiler plans.
 
-Three more rows of each say what no front end gets below: `launch`, jaxlib's launch of the one executable of the small call
-without any Python of ours; `xla`, what the compiler alone takes of a first call; and `begun`, that and the first launch.
+Three more rows of each say what no front end gets below: `launch`, jaxlib's launch of the one executable of the small
+call without any Python of ours; `xla`, what the compiler alone takes of a first call; and `begun`, that and the first
+launch.
 
 Registered only where a part of a name that is asked for begins with `library`: these rows take minutes.
 """
@@ -98,21 +99,22 @@ _LARGE_DRAWS: dict[str, Callable[..., Any]] = {
 
 
 def first_call(f: Callable[..., Any], args: Any) -> float:
-    """Microseconds of a first call of a new jitted function: a number beside it makes it a program that no cache has."""
+    """Return the microseconds of the first call of a new jitted function; an added constant makes it a program in no
+    cache."""
     start = time.perf_counter()
     wait(xp.jit(lambda *a: (f(*a), xnp.float32(start)))(*args))
     return (time.perf_counter() - start) * 1e6
 
 
 def compiler_alone(f: Callable[..., Any], args: Any) -> float:
-    """Microseconds of such a first call between the giving of the program to XLA and its executable."""
+    """Return the microseconds of such a first call that XLA needs to compile the program."""
     _COMPILED.clear()
     first_call(f, args)
     return max(_COMPILED) * 1e6
 
 
 def compiler_and_launch(f: Callable[..., Any], args: Any) -> float:
-    """Microseconds that the compiler and the first launch of its executable take, of such a first call."""
+    """Return the microseconds of such a first call that the compiler and the first launch need."""
     _COMPILED.clear()
     stamp = time.perf_counter()
     executable = xp.jit(lambda *a: (f(*a), xnp.float32(stamp))).lower(*args).compile().runtime_executable()
@@ -128,7 +130,7 @@ def _listen(event: str, seconds: float, **_: Any) -> None:
 
 
 def planned_bytes(f: Callable[..., Any], args: Any) -> float:
-    """Bytes that the compiler plans beside the arguments; 1 is added, so that there are ratios."""
+    """Return the bytes that the compiler plans in addition to the arguments; 1 is added so that ratios are defined."""
     found = xp.jit(lambda *a: f(*a)).lower(*args).compile().memory_analysis()
     return float(found.temp_size_in_bytes + found.output_size_in_bytes + 1)
 

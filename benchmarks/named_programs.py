@@ -1,4 +1,4 @@
-"""Programs of named axes, beside jax 0.4.30, the last that has `xmap`, and beside the same program written without names.
+"""Programs of named axes, compared with jax 0.4.30, the last version with `xmap`, and with positional programs.
 
 A twin of a row (`..._by_hand`) is that program written with `vmap` or `pmap`, in the same process.
 """
@@ -65,7 +65,7 @@ def xmap_call_regression_by_hand() -> Any:
 
 
 def _rows(x: Any) -> Any:
-    """What a device of a mesh of eight has, as `pmap` takes it."""
+    """Return the shards on a mesh of eight devices, in the form for `pmap`."""
     return xp.pmap(lambda x: x)(xnp.reshape(x, (8, -1, *x.shape[1:])))
 
 
@@ -121,7 +121,7 @@ _ROWS, _WIDE = array(64, 256), array(256, 512, seed=1)
 
 
 def looped(rows: Any, weights: Any) -> Any:
-    """64 positions in 16 turns."""
+    """Map 64 positions in 16 iterations."""
     f = xmap(lambda x, w: xnp.tanh(x @ w).sum(), ({0: "i"}, {}), {0: "i"}, axis_resources={"i": maps.SerialLoop(16)})
     return f(rows, weights)
 

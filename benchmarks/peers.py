@@ -1,6 +1,6 @@
-"""The peers we are measured beside: released jax versions, each in an environment of its own in the user's cache.
+"""The systems to compare with: released jax versions, each in its own environment in the user's cache folder.
 
-They are installed at first use and never into the project's environment: jax and lamina cannot share a process.
+They are installed at first use, not into the project's environment, because jax and lamina cannot share a process.
 """
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pathlib import Path
 
 __all__ = ["SAME_JAXLIB", "alone", "interpreters"]
 
-SAME_JAXLIB = "jax 0.10.2"  # the peer that stands on our jaxlib, for rows where jaxlib is the floor
-# peer -> (minor versions of Python 3 it runs on, requirements)
+SAME_JAXLIB = "jax 0.10.2"  # the jax version with the same jaxlib as lamina, for rows that jaxlib dominates
+# name -> (minor versions of Python 3, requirements)
 PEERS = {
     "jax 0.12.0.1": ((12, 13), ("jax==0.12.0.1", "jaxlib==0.12.0.1")),
     SAME_JAXLIB: ((11, 12, 13), ("jax==0.10.2", "jaxlib==0.10.2")),
     "jax 0.4.30": ((11, 12), ("jax==0.4.30", "jaxlib==0.4.30", "numpy<2", "scipy<1.14")),
 }
-# differentiation of NumPy programs in Python, as lamina-autodiff is without a runtime; and what our rooms up to
-# lamina-numpy need there
+# Differentiation of NumPy programs in Python, like lamina-autodiff without a runtime; with the dependencies of the
+# packages up to lamina-numpy.
 ALONE = "autograd 1.9", (11, 12, 13), ("autograd==1.9.1", "numpy>=2.0", "ml_dtypes>=0.5", "typing-extensions",
                                        "opt_einsum>=3.3")
 
 
 def cache_folder() -> Path:
-    """`$LAMINA_PEERS`, else a folder in the user's cache."""
+    """Return `$LAMINA_PEERS`, else a folder in the user's cache."""
     return Path(os.environ.get("LAMINA_PEERS") or
                 Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lamina-peers")
 
 
 def find_python(minors: tuple[int, ...]) -> str | None:
-    """An interpreter of one of these versions: this one, one on PATH, or one that pyenv keeps."""
+    """Return an interpreter of one of these versions: this one, one on PATH, or one of pyenv."""
     if sys.version_info[1] in minors:
         return sys.executable
     for minor in minors:
@@ -42,8 +42,8 @@ def find_python(minors: tuple[int, ...]) -> str | None:
     return None
 
 
-def _ready(name: str, minors: tuple[int, ...], requirements: tuple[str, ...]) -> str | None:
-    """A peer's interpreter, after installing what is missing; None, aloud, where it cannot be had."""
+def _install(name: str, minors: tuple[int, ...], requirements: tuple[str, ...]) -> str | None:
+    """Install a system if it is missing, and return its interpreter; print the reason and return None on failure."""
     home = cache_folder() / name.replace(" ", "-")
     python, ready = home / "bin" / "python", home / "ready"
     if not ready.exists():
@@ -62,11 +62,11 @@ def _ready(name: str, minors: tuple[int, ...], requirements: tuple[str, ...]) ->
 
 
 def interpreters() -> dict[str, str]:
-    """Peer name -> its interpreter; a peer that cannot be had is left out."""
-    found = {name: _ready(name, *needs) for name, needs in PEERS.items()}
+    """Return name -> interpreter of the systems that are available."""
+    found = {name: _install(name, *needs) for name, needs in PEERS.items()}
     return {name: python for name, python in found.items() if python is not None}
 
 
 def alone() -> str | None:
-    """The interpreter of autograd's environment."""
-    return _ready(*ALONE)
+    """Return the interpreter of autograd's environment."""
+    return _install(*ALONE)

@@ -1,9 +1,9 @@
-"""The measured programs. Run once per contender and round, in a process of its own.
+"""The measured programs, run once per system and round, in a separate process.
 
 usage: python programs.py MODULE RESULT.json CACHE_FOLDER [part of a name ...]
 
-`MODULE` is `lamina` or `jax`; only public names that both have are used. A figure is microseconds per call, the best
-of several repeats; growth rows are exponents. A program that fails leaves its error as the figure.
+`MODULE` is `lamina` or `jax`; only public names of both are used. A result is microseconds per call, the best of
+several repeats; growth rows are exponents. The result of a program that fails is its error.
 """
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def run_two_million_normals() -> Any:
 # Figures of another kind
 
 def exponent(run: Callable[[int], Any], small: int = 1000, large: int = 16000) -> float:
-    """p in time ~ n^p between two program sizes, the best of three at each."""
+    """Return p in time ~ n^p between two program sizes, the best of three at each."""
     def seconds(size: int) -> float:
         found = math.inf
         for _ in range(3):
@@ -305,7 +305,7 @@ def growth_print(_: str) -> float:
 
 @figure
 def growth_calls(_: str) -> float:
-    """First result of 10 and of 300 calls of one jitted function in a program: trace, lower, compile and run."""
+    """Return the growth of the time to the first result from 10 to 300 calls of one jitted function in a program."""
     block, fresh = xp.jit(lambda x: xnp.tanh(x * 2.0 + 1.0) @ x), iter(range(1, 100))
 
     def run(count: int) -> None:
@@ -339,7 +339,7 @@ print("seconds", time.perf_counter() - start)
 
 @figure
 def second_process_first_result(cache: str) -> float:
-    """First result of the same program in a second process, each with its own on-disk cache switched on."""
+    """Return the time to the first result of the same program in a second process, with the on-disk cache."""
     environment = {**os.environ, "LAMINA_CACHE_DIR": cache, "JAX_COMPILATION_CACHE_DIR": cache,
                    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
     found = math.inf

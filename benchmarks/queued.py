@@ -1,5 +1,5 @@
-"""Programs with collectives that are queued, against the same ones waited for at each step: time per call of small ones, and
-the peak of memory of a loop over large ones. Each in a process of its own, on eight CPU devices.
+"""Compare queued programs with collectives with the same programs waited for at each step: the time per call of small
+ones, and the peak memory of a loop over large ones. Each runs in a separate process, on eight CPU devices.
 
 usage: python benchmarks/queued.py [--calls N] [--megabytes N]
 """
@@ -21,7 +21,7 @@ STEPS = 12
 
 
 def calls(wait: bool, number: int) -> None:
-    """Microseconds per call of `psum` on four numbers a device."""
+    """Print the microseconds per call of `psum` on four numbers per device."""
     import lamina
     f = lamina.pmap(lambda x: lamina.lax.psum(x, "i"), axis_name="i")
     x = lamina.pmap(lambda x: x)(np.ones((8, 4), np.float32))
@@ -38,7 +38,7 @@ def calls(wait: bool, number: int) -> None:
 
 
 def loop(wait: bool, megabytes: int) -> None:
-    """Peak of a loop `p, loss = f(p, x)` over pieces of so many megabytes."""
+    """Print the peak memory of a loop `p, loss = f(p, x)` over shards of this many megabytes."""
     import lamina
     from lamina import lax
     import lamina.numpy as jnp

@@ -1,9 +1,10 @@
-"""Measures lamina beside its peers in one run and writes the table of figures.
+"""Compare lamina with other systems in one run and write the table of results.
 
 usage: python benchmarks/run.py [--rounds N] [--only PART ...] [--out FILE.md]
 
-Contenders take turns within a round, so a drift of the machine meets all of them; the best of the rounds counts. A
-ratio is ours divided by the fastest peer's ("best") or by that of the peer with our jaxlib ("same").
+The systems are measured alternately within a round, so that a change of the machine's speed affects all of them; the
+best of the rounds counts. A ratio is lamina's time divided by that of the fastest other system ("best"), or of the one
+with the same jaxlib ("same").
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from library_names import NAMES as LIBRARY
 
 HERE = Path(__file__).resolve().parent
 US = "lamina"
-# row: (goal, what the ratio is against; "limit" compares our figure itself)
+# row: (goal, what lamina is compared with; "limit" compares its number with the goal)
 GOALS: dict[str, tuple[float, str]] = {
     "import": (0.6, "best"),
     "jit_call_one_argument": (1.0, "same"), "jit_call_100_leaves": (1.0, "same"),
@@ -58,14 +59,14 @@ GOALS: dict[str, tuple[float, str]] = {
         ("small", 1.05), ("large", 1.05), ("eager", 0.7), ("first", 0.5), ("memory", 1.0)) for name in LIBRARY},
 }
 
-# What no front end gets below: kind of row -> kinds of our rows that are jaxlib's part alone
+# Lower bounds of every front end: kind of row -> kinds of rows that measure jaxlib's part alone
 FLOORS = {"eager": ("launch", "small"), "first": ("xla", "begun")}
 
 
 def measure(python: str, module: str, cache: str, only: list[str]) -> dict[str, float | str]:
-    """One process of programs.py; a process that dies gives no figures but says so."""
+    """Run one process of programs.py; if it dies, return the last line of its error output."""
     with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "figures.json"
+        result = Path(folder) / "results.json"
         command = [python, str(HERE / "programs.py"), module, str(result), cache, *only]
         environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
         environment.pop("PYTHONPATH", None) if module != US else None
@@ -83,52 +84,52 @@ def keep_best(best: dict[str, float | str], found: dict[str, float | str]) -> No
             best[name] = value
 
 
-def ratio_of(row: str, basis: str, figures: dict[str, dict[str, float | str]]) -> float | None:
-    """Our figure divided by what the goal names, or None where either is missing."""
-    ours = figures[US].get(row)
+def ratio_of(row: str, basis: str, results: dict[str, dict[str, float | str]]) -> float | None:
+    """Return lamina's number divided by the one named by the goal, or None if either is missing."""
+    ours = results[US].get(row)
     if basis == "limit":
         against: float | str | None = 1.0
     elif basis in ("best", "same"):
-        others = {name: value for name, found in figures.items()
+        others = {name: value for name, found in results.items()
                   if name != US and isinstance(value := found.get(row), float)}
         against = others.get(peers.SAME_JAXLIB) if basis == "same" else min(others.values(), default=None)
     else:
-        against = figures[US].get(basis)
+        against = results[US].get(basis)
     return ours / against if isinstance(ours, float) and isinstance(against, float) else None
 
 
-def table(figures: dict[str, dict[str, float | str]]) -> str:
-    """Markdown: a row per program, a column per contender, then ratio, goal and verdict."""
+def table(results: dict[str, dict[str, float | str]]) -> str:
+    """Return a Markdown table: a row per program, a column per system, then ratio, goal and verdict."""
     def cell(value: float | str | None) -> str:
         if isinstance(value, float):
             return f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
         return "fails" if value else "-"
-    lines = ["| figure | " + " | ".join(figures) + " | ratio | goal | |",
-             "| --- |" + " ---: |" * (len(figures) + 2) + " --- |"]
+    lines = ["| row | " + " | ".join(results) + " | ratio | goal | |",
+             "| --- |" + " ---: |" * (len(results) + 2) + " --- |"]
     reached = total = 0
     for row, (goal, basis) in GOALS.items():
-        if not any(row in found for found in figures.values()):
+        if not any(row in found for found in results.values()):
             continue
-        ratio = ratio_of(row, basis, figures)
+        ratio = ratio_of(row, basis, results)
         total += 1
         good = ratio is not None and ratio <= goal
         reached += good
-        lines.append(f"| {row} | " + " | ".join(cell(found.get(row)) for found in figures.values()) +
+        lines.append(f"| {row} | " + " | ".join(cell(found.get(row)) for found in results.values()) +
                      f" | {'-' if ratio is None else f'{ratio:.2f}'} | {goal:g} {basis} | {'' if good else 'short'} |")
-    ratios = [r for row, (_, basis) in GOALS.items() if basis != "limit" and (r := ratio_of(row, basis, figures))]
+    ratios = [r for row, (_, basis) in GOALS.items() if basis != "limit" and (r := ratio_of(row, basis, results))]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
     return "\n".join([*lines, "", f"{reached} of {total} goals reached; geometric mean of the ratios {mean:.2f}."])
 
 
-def floors(figures: dict[str, dict[str, float | str]]) -> str:
-    """Markdown: of each library row that is short, what jaxlib's own part of it takes beside the peer's whole call."""
+def floors(results: dict[str, dict[str, float | str]]) -> str:
+    """Return a Markdown table of the library rows that miss their goal, with jaxlib's part of the call."""
     lines = []
     for kind, parts in FLOORS.items():
         for name in LIBRARY:
             row = f"library_{kind}_{name}"
             goal, basis = GOALS[row]
-            ratio, peer = ratio_of(row, basis, figures), figures[peers.SAME_JAXLIB].get(row)
-            alone = [figures[US].get(f"library_{part}_{name}") for part in parts]
+            ratio, peer = ratio_of(row, basis, results), results[peers.SAME_JAXLIB].get(row)
+            alone = [results[US].get(f"library_{part}_{name}") for part in parts]
             if ratio is not None and ratio > goal and isinstance(peer, float):
                 shown = [f"{part} {took / peer:.2f}" for part, took in zip(parts, alone) if isinstance(took, float)]
                 lines.append(f"| {row} | {ratio:.2f} | {', '.join(shown)} | {goal:g} |")
@@ -142,21 +143,21 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of rows")
     parser.add_argument("--out", type=Path, default=HERE.parent / "out" / "bench.md")
     options = parser.parse_args(argv)
-    contenders = {US: (sys.executable, US)} | {name: (python, "jax") for name, python in peers.interpreters().items()}
-    figures: dict[str, dict[str, float | str]] = {name: {} for name in contenders}
+    systems = {US: (sys.executable, US)} | {name: (python, "jax") for name, python in peers.interpreters().items()}
+    results: dict[str, dict[str, float | str]] = {name: {} for name in systems}
     with tempfile.TemporaryDirectory() as caches:
         for number in range(options.rounds):
-            for name, (python, module) in contenders.items():
+            for name, (python, module) in systems.items():
                 print(f"bench: round {number + 1} of {options.rounds}, {name}", file=sys.stderr, flush=True)
                 cache = str(Path(caches) / name.replace(" ", "-"))
-                keep_best(figures[name], measure(python, module, cache, options.only))
-    for name, found in figures.items():
+                keep_best(results[name], measure(python, module, cache, options.only))
+    for name, found in results.items():
         for row, value in found.items():
             if isinstance(value, str):
                 print(f"bench: {name}, {row}: {value}", file=sys.stderr)
-    text = (f"# Figures\n\nMicroseconds, rounds: {options.rounds}, the best counts; `growth` rows are exponents. "
-            f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}.\n\n{table(figures)}\n"
-            f"{floors(figures)}")
+    text = (f"# Results\n\nMicroseconds, rounds: {options.rounds}, the best counts; `growth` rows are exponents. "
+            f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}.\n\n{table(results)}\n"
+            f"{floors(results)}")
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text, encoding="utf-8")
     print(text)

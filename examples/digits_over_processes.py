@@ -1,9 +1,9 @@
-"""Handwritten digits, trained on all devices of all processes, and once more on one device: the same numbers come out.
+"""Train on handwritten digits on all devices of all processes, and on one device, with the same results.
 
 usage: python -m lamina.launch -n 2 --devices 4 examples/digits_over_processes.py [--epochs N] [--keep FOLDER]
 
-With `--keep` the state is kept after each epoch, and training goes on from the last one kept: in any number of processes, on
-any number of devices that divides 240, the size of a batch.
+With `--keep` a checkpoint is saved after each epoch, and training continues from the last one: in any number of
+processes, on any number of devices that divides 240, the batch size.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scores(params: Any, x: Any) -> Any:
 
 
 def loss(params: Any, x: Any, y: Any) -> Any:
-    """Mean cross-entropy."""
+    """Return the mean cross-entropy."""
     s = scores(params, x)
     s = s - lax.stop_gradient(s.max(1, keepdims=True))
     return jnp.mean(jnp.log(jnp.exp(s).sum(1)) - jnp.take_along_axis(s, y[:, None], 1)[:, 0])
@@ -41,7 +41,7 @@ def step(params: Any, x: Any, y: Any, average: Any = lambda v: v) -> tuple[Any, 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--keep", help="folder of states")
+    parser.add_argument("--keep", help="folder of checkpoints")
     options = parser.parse_args(argv)
     lamina.distributed.initialize()
     n, here, me = lamina.device_count(), lamina.local_device_count(), lamina.process_index()
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     for epoch in range(first, options.epochs):
         order = np.random.default_rng(epoch).permutation(TRAIN).reshape(-1, BATCH)
         for batch in order:
-            mine = batch.reshape(n, -1)[me * here:(me + 1) * here]  # a row for each of this process's devices
+            mine = batch.reshape(n, -1)[me * here:(me + 1) * here]  # one row per device of this process
             params, value = over_all(params, x[mine], y[mine])
             alone, value_alone = on_one(alone, x[batch], y[batch])
         if options.keep:

@@ -1,6 +1,6 @@
-"""A program of the field: an MLP trained on meshes, with rows of the batch over one axis and hidden units over another.
+"""An MLP trained on meshes, with the batch split over one axis and hidden units over another.
 
-It uses names that jax-style systems share: with `jax` for `lamina` in the imports, jax 0.10.2 prints the same losses.
+It uses only names of JAX: with `jax` for `lamina` in the imports, jax 0.10.2 prints the same losses.
 Eight devices: XLA_FLAGS=--xla_force_host_platform_device_count=8.
 """
 import numpy as np
@@ -26,7 +26,7 @@ def loss(params, batch):
 
 
 def train(shape, names, specs, batch_spec, steps=17):
-    """The losses of each step, and where the parameters lie at the end."""
+    """Return the losses of all steps, and the shardings of the final parameters."""
     mesh = Mesh(mesh_utils.create_device_mesh(shape), names)
     rng = np.random.default_rng(0)
     places = [{k: NamedSharding(mesh, s) for k, s in layer.items()} for layer in specs]

@@ -1,4 +1,4 @@
-"""A network of named axes, trained on digits in five ways that differ in one argument: where its axes go.
+"""A network of named axes, trained on digits in six ways, which differ only in the resources of its axes.
 
 Eight devices: XLA_FLAGS=--xla_force_host_platform_device_count=8.
 """
@@ -22,7 +22,7 @@ WAYS = {
 
 
 def loss(p, image, label):
-    """What one position of every axis computes: `p["w"]` is one number here, and so is `image`."""
+    """Compute the loss for one position of every axis: `p["w"]` is one number here, and so is `image`."""
     hidden = nn.relu(jnp.einsum("{pixels},{pixels}->{}", image, p["w"]) + p["b"])
     logits = jnp.einsum("{hidden},{hidden}->{}", hidden, p["v"]) + p["c"]
     right = nn.one_hot(label, 10, axis="classes")
@@ -36,7 +36,7 @@ def init(hidden=64):
 
 
 def train(resources, steps=40, batch=240):
-    """The losses of all steps, and the parameters."""
+    """Return the losses of all steps, and the parameters."""
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)
     named = xmap(loss, in_axes=(AXES, ["batch", "pixels"], ["batch"]), out_axes={}, axis_resources=resources)
@@ -45,8 +45,8 @@ def train(resources, steps=40, batch=240):
     with Mesh(np.array(lamina.devices()[:8]).reshape(4, 2), ("x", "y")):
         for i in range(steps):
             rows = np.arange(i * batch, (i + 1) * batch) % len(images)
-            value, slopes = step(params, images[rows], labels[rows])
-            params = lamina.tree.map(lambda a, g: a - 0.5 * g, params, slopes)
+            value, grads = step(params, images[rows], labels[rows])
+            params = lamina.tree.map(lambda a, g: a - 0.5 * g, params, grads)
             losses.append(float(value))
     return losses, params
 

@@ -1,7 +1,8 @@
-"""A block of a transformer in named axes: attention is a softmax along `sources`, and where axes go is one argument.
+"""A transformer block with named axes: attention is a softmax along `sources`, and one argument places the axes.
 
-Every sequence repeats a pattern of its own; to tell the next letter the block must look one period back. Eight devices:
-XLA_FLAGS=--xla_force_host_platform_device_count=8.
+Every sequence repeats its own pattern, so the block must read the letter one period before to predict the next one.
+Eight
+devices: XLA_FLAGS=--xla_force_host_platform_device_count=8.
 """
 import numpy as np
 
@@ -25,7 +26,7 @@ WAYS = {
 
 
 def block(p, here, there):
-    """Features of one position, `here` of `positions`, `there` of `sources`: attention, then a layer of each position's own."""
+    """Compute the features of one position, `here` of `positions`, `there` of `sources`: attention, then an MLP."""
     x, s = nn.standardize(here, "features"), nn.standardize(there, "features")
     query = jnp.einsum("{features},{features}->{}", x, p["query"])
     key = jnp.einsum("{features},{features}->{}", s, p["key"])
@@ -40,7 +41,7 @@ def block(p, here, there):
 
 
 def loss(p, letter, source, following):
-    """Of one letter in one sequence; `source` is the same letters under the other name."""
+    """Compute the loss of one letter in one sequence; `source` is the same letters along the axis `sources`."""
     def embed(letter, place):
         return jnp.einsum("{letters},{letters}->{}", nn.one_hot(letter, SIZES["letters"], axis="letters"), p["letter"]) + place
     out = block(p, embed(letter, p["place"]), embed(source, p["place of source"]))
@@ -61,7 +62,7 @@ def sequences(rng, batch=32, period=4):
 
 
 def train(resources, steps=41):
-    """The losses of all steps, and the parameters."""
+    """Return the losses of all steps, and the parameters."""
     named = xmap(loss, in_axes=(AXES, ["batch", "positions"], ["batch", "sources"], ["batch", "positions"]), out_axes={},
                  axis_resources=resources)
     step = lamina.jit(lamina.value_and_grad(named))
@@ -69,8 +70,8 @@ def train(resources, steps=41):
     with Mesh(np.array(lamina.devices()[:8]).reshape(4, 2), ("x", "y")):
         for _ in range(steps):
             letters, following = sequences(rng)
-            value, slopes = step(params, letters, letters, following)
-            params = lamina.tree.map(lambda a, g: a - 0.5 * g, params, slopes)
+            value, grads = step(params, letters, letters, following)
+            params = lamina.tree.map(lambda a, g: a - 0.5 * g, params, grads)
             losses.append(float(value))
     return losses, params
 

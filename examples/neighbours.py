@@ -1,4 +1,4 @@
-"""The nearest of many rows that no device holds all of: each finds its own nearest, and these few are merged.
+"""Nearest neighbours among rows that are split over devices: each device finds its own, and these are merged.
 
 Eight devices: XLA_FLAGS=--xla_force_host_platform_device_count=8.
 """
@@ -15,12 +15,13 @@ WAYS = {
     "pure vmap": {},
     "rows over devices": {"part": ("x", "y")},
     "rows and queries over devices": {"part": "x", "query": "y"},
-    "rows over devices, queries in turns": {"part": ("x", "y"), "query": SerialLoop(3)},
+    "rows over devices, serial queries": {"part": ("x", "y"), "query": SerialLoop(3)},
 }
 
 
 def classify(query, rows, labels):
-    """The class that most of the K nearest rows have, of one query and one part of the rows; all parts have the answer."""
+    """Return the majority class of the K nearest rows, for one query and one part of the rows; the same in all
+    parts."""
     near, at = lax.top_k(-jnp.sum((rows - query) ** 2, axis=1), K)
     near, kinds = lax.all_gather((near, labels[at]), "part")  # K of each part, not all rows
     _, at = lax.top_k(near.ravel(), K)
@@ -29,7 +30,7 @@ def classify(query, rows, labels):
 
 
 def main(resources):
-    """The classes found for the last images of the digits, and how many numbers of the rows a device holds."""
+    """Return the predicted and the true classes of the last images of the digits."""
     images, labels = load_digits(return_X_y=True)
     images = images.astype(np.float32)
     rows = lamina.device_put(images[:KNOWN].reshape(PARTS, -1, 64)), labels[:KNOWN].reshape(PARTS, -1)

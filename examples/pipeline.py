@@ -1,9 +1,10 @@
-"""A network with a layer on each device: small batches follow one another down the line, and gradients come back up.
+"""Pipeline parallelism: a network with one layer per device, trained with microbatches.
 
 usage: python -m lamina.launch -n 2 --devices 4 examples/pipeline.py
 
-In each turn every device applies its layer to what has come from the device before, and passes the result on. With m batches
-and n devices that takes m + n - 1 turns; the gradient is `lamina.grad` of it, which sends everything the other way.
+In each step every device applies its layer to the data of the previous device, and sends the result to the next one.
+With m batches and n devices this takes m + n - 1 steps. The gradient is `lamina.grad` of it, which sends cotangents the
+other way.
 """
 from __future__ import annotations
 
@@ -23,26 +24,26 @@ def layer(w: Any, x: Any) -> Any:
 
 
 def pipelined(w: Any, batches: Any) -> Any:
-    """On each device, with its layer's weights. The results are right on the last device."""
+    """Run the pipeline on one device, with the weights of its layer. Only the last device has the results."""
     n, me = lax.axis_size("line"), lax.axis_index("line")
 
-    def turn(arrived: Any, t: Any) -> tuple[Any, Any]:
-        x = jnp.where(me == 0, batches[jnp.minimum(t, len(batches) - 1)], arrived)
+    def step(received: Any, t: Any) -> tuple[Any, Any]:
+        x = jnp.where(me == 0, batches[jnp.minimum(t, len(batches) - 1)], received)
         y = layer(w, x)
         return lax.ppermute(y, "line", [(i, i + 1) for i in range(n - 1)]), y
 
-    _, ys = lax.scan(turn, jnp.zeros_like(batches[0]), jnp.arange(len(batches) + n - 1))
+    _, ys = lax.scan(step, jnp.zeros_like(batches[0]), jnp.arange(len(batches) + n - 1))
     return ys[n - 1:]
 
 
 def loss(w: Any, batches: Any, targets: Any) -> Any:
-    """What the last device finds; the others find 0, and get their gradients from it."""
+    """Return the loss on the last device, 0 on the others; gradients come from the last device."""
     last = lax.axis_index("line") == lax.axis_size("line") - 1
     return jnp.where(last, jnp.mean((pipelined(w, batches) - targets) ** 2), 0.0)
 
 
 def loss_alone(weights: Any, batches: Any, targets: Any) -> Any:
-    """The same on one device."""
+    """Return the same loss on one device."""
     for w in weights:
         batches = layer(w, batches)
     return jnp.mean((batches - targets) ** 2)
@@ -58,17 +59,17 @@ def main() -> None:
 
     step = lamina.pmap(lamina.value_and_grad(loss), axis_name="line", in_axes=(0, None, None))
     alone = lamina.jit(lamina.value_and_grad(loss_alone))
-    everyone = lamina.pmap(lambda x: lax.psum(x, "line"), axis_name="line", out_axes=None)
+    sum_over_devices = lamina.pmap(lambda x: lax.psum(x, "line"), axis_name="line", out_axes=None)
     for _ in range(10):
         value, grads = step(weights[mine], batches, targets)
         value_alone, grads_alone = alone(weights, batches, targets)
-        value = everyone(value)
+        value = sum_over_devices(value)
         assert np.allclose(value, value_alone, atol=1e-5) and np.allclose(grads, grads_alone[mine], atol=1e-5)
         difference = np.abs(grads - grads_alone[mine]).max()
         weights = weights - 0.5 * np.asarray(grads_alone)
     if lamina.process_index() == 0:
-        print(f"{n} layers on {n} devices in {lamina.process_count()} processes; {BATCHES} batches, {BATCHES + n - 1} turns")
-        print(f"loss after 10 steps, down the line and on one device: {float(value):.6f} {float(value_alone):.6f}")
+        print(f"{n} layers on {n} devices in {lamina.process_count()} processes; {BATCHES} batches, {BATCHES + n - 1} steps")
+        print(f"loss after 10 updates, pipelined and on one device: {float(value):.6f} {float(value_alone):.6f}")
         print(f"largest difference of the gradients: {difference:.1e}")
 
 

@@ -1,4 +1,4 @@
-"""A bar picture as SVG text: labelled horizontal bars on a logarithmic axis of seconds."""
+"""Bar charts as SVG text: labelled horizontal bars on a logarithmic axis of seconds."""
 from __future__ import annotations
 
 import math
@@ -11,7 +11,7 @@ COLOURS = ("#2f6f9f", "#c8643c")
 
 
 def seconds(value: float) -> str:
-    """A duration in the unit that suits it.
+    """Format a duration in a suitable unit.
 
     >>> seconds(0.00123), seconds(4.5e-05), seconds(2.0)
     ('1.23 ms', '45 µs', '2 s')
@@ -23,7 +23,7 @@ def seconds(value: float) -> str:
 
 
 def bar_picture(title: str, rows: list[tuple[str, float, int]]) -> str:
-    """SVG text of one bar per `(label, seconds, group)`; bars of a group share a colour."""
+    """Return SVG text with one bar per `(label, seconds, group)`; bars of a group have the same colour."""
     low = math.floor(math.log10(min(value for _, value, _ in rows)))
     high = math.ceil(math.log10(max(value for _, value, _ in rows)))
     scale = WIDTH / max(high - low, 1)

@@ -1,10 +1,10 @@
-"""One function, mapped over an axis of an array (`vmap`) and over devices (`pmap`); then real training on devices.
+"""Map one function over an array axis (`vmap`) and over devices (`pmap`); then train on several devices.
 
 usage: python examples/vmap_vs_pmap.py [--vectors N] [--epochs N] [--out FOLDER]
 
-Part one takes 10,000,000 pairs of vectors, maps their dot product in every way, prints the programs and the times and
-draws a bar picture. Part two trains a small network on handwritten digits, data-parallel over eight devices.
-The eight devices are virtual ones on the CPU, asked for below; no flag is needed.
+Part one maps the dot product over 10,000,000 pairs of vectors in every way, prints the programs and the times, and
+draws a bar chart. Part two trains a small network on handwritten digits, data-parallel over eight devices. These are
+virtual CPU devices, configured below; no flag is needed.
 """
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ def heading(text: str) -> None:
 
 
 def show(expression: str, value: Any) -> None:
-    """Print an expression and what it gives, as a notebook does."""
+    """Print an expression and its value, like a notebook."""
     print(f"{expression}\n    {str(value).replace(chr(10), chr(10) + '    ')}", flush=True)
 
 
 def timeit(run: Callable[[], Any], runs: int = 7, at_least: float = 0.05) -> tuple[list[float], int]:
-    """Seconds per call in each of several runs, and the calls per run; the last result of a run is waited for."""
+    """Return the seconds per call in each of several runs, and the number of calls per run; each result is waited
+    for."""
     run().block_until_ready()
     start = time.perf_counter()
     run().block_until_ready()
@@ -61,7 +62,7 @@ def dot(v: lamina.Array, u: lamina.Array) -> lamina.Array:
 
 
 def notebook(vectors: int) -> list[Timing]:
-    """The comparison of vmap and pmap, cell by cell; returns the times of the variants."""
+    """Compare vmap and pmap as in the notebook; return the times of the variants."""
     heading("Devices")
     show("lamina.default_backend()", lamina.default_backend())
     show("lamina.local_devices()", "\n".join(map(repr, lamina.local_devices())))
@@ -97,7 +98,7 @@ def notebook(vectors: int) -> list[Timing]:
     difference = float(jnp.max(jnp.abs(res.reshape(-1) - by_vmap)))
     show("largest difference from vmap", difference)
     assert difference < 1e-4, "vmap and pmap(vmap) disagree"
-    # Inputs that already lie on their devices, as those of a training loop do.
+    # Inputs that are already on their devices, as in a training loop.
     place = lamina.pmap(lambda x: x)
     v_sharded, u_sharded = place(v_parallel), place(u_parallel)
     jit_vmap = lamina.jit(dot_vmap)
@@ -126,7 +127,7 @@ def notebook(vectors: int) -> list[Timing]:
 
 
 def report(times: list[Timing], out: Path) -> None:
-    """The table of times on the screen and the bar picture in a file."""
+    """Print the table of times, and write the bar chart to a file."""
     heading("Times")
     table = Table(title="Time per call, waiting for each result")
     for column in ("variant", "inputs", "mean", "std. dev.", "best", "runs x calls"):
@@ -144,13 +145,13 @@ def report(times: list[Timing], out: Path) -> None:
 
 
 def initial_params(key: Any, sizes: tuple[int, ...]) -> Params:
-    """Weights `[n_in, n_out]` with variance 1 / n_in, and zero biases."""
+    """Return weights `[n_in, n_out]` with variance 1 / n_in, and zero biases."""
     keys = random.split(key, len(sizes) - 1)
     return [(random.normal(k, (m, n)) * (1.0 / m) ** 0.5, jnp.zeros(n)) for k, m, n in zip(keys, sizes, sizes[1:])]
 
 
 def log_probabilities(params: Params, x: Any) -> Any:
-    """Images `[n, 64]` to log-probabilities of the ten digits `[n, 10]`."""
+    """Map images `[n, 64]` to log-probabilities of the ten digits `[n, 10]`."""
     *hidden, (w, b) = params
     for weights, bias in hidden:
         x = jnp.tanh(x @ weights + bias)
@@ -160,13 +161,13 @@ def log_probabilities(params: Params, x: Any) -> Any:
 
 
 def loss(params: Params, x: Any, y: Any) -> Any:
-    """Mean cross-entropy in nats."""
+    """Return the mean cross-entropy in nats."""
     one_hot = (y[:, None] == jnp.arange(10)).astype(x.dtype)
     return -jnp.mean(jnp.sum(one_hot * log_probabilities(params, x), axis=1))
 
 
 def train_step(params: Params, velocity: Params, x: Any, y: Any, rows: Any) -> tuple[Params, Params, Any]:
-    """One step of gradient descent with momentum on one device's rows; gradients are averaged over all devices."""
+    """Do one step of gradient descent with momentum on a device's rows; gradients are averaged over all devices."""
     value, grads = lamina.value_and_grad(loss)(params, x[rows], y[rows])
     value, grads = lax.pmean((value, grads), "devices")
     velocity = lamina.tree_util.tree_map(lambda m, g: 0.9 * m - 0.1 * g, velocity, grads)
@@ -175,7 +176,7 @@ def train_step(params: Params, velocity: Params, x: Any, y: Any, rows: Any) -> t
 
 
 def digits(key: Any, train: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The 1,797 images of scikit-learn in an order drawn from `key`: `train` of them, and the rest for the test."""
+    """Return the 1,797 images of scikit-learn in random order: `train` of them, and the rest for the test."""
     from sklearn.datasets import load_digits
     images, labels = load_digits(return_X_y=True)
     order = np.asarray(random.permutation(key, len(labels)))
@@ -184,7 +185,7 @@ def digits(key: Any, train: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
 
 
 def training(epochs: int, per_device: int = 180, batch: int = 30) -> float:
-    """Train on `per_device` images on each device; returns the accuracy on the images never trained on."""
+    """Train on `per_device` images on each device; return the accuracy on the test images."""
     heading("Handwritten digits, data-parallel")
     devices = lamina.local_devices()[:DEVICES]
     data_key, params_key, order_key = random.split(random.PRNGKey(0), 3)
@@ -217,7 +218,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vectors", type=int, default=10_000_000, help="pairs of vectors; a multiple of 8")
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the picture")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the chart")
     options = parser.parse_args(argv)
     if options.vectors % DEVICES or options.vectors <= DEVICES:
         parser.error(f"--vectors: a multiple of {DEVICES} above {DEVICES} is needed; got {options.vectors}")

@@ -32,13 +32,13 @@ SETTING_PAGES = {
     "transfer_guard": "docs/guides/looking-inside.md#transfers-and-leaks",
     "log_compiles": "docs/guides/looking-inside.md#why-was-this-compiled-again",
     "explain_cache_misses": "docs/guides/looking-inside.md#why-was-this-compiled-again",
-    "compilation_cache": "docs/guides/staging.md#what-is-kept", "compilation_cache_dir": "docs/guides/staging.md#what-is-kept",
-    "compilation_cache_max_bytes": "docs/guides/staging.md#what-is-kept", "mesh": "docs/guides/meshes.md#a-mesh-in-scope",
-    "serial_loops": "docs/guides/named-axes.md#axes-in-turns",
+    "compilation_cache": "docs/guides/staging.md#caches", "compilation_cache_dir": "docs/guides/staging.md#caches",
+    "compilation_cache_max_bytes": "docs/guides/staging.md#caches", "mesh": "docs/guides/meshes.md#a-mesh-in-scope",
+    "serial_loops": "docs/guides/named-axes.md#serial-axes",
     "global_view": "docs/guides/named-axes.md#a-mesh-of-several-processes",
-    "replicated_counts_once": "docs/internals/collectives.md#the-other-reading-as-a-setting",
+    "replicated_counts_once": "docs/internals/collectives.md#the-other-interpretation-as-a-setting",
     "agreement": "docs/multi_process/launch-consistency.md",
-    "collective_timeout_seconds": "docs/multi_process/launch-consistency.md#who-does-not-come"}
+    "collective_timeout_seconds": "docs/multi_process/launch-consistency.md#processes-that-do-not-launch"}
 
 
 def link(path: str) -> str:

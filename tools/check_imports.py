@@ -69,7 +69,8 @@ def is_public(names: set[str] | None, module: str, imported: str) -> bool:
     dotted = f"{module}.{imported}."
     if names is None or any(dotted.startswith(f"{m}.") or f"{m}.".startswith(dotted) for m in PUBLIC_MODULES):
         return True
-    return first in ("extend", "testing") or first.startswith("__") or first == "*" or first in names and len(rest) <= 1
+    return (first in ("extend", "testing", "typing", "*") or first.startswith("__")
+            or first in names and len(rest) <= 1)
 
 
 def check_names(user: Package, known: dict[str, Package], root: Path) -> Iterator[str]:
@@ -87,7 +88,7 @@ def check_names(user: Package, known: dict[str, Package], root: Path) -> Iterato
                 of_default = own and package != "lamina_ir" and "testing" in (*module.split("."), name)
                 if of_default or not is_public(public[package], module, name):
                     yield (f"{path.relative_to(root)}:{line}: {module}.{name} is not public; use names of {package}, "
-                           f"{package}.extend or {package}.testing")
+                           f"{package}.extend, {package}.testing or {package}.typing")
 
 
 def check_attributes(users: list[Package], root: Path) -> Iterator[str]:

@@ -50,7 +50,7 @@ def check_sibling_ranges(root: Path) -> Iterator[str]:
     """Yield ranges on packages of this repository that lack an end or exclude the version in this tree."""
     known = distributions(root)
     for package in known.values():
-        ranged = [r for r in package.test_requirements if is_ours(r.name) and r.specifier]
+        ranged = [r for r in (*package.optional_requirements, *package.test_requirements) if is_ours(r.name) and r.specifier]
         for requirement in [*package.siblings.values(), *ranged]:
             where = f"{package.folder.relative_to(root)}/pyproject.toml"
             if requirement.name not in known:

@@ -53,6 +53,12 @@ class Package:
         return [Requirement(line) for line in self.settings["project"].get("dependencies", ())]
 
     @cached_property
+    def optional_requirements(self) -> list[Requirement]:
+        """The requirements of its extras."""
+        extras = self.settings["project"].get("optional-dependencies", {})
+        return [Requirement(line) for lines in extras.values() for line in lines]
+
+    @cached_property
     def test_requirements(self) -> list[Requirement]:
         return [Requirement(line) for line in self.settings.get("dependency-groups", {}).get("test", ())]
 

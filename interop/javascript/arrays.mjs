@@ -1,7 +1,7 @@
-// Arrays in row-major order, and the few ways to move their elements that everything else is written with.
+// Arrays in row-major order, and functions that move their elements.
 import { refuse } from './errors.mjs';
 
-// Copies of a list with one entry changed; with some taken out and others put in.
+// Copies of a list: with one entry changed; with some entries replaced by others.
 export const replaced = (list, i, v) => list.map((x, k) => (k === i ? v : x));
 export function spliced(list, at, count, ...items) {
   const made = [...list];
@@ -36,7 +36,7 @@ export function stridesOf(shape) {
   return strides;
 }
 
-// Every index of a shape, in row-major order. The same list is handed out each time.
+// Every index of a shape, in row-major order. The same list is yielded each time.
 export function* indices(shape) {
   if (shape.includes(0)) return;
   const at = shape.map(() => 0);
@@ -114,12 +114,12 @@ export const slice = (x, axis, i) => {
 
 // For each index along the other axes, the elements of x along `axes` in row-major order: f(elements, index) gives an element.
 export function along(x, axes, dtype, f) {
-  const kept = range(x.shape.length).filter(a => !axes.includes(a));
+  const remaining = range(x.shape.length).filter(a => !axes.includes(a));
   const inner = axes.map(a => x.shape[a]);
   const strides = stridesOf(x.shape);
-  return build(dtype, kept.map(a => x.shape[a]), at => {
+  return build(dtype, remaining.map(a => x.shape[a]), at => {
     let base = 0;
-    kept.forEach((a, i) => { base += strides[a] * at[i]; });
+    remaining.forEach((a, i) => { base += strides[a] * at[i]; });
     const elements = [];
     for (const k of indices(inner)) {
       let n = base;
@@ -130,7 +130,7 @@ export function along(x, axes, dtype, f) {
   });
 }
 
-// f of each line along an axis, which gives lists of as many elements per result as `lengths` says: [arrays].
+// Apply f to each line along an axis; it returns a list of elements per result, of its `length`. Returns the arrays.
 export function lines(x, axis, results, f) {
   const outer = spliced(x.shape, axis, 1);
   const made = results.map(({ dtype, length }) => full(dtype, replaced(x.shape, axis, length), null));

@@ -1,5 +1,5 @@
-// Whether a program is well formed: variables are bound before they are read, params are those of their ops, and the types of
-// results are those that the ops' rules give.
+// Check that a program is well formed: variables are bound before they are read, params are those of the primitive, and the types of
+// results are those of the type rules.
 import { sameShape } from './arrays.mjs';
 import { Refusal, refuse } from './errors.mjs';
 import { opNamed } from './ops/index.mjs';
@@ -16,7 +16,7 @@ const KINDS = {
   'program?': v => v === null || Boolean(v?.program), rule: v => typeof v?.rule === 'string', list: Array.isArray, any: () => true,
 };
 
-// The params of an equation with those that its file has not, as the op's defaults say.
+// The params of an equation, with the defaults of those that the file omits.
 export function wholeParams(eqn, op) {
   const params = new Map([...Object.entries(op.defaults ?? {}), ...eqn.params]);
   const names = Object.keys(op.params);

@@ -1,4 +1,5 @@
-// Whether two results agree: docs/file_formats/op-conventions.md says how near, and docs/_generated/ops/factorizations.md what is determined at all.
+// Comparison of results: docs/file_formats/op-conventions.md defines the tolerances, docs/_generated/ops/factorizations.md the part of a result
+// that is determined.
 import { range, sameShape } from './arrays.mjs';
 import * as D from './dtypes.mjs';
 import * as C from './numbers/complex.mjs';
@@ -17,14 +18,14 @@ function near(x, y, tol) {
   return typeof x === 'number' && Math.abs(x - y) <= tol + tol * Math.abs(y) && Number.isFinite(y);
 }
 
-// The first difference in words; null where there is none.
-export function difference(got, wanted) {
-  if (got.dtype !== wanted.dtype || !sameShape(got.shape, wanted.shape)) return `${got.type} for ${wanted.type}`;
-  const at = got.data.findIndex((x, i) => !near(x, wanted.data[i], tolerance(got.dtype)));
-  return at < 0 ? null : `element ${at}: ${String(got.data[at])} for ${String(wanted.data[at])}`;
+// A description of the first difference, or null.
+export function difference(got, expected) {
+  if (got.dtype !== expected.dtype || !sameShape(got.shape, expected.shape)) return `${got.type} for ${expected.type}`;
+  const at = got.data.findIndex((x, i) => !near(x, expected.data[i], tolerance(got.dtype)));
+  return at < 0 ? null : `element ${at}: ${String(got.data[at])} for ${String(expected.data[at])}`;
 }
 
-// --- what is determined ---------------------------------------------------------------------------------------------
+// --- determined parts of results ------------------------------------------------------------------------------------
 function each(x, rank, f) {
   const inner = x.shape.slice(x.shape.length - rank), size = inner.reduce((n, m) => n * m, 1);
   const count = x.shape.slice(0, x.shape.length - rank).reduce((n, m) => n * m, 1);
@@ -68,21 +69,21 @@ const DETERMINED = {
   },
 };
 
-export function typesDifference(got, wanted) {
-  const found = got.map((x, i) => (x.dtype === wanted[i].dtype && sameShape(x.shape, wanted[i].shape) ? null : `${x.type} for ${wanted[i].type}`));
+export function typesDifference(got, expected) {
+  const found = got.map((x, i) => (x.dtype === expected[i].dtype && sameShape(x.shape, expected[i].shape) ? null : `${x.type} for ${expected[i].type}`));
   return found.find(t => t) ?? null;
 }
 
-// The first difference in all results of an op.
-export function differenceOf(op, got, wanted) {
-  const types = typesDifference(got, wanted);
+// A description of the first difference in all results of a primitive, or null.
+export function differenceOf(op, got, expected) {
+  const types = typesDifference(got, expected);
   if (types) return types;
   const fun = DETERMINED[op];
-  if (!fun) return got.map((x, i) => difference(x, wanted[i])).find(d => d) ?? null;
-  const tol = Math.max(...got.map(x => tolerance(x.dtype))), [mine, theirs] = [fun(got), fun(wanted)];
+  if (!fun) return got.map((x, i) => difference(x, expected[i])).find(d => d) ?? null;
+  const tol = Math.max(...got.map(x => tolerance(x.dtype))), [mine, theirs] = [fun(got), fun(expected)];
   for (const [i, list] of mine.entries()) {
     const at = list.findIndex((x, k) => !near(x, theirs[i][k], tol));
-    if (at >= 0) return `what is determined, ${i}, ${at}: ${list[at]} for ${theirs[i][at]}`;
+    if (at >= 0) return `determined part ${i}, ${at}: ${list[at]} for ${theirs[i][at]}`;
   }
   return null;
 }

@@ -1,5 +1,5 @@
-// Reads, checks and evaluates every file of a corpus (docs/file_formats/saved-programs.md, docs/guides/exported-functions.md), and compares with the
-// results in it.
+// Read, check and evaluate every file of a corpus (docs/file_formats/saved-programs.md, docs/guides/exported-functions.md), and compare with
+// the results in it.
 //
 // usage: node corpus.mjs FOLDER
 import { readFileSync, readdirSync, statSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { call, readExported } from './exported.mjs';
 import { read } from './file.mjs';
 import { host } from './host.mjs';
 
-const AXES = new Axes([['i', 4], ['j', 2]]); // the axes of files whose collectives are bound by no map
+const AXES = new Axes([['i', 4], ['j', 2]]); // the axes of files with collectives outside of a map
 
 export function files(folder) {
   return readdirSync(folder).sort().flatMap(name => {
@@ -27,48 +27,48 @@ const load = path => {
   return found.main;
 };
 
-const NEVER_THE_SAME = new Set(['io_callback', 'debug_callback', 'rng_uniform']); // their types are compared alone
+const NOT_REPRODUCIBLE = new Set(['io_callback', 'debug_callback', 'rng_uniform']); // only their types are compared
 
-// A file without arguments holds, per equation, its results, and then what they were when it was written.
-function samples(program) {
+// Check a file without arguments: it contains the results of each equation, and then the results when it was written.
+function checkSamples(program) {
   const outs = evaluate(program, [], AXES, host), n = outs.length / 2;
   let at = 0;
   for (const eqn of program.eqns) {
-    const end = at + eqn.outvars.length, got = outs.slice(at, end), wanted = outs.slice(n + at, n + end);
-    const found = NEVER_THE_SAME.has(eqn.op) ? typesDifference(got, wanted) : differenceOf(eqn.op, got, wanted);
+    const end = at + eqn.outvars.length, got = outs.slice(at, end), expected = outs.slice(n + at, n + end);
+    const found = NOT_REPRODUCIBLE.has(eqn.op) ? typesDifference(got, expected) : differenceOf(eqn.op, got, expected);
     if (found) return `${eqn.op}: ${found}`;
     at = end;
   }
-  return at === n ? null : 'there are not as many results as were written';
+  return at === n ? null : 'the number of results differs from the file';
 }
 
-// Beside a file with arguments stands one with arguments, then results.
-function withArguments(program, path) {
+// Check a file with arguments: a second file contains the arguments, then the results.
+function checkWithArguments(program, path) {
   const values = load(path.replace(/\.lamina$/, '.values.lamina')), all = evaluate(values);
-  const args = all.slice(0, program.invars.length), wanted = all.slice(program.invars.length);
-  return compared(evaluate(program, args, new Axes(), host), wanted);
+  const args = all.slice(0, program.invars.length), expected = all.slice(program.invars.length);
+  return compareAll(evaluate(program, args, new Axes(), host), expected);
 }
 
-function compared(got, wanted) {
-  if (got.length !== wanted.length) return 'there are not as many results as were written';
-  const at = got.findIndex((x, i) => difference(x, wanted[i]));
-  return at < 0 ? null : `result ${at}: ${difference(got[at], wanted[at])}`;
+function compareAll(got, expected) {
+  if (got.length !== expected.length) return 'the number of results differs from the file';
+  const at = got.findIndex((x, i) => difference(x, expected[i]));
+  return at < 0 ? null : `result ${at}: ${difference(got[at], expected[at])}`;
 }
 
-// Beside an exported function stand the values of a call, and those of a call of its derivative.
-function exported(path) {
+// Check an exported function: other files contain the values of a call, and those of a call of its derivative.
+function checkExported(path) {
   for (let made = readExported(readFileSync(path)), end = '.values.lamina'; made; made = made.derivative, end = `.vjp${end}`) {
     const all = evaluate(load(path.replace(/\.lamexp$/, end))), n = made.ins.filter(t => t.dtype.name !== 'float0').length;
-    const found = compared(call(made, all.slice(0, n), host), all.slice(n));
+    const found = compareAll(call(made, all.slice(0, n), host), all.slice(n));
     if (found) return `${made.name}: ${found}`;
   }
   return null;
 }
 
-export function problem(path) {
-  if (path.endsWith('.lamexp')) return exported(path);
+export function findProblem(path) {
+  if (path.endsWith('.lamexp')) return checkExported(path);
   const program = load(path);
-  return program.invars.length ? withArguments(program, path) : samples(program);
+  return program.invars.length ? checkWithArguments(program, path) : checkSamples(program);
 }
 
 if (argv[1]?.endsWith('corpus.mjs')) {
@@ -77,7 +77,7 @@ if (argv[1]?.endsWith('corpus.mjs')) {
   for (const path of all) {
     let found;
     try {
-      found = problem(path);
+      found = findProblem(path);
     } catch (e) {
       found = e.stack;
     }

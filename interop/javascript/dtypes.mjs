@@ -1,7 +1,7 @@
-// Element types: how each is written in bytes (docs/file_formats/op-conventions.md), rounded, and told apart.
+// Element types: their bytes (docs/file_formats/op-conventions.md), rounding, and kinds.
 //
 // An element is one JavaScript value: bool a boolean, integers BigInt, floats a number, complex [re, im], a key the list of its
-// words, float0 null.
+// uint32 numbers, float0 null.
 import { refuse } from './errors.mjs';
 
 const table = new Map();
@@ -10,7 +10,7 @@ function define(name, kind, bytes, facts) {
   table.set(name, { name, kind, bytes, ...facts });
 }
 
-// Floats: exponent and mantissa bits, bias, and which codes are no numbers. "ieee": infinities and NaN at the highest exponent;
+// Floats: exponent and mantissa bits, bias, and the codes that are not numbers. "ieee": infinities and NaN at the highest exponent;
 // "fn": the highest code alone is NaN; "fnuz": the code of -0 is NaN; "finite": all are numbers.
 for (const [name, bits, exponent, mantissa, bias, form] of [
   ['f64', 64, 11, 52, 1023, 'ieee'], ['f32', 32, 8, 23, 127, 'ieee'], ['f16', 16, 5, 10, 15, 'ieee'],
@@ -83,7 +83,7 @@ function roundedToEven(x) {
   return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
 }
 
-// x rounded to so many bits behind the leading one, halves to even, at and above an exponent; below it in steps of that one.
+// x rounded to a number of bits after the leading one, ties to even, at and above an exponent; below it in steps of that exponent.
 export function roundedTo(x, mantissa, lowest) {
   if (!Number.isFinite(x) || x === 0) return x;
   const step = Math.max(exponentOf(x), lowest) - mantissa;

@@ -1,4 +1,4 @@
-// What this reader throws where a file is not as docs/file_formats/saved-programs.md says, or needs what this reader has not.
+// The error for files that do not conform to docs/file_formats/saved-programs.md, or that need an unsupported feature.
 
 export class Refusal extends Error {}
 

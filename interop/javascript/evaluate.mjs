@@ -1,6 +1,6 @@
-// Programs on arrays: on one device, or on all members of mapped axes in lockstep.
+// Evaluation of programs on arrays: on one device, or on all members of mapped axes in lockstep.
 //
-// While axes are mapped every value is a list with one array per member. Members are numbered row by row, outermost axis first.
+// If axes are mapped, every value is a list with one array per member. Members are numbered in row-major order, outermost axis first.
 import { range } from './arrays.mjs';
 import { refuse } from './errors.mjs';
 import { key } from './file.mjs';
@@ -26,7 +26,7 @@ export class Axes {
     return refuse(`the axis ${key(name)} is not mapped here`);
   }
 
-  // Where member d stands on each axis.
+  // The position of member d on each axis.
   place(d) {
     const place = [];
     for (let i = this.axes.length - 1; i >= 0; i--) {
@@ -36,13 +36,13 @@ export class Axes {
     return place;
   }
 
-  // Each member's index along the named axes, the first the slowest.
+  // The index of member d along the named axes; the first varies slowest.
   index(d, names) {
     const place = this.place(d);
     return names.reduce((n, name) => n * this.axes[this.position(name)][1] + place[this.position(name)], 0);
   }
 
-  // Members that differ along these axes only, in order; parted by lists of indices where these are given.
+  // Groups of members that differ along these axes only, in order; split by lists of indices if given.
   groups(names, parts) {
     const inside = new Set(names.map(name => this.position(name)));
     const found = new Map();
@@ -53,7 +53,7 @@ export class Axes {
     }
     const all = [...found.values()];
     if (parts === null || parts === undefined) return all;
-    if (key(parts.flat().sort((a, b) => a - b)) !== key(range(all[0].length))) refuse(`the groups ${key(parts)} do not part the axis`);
+    if (key(parts.flat().sort((a, b) => a - b)) !== key(range(all[0].length))) refuse(`the groups ${key(parts)} do not split the axis`);
     return all.flatMap(group => parts.map(part => part.map(i => group[i])));
   }
 }
@@ -76,10 +76,10 @@ export function run(program, operands, axes, host) {
 
 function apply(op, operands, params, axes, host) {
   if (op.members) return op.members(operands, params, axes, (program, xs, inside = axes) => run(program, xs, inside, host), host);
-  const made = new Map(); // members with the very same operands have the same results
+  const made = new Map(); // members with identical operands have the same results
   const each = range(axes.size).map(d => {
     const mine = operands.map(xs => xs[d]);
-    const first = range(d).find(k => made.has(k) && made.get(k).mine.every((x, i) => x === mine[i]) && !op.draws);
+    const first = range(d).find(k => made.has(k) && made.get(k).mine.every((x, i) => x === mine[i]) && !op.perMember);
     const results = first === undefined ? op.run(mine, params, host) : made.get(first).results;
     made.set(d, { mine, results });
     return results;

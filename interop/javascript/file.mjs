@@ -1,4 +1,4 @@
-// Saved programs: bytes to programs, as docs/file_formats/saved-programs.md says. Nothing is executed, and every index is looked at.
+// Saved programs: bytes to programs, see docs/file_formats/saved-programs.md. Nothing is executed, and every index is checked.
 import { createHash } from 'node:crypto';
 import { Arr, sizeOf } from './arrays.mjs';
 import { dtypeNamed, readElement } from './dtypes.mjs';
@@ -25,7 +25,7 @@ export function split(bytes) {
   return { header: bytes.subarray(HEAD, HEAD + header), buffers: bytes.subarray(HEAD + header) };
 }
 
-// The header as JSON has it, and the buffers.
+// The header as JSON, and the buffers.
 export function partsOf(bytes) {
   const { header, buffers } = split(bytes);
   try {
@@ -151,7 +151,7 @@ class Reader {
       if (typeof v === 'number' && Number.isInteger(v) && !Number.isSafeInteger(v)) refuse(`this reader has no integer ${v} in params`);
       return v;
     }
-    if (Array.isArray(v) || Object.keys(v).length !== 1) refuse('among the params stands something that is none');
+    if (Array.isArray(v) || Object.keys(v).length !== 1) refuse('a param has an invalid form');
     const [[kind, x]] = Object.entries(v);
     switch (kind) {
       case 'tuple': case 'list': case 'frozenset': return list(x, kind).map(y => this.value(y));
@@ -161,7 +161,7 @@ class Reader {
       case 'bytes': return { bytes: unhex(x) };
       case 'ellipsis': return { ellipsis: null };
       case 'dtype': return { dtype: dtypeNamed(x) };
-      case 'program': return { program: index(x, this.programs, 'program that stands before') };
+      case 'program': return { program: index(x, this.programs, 'earlier program') };
       case 'array': return this.array(x);
       case 'rule': return index(x, this.rules, 'rule');
       case 'axis':
@@ -174,7 +174,7 @@ class Reader {
   }
 }
 
-// A text by which names of axes, and other params, are compared.
+// A string by which names of axes, and other params, are compared.
 export function key(v) {
   return JSON.stringify(v, (_, x) => (typeof x === 'bigint' ? `${x}n` : x));
 }

@@ -1,4 +1,4 @@
-// Symbolic sizes: texts to functions of the names' values, and the values that shapes tell, as docs/guides/exported-functions.md says.
+// Symbolic sizes: strings to functions of the names' values, and the values from shapes, see docs/guides/exported-functions.md.
 import { refuse } from './errors.mjs';
 
 const floordiv = (x, y) => {
@@ -6,10 +6,10 @@ const floordiv = (x, y) => {
   const q = x / y;
   return x % y !== 0n && (x < 0n) !== (y < 0n) ? q - 1n : q;
 };
-const OF_TWO = { floordiv, mod: (x, y) => x - y * floordiv(x, y), max: (x, y) => (x > y ? x : y), min: (x, y) => (x < y ? x : y) };
-const DEEPEST = 200; // expressions within expressions
+const BINARY = { floordiv, mod: (x, y) => x - y * floordiv(x, y), max: (x, y) => (x > y ? x : y), min: (x, y) => (x < y ? x : y) };
+const MAX_DEPTH = 200; // of nested expressions
 
-// A size: {text, names, at}; `at(values)` is the number, a BigInt, that it is where a Map gives its names these values.
+// A size: {text, names, at}; `at(values)` is its value, a BigInt, for a Map of values of its names.
 class Parser {
   constructor(text) {
     this.text = text;
@@ -33,7 +33,7 @@ class Parser {
   }
 
   sum() {
-    if (++this.depth > DEEPEST) this.wrong();
+    if (++this.depth > MAX_DEPTH) this.wrong();
     const parts = [[this.take('-') ? -1n : 1n, this.product()]];
     while (this.tokens[0] === '+' || this.tokens[0] === '-') parts.push([this.tokens.shift() === '-' ? -1n : 1n, this.product()]);
     this.depth -= 1;
@@ -58,7 +58,7 @@ class Parser {
     const token = this.tokens.shift() ?? this.wrong();
     if (/^\d+$/.test(token)) return () => BigInt(token);
     if (token === '-') {
-      if (++this.depth > DEEPEST) this.wrong();
+      if (++this.depth > MAX_DEPTH) this.wrong();
       const x = this.factor();
       return v => -x(v);
     }
@@ -68,7 +68,7 @@ class Parser {
       return x;
     }
     if (!/^[A-Za-z_]/.test(token)) this.wrong();
-    if (!(Object.hasOwn(OF_TWO, token) && this.take('('))) {
+    if (!(Object.hasOwn(BINARY, token) && this.take('('))) {
       this.names.add(token);
       return v => v.get(token) ?? refuse(`the size ${token} is not known`);
     }
@@ -76,7 +76,7 @@ class Parser {
     this.need(',');
     const y = this.sum();
     this.need(')');
-    return v => OF_TWO[token](x(v), y(v));
+    return v => BINARY[token](x(v), y(v));
   }
 }
 
@@ -96,20 +96,20 @@ export function constraintOfText(text) {
   return { text, names: new Set([...x.names, ...y.names]), holds: values => holds(x.at(values), y.at(values)) };
 }
 
-// [factor, rest] of a size that is `factor * name + rest` where the other names are known; null where it is not that, as far as is
-// seen at four values, or cannot be told.
+// [factor, rest] of a size that is `factor * name + rest` if the other names are known; null if it has another form, tested at four
+// values, or if this is unknown.
 function linear(size, name, known) {
   const at = n => size.at(new Map([...known, [name, n]]));
   try {
     const [a, b, c, d] = [at(1n), at(2n), at(3n), at(1000n)], step = b - a;
     return step !== 0n && c - b === step && d - c === 997n * step ? [step, a - step] : null;
   } catch {
-    return null; // a division by what is 0 there
+    return null; // division by zero
   }
 }
 
-// The values of all names, which pairs [size, length] tell.
-export function solved(names, pairs, constraints) {
+// The values of all names, computed from pairs [size, length].
+export function solveSizes(names, pairs, constraints) {
   const known = new Map();
   for (let going = true; going && known.size < names.length;) {
     going = false;
@@ -124,7 +124,7 @@ export function solved(names, pairs, constraints) {
     }
   }
   const missing = names.filter(name => !known.has(name));
-  if (missing.length) refuse(`the arguments do not tell the sizes ${missing}`);
+  if (missing.length) refuse(`the arguments do not determine the sizes ${missing}`);
   for (const [size, length] of pairs) {
     if (size.at(known) !== BigInt(length)) refuse(`a size must be ${size.text} = ${size.at(known)}; got ${length}`);
   }

@@ -1,4 +1,4 @@
-"""One process is killed in the middle of training; those that are left come to the result of one process alone."""
+"""If one process is killed during training, the remaining ones get the same result as a single process."""
 from __future__ import annotations
 
 import os
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "elastic_digits.py"
 
 
 @pytest.mark.slow
-def test_training_outlives_a_process() -> None:
+def test_training_continues_after_a_process_failure() -> None:
     environment = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "LAMINA_NUM_CPU_DEVICES")}
     done = subprocess.run([sys.executable, str(SCRIPT)], env={**environment, "LAMINA_TOKEN": "of these tests"}, timeout=300,
                           capture_output=True, text=True, encoding="utf-8")

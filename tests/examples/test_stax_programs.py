@@ -1,4 +1,4 @@
-"""Programs as people write them with stax and optimizers: the losses that jax 0.4.30 prints for the same ones."""
+"""Programs with stax and optimizers have the losses that jax 0.4.30 prints for the same programs."""
 from __future__ import annotations
 
 import numpy as np
@@ -18,7 +18,7 @@ def digits():
 
 
 def classifier_losses(jax, stax, optimizers, images, targets):
-    """Two wide layers, batches in order."""
+    """Train two wide layers, with batches in order; return the losses."""
     jnp = jax.numpy
     init_random_params, predict = stax.serial(stax.Dense(1024), stax.Relu, stax.Dense(1024), stax.Relu, stax.Dense(10),
                                               stax.LogSoftmax)
@@ -43,7 +43,7 @@ def classifier_losses(jax, stax, optimizers, images, targets):
 
 
 def residual_losses(jax, stax, optimizers, images, targets):
-    """Convolutions with ways around them, batches over eight devices."""
+    """Train a residual network with batches over eight devices; return the losses."""
     jnp = jax.numpy
 
     def conv_block(channels, strides=(1, 1)):
@@ -70,23 +70,23 @@ def residual_losses(jax, stax, optimizers, images, targets):
         value, grads = jax.value_and_grad(loss)(get_params(opt_state))
         return opt_update(i, jax.lax.pmean(grads, "batch"), opt_state), jax.lax.pmean(value, "batch")
 
-    spread = jax.pmap(step, axis_name="batch", in_axes=(None, 0, 0, 0, 0))
+    pmapped_step = jax.pmap(step, axis_name="batch", in_axes=(None, 0, 0, 0, 0))
     opt_state = jax.tree_util.tree_map(lambda x: jnp.stack([x] * devices), opt_init(params))
     inputs, labels = images[:256].reshape(devices, -1, 8, 8, 1), targets[:256].reshape(devices, -1, 10)
     losses = []
     for i in range(6):
         keys = jax.random.split(jax.random.PRNGKey(i), devices)
-        opt_state, value = spread(i, opt_state, keys, inputs, labels)
+        opt_state, value = pmapped_step(i, opt_state, keys, inputs, labels)
         losses.append(float(value[0]))
     return losses
 
 
-def test_a_classifier_of_dense_layers():
+def test_losses_of_a_dense_classifier_are_those_of_jax():
     losses = classifier_losses(lamina, stax, optimizers, *digits())
     assert losses[::3] == pytest.approx(CLASSIFIER, rel=2e-4)
 
 
 @pytest.mark.devices
-def test_a_residual_network_over_eight_devices():
+def test_losses_of_a_residual_network_are_those_of_jax():
     losses = residual_losses(lamina, stax, optimizers, *digits())
     assert losses == pytest.approx(RESIDUAL, rel=3e-3)

@@ -1,4 +1,4 @@
-"""The main job at a small size, in a process of its own: it chooses its devices before the first one is used."""
+"""The demo at a small size, in a separate process, because it configures its devices."""
 from __future__ import annotations
 
 import os
@@ -27,7 +27,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return run("--vectors", "8000", "--out", str(out)), out
 
 
-def test_it_uses_eight_devices_without_a_flag(small: tuple[str, Path]) -> None:
+def test_eight_devices_are_used_without_a_flag(small: tuple[str, Path]) -> None:
     assert small[0].count("CpuDevice(id=") >= 8
 
 
@@ -49,7 +49,7 @@ def test_five_programs_are_printed_in_the_notebook_form(small: tuple[str, Path])
     assert "dimension_numbers=(((1,), (1,)), ((0,), (0,)))" in text
 
 
-def test_times_are_a_table_and_a_picture(small: tuple[str, Path]) -> None:
+def test_times_are_printed_and_drawn(small: tuple[str, Path]) -> None:
     text, out = small
     for name in ("pmap(vmap)", "jit(pmap)", "pmap(jit)", "jit(vmap)"):
         assert name in text[text.index("=== Times"):]
@@ -62,13 +62,13 @@ def test_training_ends_above_95_percent(small: tuple[str, Path]) -> None:
     assert float(re.findall(r"^test accuracy: ([\d.]+)$", small[0], re.MULTILINE)[0]) >= 0.95
 
 
-def test_training_is_the_same_each_time(small: tuple[str, Path], tmp_path: Path) -> None:
+def test_training_is_deterministic(small: tuple[str, Path], tmp_path: Path) -> None:
     def losses(text: str) -> list[str]:
         return re.findall(r"epoch +\d+/\d+ +loss ([\d.]+ +test accuracy [\d.]+)", text)
-    again = losses(run("--vectors", "80", "--epochs", "30", "--out", str(tmp_path)))
-    assert len(again) == 30 and again == losses(small[0])
+    repeated = losses(run("--vectors", "80", "--epochs", "30", "--out", str(tmp_path)))
+    assert len(repeated) == 30 and repeated == losses(small[0])
 
 
-def test_a_number_of_vectors_that_does_not_divide_is_refused() -> None:
+def test_number_of_vectors_must_be_divisible() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), "--vectors", "81"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "multiple of 8" in done.stderr

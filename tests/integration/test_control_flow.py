@@ -1,4 +1,4 @@
-"""Control flow through all rooms: jit, pmap, vmap with names, eager calls that are traced once, memory, saving."""
+"""Control flow across packages: jit, pmap, vmap with axis names, eager calls, memory, serialization."""
 import time
 
 import lamina as jax
@@ -24,7 +24,7 @@ def rnn(w, xs):
     return ys.sum() + c.sum()
 
 
-def rnn_written_out(w, xs):
+def rnn_unrolled(w, xs):
     c, total = jnp.zeros(4), 0.0
     for x in xs:
         c = jnp.tanh(c @ w + x)
@@ -32,20 +32,20 @@ def rnn_written_out(w, xs):
     return total + c.sum()
 
 
-def close(a, b, tol=2e-4):
+def assert_close(a, b, tol=2e-4):
     np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tol, atol=tol)
 
 
-WANTED = np.asarray(jax.grad(rnn_written_out)(W, XS))
+WANTED = np.asarray(jax.grad(rnn_unrolled)(W, XS))
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, lambda f: lambda w, x: jax.vmap(f, (None, 0))(w, x[None])[0],
                                   lambda f: lambda w, x: jax.pmap(f, in_axes=(None, 0))(w, x[None])[0]],
                          ids=["eager", "jit", "vmap", "pmap"])
 def test_grad_of_scan(wrap):
-    close(wrap(jax.grad(rnn))(W, XS), WANTED)
-    close(jax.grad(wrap(rnn))(W, XS), WANTED)
-    close(wrap(jax.jit(jax.grad(jax.jit(rnn))))(W, XS), WANTED)
+    assert_close(wrap(jax.grad(rnn))(W, XS), WANTED)
+    assert_close(jax.grad(wrap(rnn))(W, XS), WANTED)
+    assert_close(wrap(jax.jit(jax.grad(jax.jit(rnn))))(W, XS), WANTED)
 
 
 def test_hessian_under_jit():
@@ -53,7 +53,7 @@ def test_hessian_under_jit():
 
     def along(f):
         return jax.jit(jax.hessian(lambda b: f(W + b[:, None], XS)))(v * 0.1)
-    close(along(rnn), along(rnn_written_out), 2e-3)
+    assert_close(along(rnn), along(rnn_unrolled), 2e-3)
 
 
 LOOPS = {
@@ -69,22 +69,22 @@ LOOPS = {
 
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("reduce", ["psum", "pmean", "pmax"])
-def test_collectives_inside(loop, reduce):
+def test_collectives_inside_control_flow(loop, reduce):
     x = np.array([1.0, 3.0, 2.0, 0.5], np.float32)
 
     def f(x):
         return loop(x, lambda v: getattr(lax, reduce)(v, "i"))
     mapped = jax.vmap(f, axis_name="i")(x)
-    close(jax.pmap(f, axis_name="i")(x), mapped)
-    close(jax.jit(jax.vmap(f, axis_name="i"))(x), mapped)
+    assert_close(jax.pmap(f, axis_name="i")(x), mapped)
+    assert_close(jax.jit(jax.vmap(f, axis_name="i"))(x), mapped)
     pulled = jax.vmap(jax.grad(f), axis_name="i")(x)
-    close(jax.pmap(jax.grad(f), axis_name="i")(x), pulled)
-    close(jax.grad(lambda x: jax.vmap(f, axis_name="i")(x).sum())(x), pulled)
-    close(jax.vmap(lambda x: jax.jvp(f, (x,), (1.0,))[1], axis_name="i")(x),
+    assert_close(jax.pmap(jax.grad(f), axis_name="i")(x), pulled)
+    assert_close(jax.grad(lambda x: jax.vmap(f, axis_name="i")(x).sum())(x), pulled)
+    assert_close(jax.vmap(lambda x: jax.jvp(f, (x,), (1.0,))[1], axis_name="i")(x),
           jax.jvp(jax.vmap(f, axis_name="i"), (x,), (jnp.ones(4),))[1])
 
 
-def test_axis_index_decides_in_a_loop():
+def test_axis_index_as_loop_bound():
     def f(x):
         return lax.fori_loop(0, lax.axis_index("i") + 1, lambda i, c: c * 2, x)
     x = jnp.ones(4)
@@ -111,7 +111,7 @@ def test_eager_loops_are_traced_once():
     assert count[0] == 3
 
 
-def test_bounded_while_remembers_little():
+def test_gradient_of_bounded_while_needs_little_memory():
     def f(x, bound):
         out = lax.while_loop(lambda c: c[0] < 10**6, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x), max_iters=bound)
         return out[1].sum()
@@ -130,26 +130,26 @@ def test_compiled_size_does_not_grow_with_length():
     assert len(text(10)) + 60 > len(text(100_000)) - 60
 
 
-def test_lowered_loop_under_x64():
+def test_loops_under_x64():
     with jax.config.enable_x64(True):
         assert lax.fori_loop(0, 3, lambda i, c: c * i + 1, np.float64(1)).dtype == np.float64
         assert lax.scan(lambda c, x: (c + x, c), 0, np.arange(3))[0] == 3
         assert lax.scan(lambda c, x: (2, c), np.int32(0), None, length=2)[0].dtype == np.int32
 
 
-def test_the_order_of_collectives_and_branches_in_nested_maps():
+def test_collectives_in_branches_of_nested_maps():
     def f(x):
         def step(c, _):
             return lax.cond(c > 2, lambda c: c - lax.psum(c, "j"), lambda c: c + 1.0, c), None
         return lax.scan(step, x, None, length=2)[0]
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     inner = jax.vmap(jax.vmap(f, axis_name="j"))(x)
-    close(jax.pmap(jax.vmap(f, axis_name="j"))(x), inner)
+    assert_close(jax.pmap(jax.vmap(f, axis_name="j"))(x), inner)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, jax.grad, lambda f: jax.jit(jax.grad(f))],
                          ids=["eager", "jit", "grad", "jit of grad"])
-def test_effects_keep_their_order(wrap):
+def test_ordered_effects_in_control_flow(wrap):
     seen = []
 
     def note(*values):
@@ -170,21 +170,21 @@ def test_effects_keep_their_order(wrap):
     assert seen == [[0, 1], [1, 2], [11], [2, 4], [12]]
 
 
-def test_names_are_those_of_the_home_room():
-    from lamina_tracing import lax as home
+def test_lax_control_flow_is_that_of_lamina_tracing():
+    from lamina_tracing import lax as tracing_lax
     for name in ("cond", "switch", "scan", "map", "while_loop", "fori_loop", "associative_scan"):
-        assert getattr(lax, name) is getattr(home, name)
+        assert getattr(lax, name) is getattr(tracing_lax, name)
 
 
-def test_programs_survive_saving():
+def test_serialized_program_evaluates_the_same():
     from lamina_ir import dumps, loads
     from lamina_tracing.extend import eval_jaxpr
     made = jax.make_jaxpr(jax.grad(rnn))(W, XS)
     assert any(e.primitive.name == "scan" for e in walk(made))
-    close(eval_jaxpr(loads(dumps(made)), [W, XS])[0], WANTED)
+    assert_close(eval_jaxpr(loads(dumps(made)), [W, XS])[0], WANTED)
 
 
-def test_gradients_of_examples_that_stop_at_different_times():
+def test_batched_while_gradients_with_different_iteration_counts():
     def f(x):
         return lax.while_loop(lambda c: lax.lt(c, 10.0), lambda c: lax.mul(c, c), x, max_iters=7)
     x = np.array([2.0, 1.5, 20.0, 1.01], np.float32)
@@ -193,7 +193,7 @@ def test_gradients_of_examples_that_stop_at_different_times():
     np.testing.assert_allclose(summed(x), [jax.grad(f)(v) for v in x], rtol=1e-4)
 
 
-def test_gradient_of_the_branch_not_taken_does_not_leak():
+def test_gradient_of_untaken_branch_is_masked():
     def f(x):
         return lax.cond(lax.gt(x, 0.0), lambda x: lax.sqrt(x), lambda x: lax.mul(x, 0.0), x)
     out = jax.vmap(jax.grad(f))(np.array([4.0, -1.0], np.float32))
@@ -211,7 +211,7 @@ def test_platform_dependent_through_derivatives_and_batches():
     np.testing.assert_allclose(jax.vmap(jax.grad(jax.jit(fun)))(x, z), wanted, rtol=1e-6)
 
 
-def test_derivatives_lower_the_function_for_the_platform_only():
+def test_derivatives_lower_only_the_branch_of_the_platform():
     odd = Primitive("odd", infer=lambda x: x, numpy=lambda x: x, linear_in=(0,), family="elementwise")  # has no lowering
     transpose_rules.define(odd, lambda ct, x: bind(odd, ct))
 
@@ -246,8 +246,8 @@ def test_scatter_apply_through_derivatives_and_batches():
     np.testing.assert_allclose(jax.jit(jax.vmap(fun))(both), np.stack([fun(x), fun(x + 1)]), rtol=1e-6)
 
 
-def test_sharding_constraints_of_a_batch_leave_its_axis_free():
+def test_sharding_constraint_of_a_batch_leaves_its_axis_unconstrained():
     sharding = jax.pmap(lambda v: v)(np.ones((8, 2), np.float32)).sharding
-    told = jax.vmap(lambda v: lax.with_sharding_constraint(v, sharding), 1, 1)
-    text = str(jax.make_jaxpr(told)(np.ones((8, 3, 2))))
+    constrained = jax.vmap(lambda v: lax.with_sharding_constraint(v, sharding), 1, 1)
+    text = str(jax.make_jaxpr(constrained)(np.ones((8, 3, 2))))
     assert "sharding='{devices=[8,1,1]<=[8]} on cpu:0,1,2,3,4,5,6,7'" in text and "unspecified_dims=(1,)" in text

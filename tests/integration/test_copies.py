@@ -1,4 +1,4 @@
-"""A copy has memory of its own: giving it away or deleting it leaves the original alone."""
+"""A copy has separate memory: donating or deleting it does not affect the original."""
 import lamina
 import lamina.numpy as jnp
 import numpy as np
@@ -10,14 +10,14 @@ COPIES = {
     "second result": lambda x: lamina.jit(lambda v: (v, jnp.array(v)))(x)[1],
     "under jvp": lambda x: lamina.jvp(jnp.array, (x,), (x,))[0], "under vmap": lamina.vmap(jnp.array),
 }
-give = lamina.jit(lambda x: x + 1, donate_argnums=0)
+donate = lamina.jit(lambda x: x + 1, donate_argnums=0)
 
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("how", COPIES)
-def test_copy_is_given_away(how, split):
+def test_copy_is_donated_or_deleted(how, split):
     x = lamina.pmap(lambda r: r)(np.ones((8, 40))) if split else jnp.ones((8, 40))
-    for use in (give, lambda z: z.delete()):
+    for use in (donate, lambda z: z.delete()):
         z = COPIES[how](x)
         use(z)
         assert z.is_deleted() and float((x + 1).sum()) == 640

@@ -1,4 +1,4 @@
-"""Custom derivatives, batching rules and recomputation inside every other transformation, and through a file."""
+"""Custom derivatives, batching rules and rematerialization in every other transformation, and after serialization."""
 import lamina as jax
 import lamina.numpy as jnp
 import numpy as np
@@ -13,12 +13,12 @@ from lamina_tracing.extend import jaxpr_as_fun
 X = jnp.linspace(-1.0, 1.0, 4)
 
 
-def close(a, b, rtol=1e-5):
+def assert_close(a, b, rtol=1e-5):
     np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=1e-5)
 
 
 def with_jvp():
-    """sin(x) y, whose slope in x is three times what it should be."""
+    """Return sin(x) y with a rule whose derivative in x is three times too large."""
     @jax.custom_jvp
     def f(x, y):
         return jnp.sin(x) * y
@@ -31,7 +31,7 @@ def with_jvp():
 
 
 def with_vjp():
-    """The same by a reverse rule."""
+    """The same with a reverse rule."""
     @jax.custom_vjp
     def f(x, y):
         return jnp.sin(x) * y
@@ -51,30 +51,30 @@ WANTED = 3 * np.cos(np.asarray(X)) * 2.0
 
 
 @pytest.mark.parametrize("make", RULES)
-def test_rules_hold_under_nested_transformations(make):
+def test_custom_rules_under_nested_transformations(make):
     f = make()
     for g in (f, jax.jit(f)):
-        def row(x, g=g):
+        def member(x, g=g):
             return g(x, 2.0)
 
         def total(x, g=g):
             return jax.vmap(lambda x: g(x, 2.0))(x).sum()
 
-        for slopes in (jax.vmap(jax.grad(row)), jax.jit(jax.vmap(jax.grad(row))), jax.vmap(jax.jit(jax.grad(row))),
-                       jax.grad(total), jax.jit(jax.grad(total)), jax.grad(jax.jit(total)), jax.vmap(jax.jacfwd(row)),
-                       lambda x: jnp.diagonal(jax.jacfwd(jax.vmap(row))(x)),
-                       lambda x: jnp.diagonal(jax.jacrev(jax.vmap(row))(x)),
-                       lambda x: jax.jvp(jax.vmap(row), (x,), (jnp.ones(4),))[1],
-                       lambda x: jax.linearize(jax.vmap(row), x)[1](jnp.ones(4)),
-                       lambda x: jax.jit(jax.linearize(jax.vmap(row), x)[1])(jnp.ones(4)), jax.pmap(jax.grad(row)),
-                       jax.grad(lambda x: jax.pmap(row)(x).sum())):
-            close(slopes(X), WANTED)
-        close(jax.vmap(jax.grad(lambda y: g(0.5, y)))(X), np.full(4, np.sin(0.5)))
-        close(jax.grad(lambda y: jax.vmap(g, (0, None))(X, y).sum())(2.0), np.sin(X).sum())
+        for gradient in (jax.vmap(jax.grad(member)), jax.jit(jax.vmap(jax.grad(member))), jax.vmap(jax.jit(jax.grad(member))),
+                       jax.grad(total), jax.jit(jax.grad(total)), jax.grad(jax.jit(total)), jax.vmap(jax.jacfwd(member)),
+                       lambda x: jnp.diagonal(jax.jacfwd(jax.vmap(member))(x)),
+                       lambda x: jnp.diagonal(jax.jacrev(jax.vmap(member))(x)),
+                       lambda x: jax.jvp(jax.vmap(member), (x,), (jnp.ones(4),))[1],
+                       lambda x: jax.linearize(jax.vmap(member), x)[1](jnp.ones(4)),
+                       lambda x: jax.jit(jax.linearize(jax.vmap(member), x)[1])(jnp.ones(4)), jax.pmap(jax.grad(member)),
+                       jax.grad(lambda x: jax.pmap(member)(x).sum())):
+            assert_close(gradient(X), WANTED)
+        assert_close(jax.vmap(jax.grad(lambda y: g(0.5, y)))(X), np.full(4, np.sin(0.5)))
+        assert_close(jax.grad(lambda y: jax.vmap(g, (0, None))(X, y).sum())(2.0), np.sin(X).sum())
 
 
 @pytest.mark.parametrize("make", RULES)
-def test_in_loops_and_branches(make):
+def test_custom_rules_in_loops_and_branches(make):
     f = make()
 
     def scanned(x):
@@ -84,20 +84,20 @@ def test_in_loops_and_branches(make):
         return f(f(x, 2.0), 3.0)
 
     for t in (jax.grad, jax.jacfwd, lambda f: jax.jit(jax.grad(f)), lambda f: jax.grad(jax.jit(f))):
-        close(t(scanned)(0.3), t(unrolled)(0.3))
-    close(jax.vmap(jax.grad(scanned))(X), jax.vmap(jax.grad(unrolled))(X))
-    close(jax.grad(jax.grad(scanned))(0.3), jax.grad(jax.grad(unrolled))(0.3))
+        assert_close(t(scanned)(0.3), t(unrolled)(0.3))
+    assert_close(jax.vmap(jax.grad(scanned))(X), jax.vmap(jax.grad(unrolled))(X))
+    assert_close(jax.grad(jax.grad(scanned))(0.3), jax.grad(jax.grad(unrolled))(0.3))
 
     def branched(x):
         return lax.cond(x > 0, lambda x: f(x, 2.0), lambda x: f(x, 5.0), x)
 
-    close(jax.grad(branched)(0.3), 6 * np.cos(0.3))
-    close(jax.jit(jax.grad(branched))(-0.3), 15 * np.cos(0.3))
-    close(jax.vmap(jax.grad(branched))(X), 3 * np.cos(X) * np.where(np.asarray(X) > 0, 2.0, 5.0))
+    assert_close(jax.grad(branched)(0.3), 6 * np.cos(0.3))
+    assert_close(jax.jit(jax.grad(branched))(-0.3), 15 * np.cos(0.3))
+    assert_close(jax.vmap(jax.grad(branched))(X), 3 * np.cos(X) * np.where(np.asarray(X) > 0, 2.0, 5.0))
 
 
 @pytest.mark.parametrize("make", RULES)
-def test_programs_keep_their_rules_through_a_file(make):
+def test_serialized_programs_keep_their_rules(make):
     f = make()
     program = jax.make_jaxpr(lambda x: f(x, 2.0))(1.0)
     again = loads(dumps(program))
@@ -111,15 +111,15 @@ def test_programs_keep_their_rules_through_a_file(make):
 
     for t in (lambda f: f, jax.grad, jax.jacfwd, lambda f: jax.grad(jax.grad(f)), lambda f: jax.grad(jax.grad(jax.grad(f))),
               lambda f: jax.jit(jax.grad(f))):
-        close(t(loaded)(0.5), t(fun)(0.5))
+        assert_close(t(loaded)(0.5), t(fun)(0.5))
     text = parse(jaxpr_text(program))
     assert alpha_equal(text, program)
-    close(jaxpr_as_fun(text)(0.5)[0], fun(0.5))
+    assert_close(jaxpr_as_fun(text)(0.5)[0], fun(0.5))
     with pytest.raises(MissingRuleError, match="program text does not contain rules"):
         jax.grad(lambda x: jaxpr_as_fun(text)(x)[0])(0.5)
 
 
-def test_a_saved_chain_of_rules_is_cut_where_it_says_so():
+def test_serialized_recursive_rule_is_cut_with_an_error():
     from functools import partial
 
     @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -133,7 +133,7 @@ def test_a_saved_chain_of_rules_is_cut_where_it_says_so():
         return jaxpr_as_fun(again)(x)[0]
 
     for order in range(4):
-        close(fun(1.0), 1.0 + order)
+        assert_close(fun(1.0), 1.0 + order)
         fun = jax.grad(fun)
     with pytest.raises(MissingRuleError, match="not known here"):
         for _ in range(10):
@@ -150,17 +150,17 @@ def test_custom_vmap_under_derivatives():
     def rule(axis_size, in_batched, x, y):
         return 2 * jnp.sin(x) * y, in_batched[0] or in_batched[1]
 
-    close(jax.grad(f)(0.3, 2.0), 2 * np.cos(0.3))
+    assert_close(jax.grad(f)(0.3, 2.0), 2 * np.cos(0.3))
     for g in (f, jax.jit(f)):
-        close(jax.vmap(g, (0, None))(X, 2.0), 4 * np.sin(X))
-        close(jax.vmap(jax.grad(g), (0, None))(X, 2.0), 4 * np.cos(X))
-        close(jax.vmap(jax.grad(g), (None, 0))(0.3, X), 2 * X * np.cos(0.3))
-        close(jax.vmap(jax.grad(g, 1), (0, None))(X, 2.0), 2 * np.sin(X))
-        close(jax.grad(lambda x: jax.vmap(g, (0, None))(x, 2.0).sum())(X), 4 * np.cos(X))
-        close(jax.vmap(jax.jacfwd(g), (0, None))(X, 2.0), 4 * np.cos(X))
-        close(jax.vmap(jax.hessian(g), (0, None))(X, 2.0), -4 * np.sin(X))
-        close(jax.jit(jax.vmap(jax.grad(jax.grad(g)), (0, None)))(X, 2.0), -4 * np.sin(X))
-    close(jax.vmap(jax.grad(sequential_vmap(jnp.sin)))(X), np.cos(X))
+        assert_close(jax.vmap(g, (0, None))(X, 2.0), 4 * np.sin(X))
+        assert_close(jax.vmap(jax.grad(g), (0, None))(X, 2.0), 4 * np.cos(X))
+        assert_close(jax.vmap(jax.grad(g), (None, 0))(0.3, X), 2 * X * np.cos(0.3))
+        assert_close(jax.vmap(jax.grad(g, 1), (0, None))(X, 2.0), 2 * np.sin(X))
+        assert_close(jax.grad(lambda x: jax.vmap(g, (0, None))(x, 2.0).sum())(X), 4 * np.cos(X))
+        assert_close(jax.vmap(jax.jacfwd(g), (0, None))(X, 2.0), 4 * np.cos(X))
+        assert_close(jax.vmap(jax.hessian(g), (0, None))(X, 2.0), -4 * np.sin(X))
+        assert_close(jax.jit(jax.vmap(jax.grad(jax.grad(g)), (0, None)))(X, 2.0), -4 * np.sin(X))
+    assert_close(jax.vmap(jax.grad(sequential_vmap(jnp.sin)))(X), np.cos(X))
 
 
 def layers(x):
@@ -177,21 +177,21 @@ POLICIES = {"everything": jax.checkpoint_policies.everything_saveable,
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_policies_keep_values_and_change_memory(name):
+def test_checkpoint_policies_change_memory_only(name):
     x = jnp.ones((64, 32))
 
     def loss(x):
         return jax.checkpoint(layers, policy=POLICIES[name])(x).sum()
 
-    close(jax.grad(loss)(x), jax.grad(lambda x: layers(x).sum())(x))
-    close(jax.jit(jax.grad(loss))(x), jax.grad(lambda x: layers(x).sum())(x))
+    assert_close(jax.grad(loss)(x), jax.grad(lambda x: layers(x).sum())(x))
+    assert_close(jax.jit(jax.grad(loss))(x), jax.grad(lambda x: layers(x).sum())(x))
     compiled = jax.jit(jax.value_and_grad(loss)).lower(x).compile()
     products = compiled.as_text().count(" dot(")
     least, most = {"nothing": (22, 24), "names": (22, 24)}.get(name, (16, 16))
     assert least <= products <= most, products
 
 
-def test_what_is_kept_in_a_loop_is_stacked_and_the_rest_is_not():
+def test_only_saved_values_of_a_loop_are_stacked():
     def inner(c, _):
         for _ in range(6):
             c = jnp.sin(jnp.cos(c))
@@ -210,7 +210,7 @@ def test_what_is_kept_in_a_loop_is_stacked_and_the_rest_is_not():
     assert least + 200 < some < 256 + 300 and most > 16 * 16 * 6, (most, some, least)
 
 
-def test_remat_nestings():
+def test_nested_checkpoints():
     w = jnp.ones((4, 4)) / 3
 
     def body(x):
@@ -223,22 +223,22 @@ def test_remat_nestings():
               lambda f: jax.grad(lambda x: jax.vmap(lambda s: f(s * x).sum())(X).sum()),
               lambda f: jax.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0].sum()),
               lambda f: jax.grad(lambda x: jax.checkpoint(lambda x: f(f(x)))(x).sum())):
-        close(t(f)(X), t(body)(X), 1e-4)
+        assert_close(t(f)(X), t(body)(X), 1e-4)
     check_grads(f, (X,), 2)
-    close(jax.grad(lambda w: jax.checkpoint(lambda x: jnp.sin(w * x))(2.0))(0.3), 2 * np.cos(0.6))
+    assert_close(jax.grad(lambda w: jax.checkpoint(lambda x: jnp.sin(w * x))(2.0))(0.3), 2 * np.cos(0.6))
 
 
-def test_barriers_differentiate_and_batch():
+def test_optimization_barrier_under_grad_and_vmap():
     def f(x):
         a, b = lax.optimization_barrier((jnp.sin(x), jnp.cos(x)))
         return a * b
 
-    close(jax.grad(f)(0.3), np.cos(0.6))
-    close(jax.jit(jax.vmap(jax.grad(f)))(X), np.cos(2 * X))
+    assert_close(jax.grad(f)(0.3), np.cos(0.6))
+    assert_close(jax.jit(jax.vmap(jax.grad(f)))(X), np.cos(2 * X))
     assert "optimization_barrier" in jax.jit(f).lower(1.0).as_text()
 
 
-def test_collectives_inside():
+def test_collectives_in_custom_rules():
     def mean_sine(x):
         return jnp.sin(lax.psum(jnp.sin(x), "i"))
 
@@ -248,41 +248,41 @@ def test_collectives_inside():
 
     total.defvjp(lambda x: (total(x), None), lambda _, ct: (2 * lax.psum(ct, "i"),))
     for t in (jax.pmap, jax.vmap, lambda f, axis_name: jax.jit(jax.vmap(f, axis_name=axis_name))):
-        close(t(jax.grad(jax.checkpoint(mean_sine)), axis_name="i")(X), t(jax.grad(mean_sine), axis_name="i")(X))
+        assert_close(t(jax.grad(jax.checkpoint(mean_sine)), axis_name="i")(X), t(jax.grad(mean_sine), axis_name="i")(X))
         for f in (total, jax.jit(lambda x: total(x))):
-            close(t(jax.grad(f), axis_name="i")(X), np.full(4, 8.0))
-            close(t(lambda x, f=f: jax.jvp(f, (x,), (1.0,))[1], axis_name="i")(X), np.full(4, 8.0))
+            assert_close(t(jax.grad(f), axis_name="i")(X), np.full(4, 8.0))
+            assert_close(t(lambda x, f=f: jax.jvp(f, (x,), (1.0,))[1], axis_name="i")(X), np.full(4, 8.0))
 
 
 def test_linear_transpose_of_a_loop():
-    close(jax.linear_transpose(lambda x: lax.scan(lambda c, x: (c + x, c * 2), 0.0, x), X)((1.0, jnp.ones(4)))[0],
+    assert_close(jax.linear_transpose(lambda x: lax.scan(lambda c, x: (c + x, c * 2), 0.0, x), X)((1.0, jnp.ones(4)))[0],
           [7.0, 5.0, 3.0, 1.0])
     with pytest.raises(TypeError, match=r"is not linear: mul\(float32\[\], float32\[\]\) at .*test_custom_rules.py:\d+"):
         jax.linear_transpose(lambda x: lax.scan(lambda c, x: (c * x, c), 0.0, x), X)((1.0, X))
 
 
-def test_a_rule_that_pushes_through_a_branch_per_example():
+def test_custom_jvp_rule_with_batched_cond():
     def fun(x):
         return jnp.sin(lax.cond(x > 0.1, jnp.sqrt, lambda y: y * y, x))
 
     f = jax.custom_jvp(fun)
     f.defjvp(lambda primals, tangents: jax.jvp(fun, primals, tangents))
     wanted = np.stack([jax.grad(fun)(x) for x in X])
-    close(jax.vmap(jax.grad(f))(X), wanted)
-    close(jax.grad(lambda x: jax.vmap(f)(x).sum())(X), wanted)
-    close(jax.grad(lambda x: jax.jit(jax.vmap(f))(x).sum())(X), wanted)
-    close(jax.vmap(jax.grad(jax.grad(f)))(X), np.stack([jax.grad(jax.grad(fun))(x) for x in X]))
+    assert_close(jax.vmap(jax.grad(f))(X), wanted)
+    assert_close(jax.grad(lambda x: jax.vmap(f)(x).sum())(X), wanted)
+    assert_close(jax.grad(lambda x: jax.jit(jax.vmap(f))(x).sum())(X), wanted)
+    assert_close(jax.vmap(jax.grad(jax.grad(f)))(X), np.stack([jax.grad(jax.grad(fun))(x) for x in X]))
 
 
-def test_python_numbers_stay_what_they_are_where_nothing_converts_them():
-    """A function's number is that number where it just runs, and a weak array where it is staged or mapped."""
+def test_python_scalar_results_of_custom_functions():
+    """A returned Python scalar stays one in eager calls, and becomes a weakly typed array when staged or mapped."""
     f = jax.custom_jvp(lambda x: 2.0)
     f.defjvp(lambda primals, tangents: (2.0, tangents[0] * 0))
     g = jax.custom_vjp(lambda x: 2.0)
     g.defvjp(lambda x: (2.0, None), lambda r, ct: (ct,))
-    kept = jax.checkpoint(lambda x: 2.0)
-    assert type(f(1.0)) is type(g(1.0)) is float and kept(1.0).weak_type  # a checkpointed function is staged
-    for h in (f, g, kept):
+    checkpointed = jax.checkpoint(lambda x: 2.0)
+    assert type(f(1.0)) is type(g(1.0)) is float and checkpointed(1.0).weak_type  # a checkpointed function is staged
+    for h in (f, g, checkpointed):
         assert jax.jit(h)(1.0).weak_type and jax.vmap(h)(jnp.ones(2)).shape == (2,)
     assert type(jax.value_and_grad(g)(1.0)[0]) is float
     assert jax.value_and_grad(jax.checkpoint(lambda x: x * 2))(1.0)[0].weak_type
@@ -300,7 +300,7 @@ def _shared(w, x):
     return w * x
 
 
-_shared.defvjp(lambda w, x: (w * x, (w, x)), lambda kept, ct: (lax.psum(ct * kept[1], "i"), ct * kept[0]))
+_shared.defvjp(lambda w, x: (w * x, (w, x)), lambda residuals, ct: (lax.psum(ct * residuals[1], "i"), ct * residuals[0]))
 
 
 def _unmapped(mapper, call):
@@ -312,8 +312,8 @@ _CALLS = {"call": lambda w: _shared(w, w), "jit": lambda w: jax.jit(_shared)(w, 
 
 
 @pytest.mark.parametrize("call", _CALLS)
-def test_backward_rules_with_collectives_of_calls_that_a_vmap_does_not_map(call):
-    """As pmap where an argument is mapped, and inside; else the rule would run once, which says so."""
+def test_backward_rule_with_collectives_in_unmapped_calls(call):
+    """Works like pmap if an argument is mapped, and inside the map; else the rule would run once, so it is an error."""
     f, w = _CALLS[call], jnp.float32(3)
     assert float(jax.grad(_unmapped(jax.pmap, f))(w)) == 4 * (4 * 3 + 3)
     inside = jax.vmap(lambda x: jax.grad(f)(w), axis_name="i")(jnp.ones(4))
@@ -330,7 +330,7 @@ def test_backward_rules_with_collectives_of_calls_that_a_vmap_does_not_map(call)
         jax.grad(typo)(w)
 
 
-def test_linear_calls_in_a_batch():
+def test_linear_call_under_vmap():
     def scaled(r, x):
         return jax.custom_derivatives.linear_call(lambda r, x: x / r, lambda r, ct: ct / r, r, x)
     assert jax.vmap(scaled)(jnp.full(2, 2.0), jnp.arange(2.0)).tolist() == [0, 0.5]

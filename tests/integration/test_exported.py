@@ -1,4 +1,4 @@
-"""Exported functions over several devices, and beside all that a program may hold."""
+"""Exported functions over several devices, with all kinds of program contents."""
 import lamina
 import lamina.numpy as jnp
 import numpy as np
@@ -9,15 +9,15 @@ from lamina.sharding import Mesh, NamedSharding, PartitionSpec
 X = np.arange(16, dtype=np.float32).reshape(4, 4)
 
 
-def again(e, **more):
+def round_trip(e, **more):
     return export.deserialize(e.serialize(**more))
 
 
-def test_placements_go_along():
+def test_shardings_are_exported():
     mesh = Mesh(np.array(lamina.devices()[:4]).reshape(2, 2), ("x", "y"))
     split, rows = NamedSharding(mesh, PartitionSpec("x", "y")), NamedSharding(mesh, PartitionSpec("y"))
     f = lamina.jit(lambda x, y: x @ y, in_shardings=(split, None), out_shardings=rows)
-    e = again(export.export(f)(X, X), vjp_order=1)
+    e = round_trip(export.export(f)(X, X), vjp_order=1)
     assert e.nr_devices == 4 and e.in_shardings_hlo == ("{devices=[2,2]<=[4]}", "{replicated}")
     assert e.in_shardings_jax(mesh)[0] == split and e.out_shardings_jax(mesh) == (rows,)
     y = e.call(X, X)
@@ -33,10 +33,10 @@ def test_placements_go_along():
         e.in_shardings_jax(Mesh(lamina.devices()[:1], "x"))
 
 
-def test_placements_of_arguments_by_name():
+def test_shardings_of_keyword_arguments_are_exported():
     split = NamedSharding(Mesh(lamina.devices()[:4], "x"), PartitionSpec("x"))
     x, i = lamina.device_put(X, split), np.arange(4)
-    e = again(export.export(lamina.jit(lambda x, *, i: {"y": x + i, "i": i}))(x, i=i))
+    e = round_trip(export.export(lamina.jit(lambda x, *, i: {"y": x + i, "i": i}))(x, i=i))
     assert e.nr_devices == 4
     found = e.call(X, i=i)
     assert np.array_equal(found["y"], X + i) and np.array_equal(found["i"], i)
@@ -44,7 +44,7 @@ def test_placements_of_arguments_by_name():
     assert np.array_equal(dx, X) and di.dtype == lamina.dtypes.float0
 
 
-def test_more_devices_than_there_are():
+def test_export_for_too_many_devices_is_refused():
     e = export.export(lamina.jit(lambda x: x, in_shardings=NamedSharding(Mesh(lamina.devices(), "x"), PartitionSpec())))(X)
     more = e._like(nr_devices=99)
     with pytest.raises(ValueError, match="exported for 99 devices; there are 8"):
@@ -62,19 +62,20 @@ def test_more_devices_than_there_are():
     lambda x: lamina.scipy.special.gammaln(x + 1) + jnp.linalg.inv(x + 9 * jnp.eye(4)),
     lambda x: lax.map(lambda r: jnp.sort(r)[::-1], x),
 ])
-def test_whatever_a_program_holds(f):
-    e = again(export.export(lamina.jit(f))(X))
+def test_export_of_all_kinds_of_programs(f):
+    e = round_trip(export.export(lamina.jit(f))(X))
     for got, want in zip(*map(lamina.tree.leaves, (e.call(X), f(X)))):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_typed_keys():
-    e = again(export.export(lamina.jit(lambda k: lamina.random.uniform(k[1], (3,))))(lamina.random.split(lamina.random.key(0))))
+def test_export_of_typed_keys():
+    f = lamina.jit(lambda k: lamina.random.uniform(k[1], (3,)))
+    e = round_trip(export.export(f)(lamina.random.split(lamina.random.key(0))))
     keys = lamina.random.split(lamina.random.key(7))
     assert [a.str_long() for a in e.in_avals] == ["key<fry>[2]"]
     assert np.array_equal(e.call(keys), lamina.random.uniform(keys[1], (3,)))
 
 
-def test_other_places_of_the_module():
+def test_other_names_of_the_export_module():
     import lamina.experimental.export as older
     assert older.export is lamina.export.export and lamina.experimental.export.symbolic_shape is export.symbolic_shape

@@ -1,4 +1,4 @@
-"""Every flag of the public configuration is taken, by each of the ways, and bad values are refused by name."""
+"""Every public flag can be set in each way, and invalid values are refused with the flag's name."""
 import json
 import os
 import subprocess
@@ -63,12 +63,12 @@ default_matmul_precision default_prng_impl enable_checks enable_custom_prng enab
 jax2tf_associative_scan_reductions legacy_prng_key log_compiles no_execution no_tracing numpy_dtype_promotion
 numpy_rank_promotion softmax_custom_jvp spmd_mode thread_guard threefry_partitionable transfer_guard
 transfer_guard_device_to_device transfer_guard_device_to_host transfer_guard_host_to_device""".split()
-config.values  # loads them all
+config.values  # loads all options
 OPTIONS = sorted({id(o): o for o in config.options.values()}.values(), key=lambda o: o.name)
 
 
-def another(option):
-    """A value that the option has not."""
+def other_value(option):
+    """Return a value of the option that differs from the current one."""
     if option.choices:
         return next(c for c in option.choices if c != option.value)
     others = {bool: lambda v: not v, int: lambda v: (v or 0) + 1, float: lambda v: v + 0.5, str: lambda v: "else"}
@@ -76,8 +76,8 @@ def another(option):
 
 
 @pytest.fixture
-def untold():
-    """Nobody was told yet of what changes nothing."""
+def reset_warnings():
+    """Reset the record of warnings about options without effect."""
     before = {o: o._warned for o in OPTIONS}
     for option in OPTIONS:
         option._warned = False
@@ -87,7 +87,7 @@ def untold():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_flag_may_be_set_to_what_it_is(name, untold):
+def test_every_flag_can_be_set_to_its_value(name, reset_warnings):
     value = config.read(name)
     config.update(name, value)
     assert config.read(name) == value == config.values[name]
@@ -96,17 +96,17 @@ def test_every_flag_may_be_set_to_what_it_is(name, untold):
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_contexts_take_their_value_by_its_name(name):
+def test_context_managers_take_new_val(name):
     value = config.read(name)
     with getattr(lamina, name)(new_val=value):
         assert config.read(name) == value
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_settings_say_in_a_block_what_the_block_set(name, untold):
+def test_setting_has_the_value_of_its_block(name, reset_warnings):
     before = config.read(name)
     value = {"default_device": lamina.devices()[-1], "default_matmul_precision": "high"}.get(name)
-    value = another(config.options[name]) if value is None else value
+    value = other_value(config.options[name]) if value is None else value
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with getattr(lamina, name)(value):
@@ -118,12 +118,12 @@ def test_settings_say_in_a_block_what_the_block_set(name, untold):
 
 
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o.no_effect_reason], ids=lambda o: o.name)
-def test_what_changes_nothing_says_so_once(option, untold):
-    value = another(option)
-    says = f"^config {option.name}: .* has no effect: {option.no_effect_reason[:20]}"
-    with pytest.warns(UserWarning, match=says) as told, option(value):
+def test_option_without_effect_warns_once(option, reset_warnings):
+    value = other_value(option)
+    message = f"^config {option.name}: .* has no effect: {option.no_effect_reason[:20]}"
+    with pytest.warns(UserWarning, match=message) as warned, option(value):
         assert config.read(option.name) == value
-    assert len(told) == 1 and told[0].filename == __file__
+    assert len(warned) == 1 and warned[0].filename == __file__
     with option(value), warnings.catch_warnings():
         warnings.simplefilter("error")
         config.update(option.name, value)
@@ -144,7 +144,7 @@ class Strange:
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
-def test_bad_values_are_refused_by_name_and_change_nothing(option):
+def test_invalid_values_are_refused_and_change_nothing(option):
     before = option.value
     bad = [Strange(), np.ones(2), ["a"], *BAD.get(option.name, ())]
     if option.kind is bool or option.choices:
@@ -163,7 +163,7 @@ def test_bad_values_are_refused_by_name_and_change_nothing(option):
 
 @pytest.mark.parametrize("name, value", [("num_cpu_devices", 2), ("jax_platforms", "cuda"), ("jax_platform_name", "cpu"),
                                          ("jax_cpu_enable_async_dispatch", False)])
-def test_what_counts_before_the_first_device_is_refused_after_it(name, value):
+def test_startup_options_are_refused_after_the_first_device(name, value):
     lamina.devices()
     before = config.read(name)
     if before == value:
@@ -173,13 +173,13 @@ def test_what_counts_before_the_first_device_is_refused_after_it(name, value):
     assert config.read(name) == before and lamina.device_count() == lamina.device_count("cpu")
 
 
-def test_the_environment_and_the_command_line():
+def test_flags_from_environment_and_command_line():
     code = ("import sys, warnings\n"
-            "with warnings.catch_warnings(record=True) as told:\n"
+            "with warnings.catch_warnings(record=True) as warned:\n"
             "    warnings.simplefilter('always')\n"
             "    import lamina\n"
             "    lamina.config.parse_flags_with_absl()\n"
-            "print(sorted(str(w.message).split(':')[0] for w in told))\n"
+            "print(sorted(str(w.message).split(':')[0] for w in warned))\n"
             "c = lamina.config\n"
             "print(c.jax_eager_pmap, c.jax_legacy_prng_key, c.jax_random_seed_offset, c.x64_enabled, c.jax_platform_name,"
             " c.jax_persistent_cache_min_compile_time_secs, c.jax_enable_compilation_cache, c.jax_debug_nans,"
@@ -199,22 +199,22 @@ def test_the_environment_and_the_command_line():
 @pytest.mark.parametrize("name, text", [("JAX_NUM_CPU_DEVICES", "two"), ("JAX_ENABLE_CHECKS", "perhaps"),
                                         ("JAX_COMPILATION_CACHE_MAX_SIZE", "1GB"), ("JAX_SPMD_MODE", "all"),
                                         ("JAX_DEFAULT_MATMUL_PRECISION", "x")])
-def test_bad_words_in_the_environment_are_refused_by_name(name, text):
+def test_invalid_environment_value_error_names_the_flag(name, text):
     env = {**os.environ, name: text, "LAMINA_NUM_CPU_DEVICES": ""}
     command = [sys.executable, "-c", "import lamina; lamina.jit"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
-    asked = name.removeprefix("JAX_").lower().replace("max_size", "max_bytes")
-    assert f"config {asked}: " in done.stderr and repr(text) in done.stderr
+    option = name.removeprefix("JAX_").lower().replace("max_size", "max_bytes")
+    assert f"config {option}: " in done.stderr and repr(text) in done.stderr
 
 
-def test_every_setting_refuses_bad_words_by_its_variable():
+def test_every_setting_refuses_invalid_environment_values():
     config.values  # loads the flags too
     taken = []
     for name, option in sorted(config.options.items()):
         for text in ("bananas", "-7.5"):
             try:
                 option.parse(text, f"the environment variable JAX_{name.upper()}")
-            except RuntimeError:  # it must be set before a device is first used
+            except RuntimeError:  # must be set before a device is first used
                 pass
             except (TypeError, ValueError) as error:
                 assert f"JAX_{name.upper()}" in str(error)
@@ -223,8 +223,8 @@ def test_every_setting_refuses_bad_words_by_its_variable():
     assert not taken
 
 
-def test_the_environment_sets_every_setting():
-    """All at once, to what is not their default."""
+def test_environment_sets_every_setting():
+    """All settings at once, to other values than the defaults."""
     config.values
     wanted = {}
     for name, option in config.options.items():
@@ -246,8 +246,8 @@ def test_the_environment_sets_every_setting():
 
 
 
-# --- what takes effect ------------------------------------------------------------------------------------------------
-def test_seeds_are_moved():
+# --- effects of flags -------------------------------------------------------------------------------------------------
+def test_random_seed_offset():
     with config.random_seed_offset(5):
         assert lamina.random.PRNGKey(1).tolist() == [0, 6] and lamina.random.PRNGKey(2**32 - 1).tolist() == [0, 4]
         assert lamina.jit(lamina.random.PRNGKey)(7).tolist() == [0, 12]
@@ -258,7 +258,7 @@ def test_seeds_are_moved():
             assert lamina.jit(lamina.random.PRNGKey)(2**33).tolist() == [1, 2**32 - 5]
 
 
-def test_gumbel_numbers_take_the_mode_that_is_set():
+def test_high_dynamic_range_gumbel():
     key, p = lamina.random.PRNGKey(0), np.full(50, 0.02, np.float32)
     draws = [lambda **mode: lamina.random.gumbel(key, (7,), **mode),
              lambda **mode: lamina.random.categorical(key, np.log(p), shape=(40,), **mode),
@@ -270,13 +270,13 @@ def test_gumbel_numbers_take_the_mode_that_is_set():
     assert [d().tolist() for d in draws] == low
 
 
-def test_a_warm_loop_stages_nothing():
+def test_no_tracing_after_warmup():
     step, x = lamina.jit(lambda x: x * 2.125 + 1), np.ones(3, "float32")
     body = lambda c, x: (c + x, c)
     step(x), lamina.lax.scan(body, 0., x)
     with lamina.no_tracing(True):
         assert step(x).tolist() == [3.125] * 3 and lamina.lax.scan(body, 0., x)[0] == 3
-        assert lamina.grad(lambda x: jnp.fft.fft(x).real.sum())(x).tolist() == [3, 0, 0]  # functions of ours may be staged
+        assert lamina.grad(lambda x: jnp.fft.fft(x).real.sum())(x).tolist() == [3, 0, 0]  # library functions may be traced
         step(x) + jnp.arctan2(x, x)
         for call, f in dict(jit=lambda: lamina.jit(lambda x: x - 7)(x), pmap=lambda: lamina.pmap(lambda x: x)(x[None]),
                             make_jaxpr=lambda: lamina.make_jaxpr(lambda x: x)(x),
@@ -289,7 +289,7 @@ def test_a_warm_loop_stages_nothing():
     assert step(x[:2]).tolist() == [3.125] * 2
 
 
-def test_a_program_that_only_looks_runs_nothing():
+def test_no_execution():
     x = jnp.ones(3)
     step, mapped = lamina.jit(lambda x: x * 2.375), lamina.pmap(lambda x: x * 2.375)
     compiled = step.lower(x).compile()
@@ -306,7 +306,7 @@ def test_a_program_that_only_looks_runs_nothing():
     assert all(f() is not None for f in warm)
 
 
-def test_wide_types_that_are_asked_for_may_be_errors():
+def test_explicit_x64_dtypes_error():
     with config.explicit_x64_dtypes("error"):
         for f in (lambda: jnp.zeros(2, "float64"), lambda: jnp.ones(2).astype("int64"), lambda: jnp.arange(3, dtype=np.uint64)):
             with pytest.raises(ValueError, match="64 was asked for, but 64 bits are off"):
@@ -318,7 +318,7 @@ def test_wide_types_that_are_asked_for_may_be_errors():
         config.update("jax_explicit_x64_dtypes", "allow")
 
 
-def test_programs_are_written_down(tmp_path):
+def test_dump_ir_to_writes_programs(tmp_path):
     config.update("jax_dump_ir_to", str(tmp_path / "new"))
     try:
         lamina.jit(lambda x: jnp.sin(x) * 3.625)(np.ones(3, "float32"))
@@ -339,7 +339,7 @@ def test_programs_are_written_down(tmp_path):
         lamina.jit(lambda x: x * 3.875)(np.ones(3, "float32"))
 
 
-def test_staged_programs_are_checked(monkeypatch):
+def test_enable_checks_checks_traced_programs(monkeypatch):
     seen = []
     monkeypatch.setattr("lamina_tracing._core.staging.check", lambda program: seen.append(str(program)))
     with lamina.enable_checks(True):
@@ -350,7 +350,7 @@ def test_staged_programs_are_checked(monkeypatch):
     assert not seen
 
 
-def test_programs_without_optimisations():
+def test_disable_most_optimizations():
     f, x = lamina.jit(lambda x: jnp.sin(x) @ jnp.cos(x).T + 1), np.arange(6, dtype="float32").reshape(2, 3)
     wanted = f(x)
     with config.disable_most_optimizations(True):

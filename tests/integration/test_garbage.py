@@ -1,4 +1,4 @@
-"""A call that is over leaves nothing for the cyclic collector: its traces, programs and the arrays they hold go at once."""
+"""Calls leave no reference cycles: traces, programs and arrays are freed by reference counting."""
 import gc
 
 import pytest
@@ -35,11 +35,11 @@ def _loop(x):
     lambda: lamina.make_jaxpr(lamina.vmap(lamina.grad(lambda x: lamina.jit(lambda x: jnp.sin(x) * x)(x))))(_x),
 ], ids=["paths", "make_jaxpr", "eval_shape", "jvp", "vmap", "vjp", "linearize", "linear_transpose", "grad", "jacrev", "hessian",
         "grad of scan", "grad of cond", "vmap of grad of jit"])
-def test_a_call_leaves_no_circles(call):
-    for _ in range(2):  # what is remembered of it is made by now
+def test_call_leaves_no_reference_cycles(call):
+    for _ in range(2):  # fills the caches
         call()
     enabled = gc.isenabled()
-    while gc.collect():  # what other tests left may go in several turns
+    while gc.collect():  # garbage of other tests may need several collections
         pass
     gc.disable()
     try:
@@ -73,11 +73,11 @@ def _total(x):
     lambda: lamina.pmap(lambda x: _sums(x), axis_name="i").lower(_rows).compile(),
     lambda: lambda x: lamina.parallel.padded(lambda row: 2 * row)(jnp.concatenate([x, x])),
 ], ids=["jit", "pmap", "psum", "donated", "grad", "map", "map inside", "in_shardings", "compiled", "padded"])
-def test_a_function_that_goes_leaves_no_circles(make):
-    """Nor do its programs: they, and what they hold, go with it."""
+def test_freed_function_leaves_no_reference_cycles(make):
+    """Programs, and what they hold, are freed with the function."""
     def used():
         f = make()
-        for _ in range(3):  # counted calls go another way from the second on
+        for _ in range(3):  # later calls use the fast path
             f(_rows + 0)
 
     used()

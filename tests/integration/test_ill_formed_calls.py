@@ -1,4 +1,4 @@
-"""An ill-formed op reads the same in every transformation: of one example, and about the op that was called."""
+"""An invalid primitive call raises the same error in every transformation, for one member and the called primitive."""
 import lamina
 import lamina.numpy as jnp
 import pytest
@@ -13,21 +13,21 @@ BAD = {"shapes": (lambda x: lax.mul(x, jnp.ones((2, 3))), r"^mul: operands need 
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_same_error_everywhere(name):
-    f, words = BAD[name]
+def test_same_error_in_every_transformation(name):
+    f, message = BAD[name]
     runs = {"eager": lambda: f(X), "jit": lambda: lamina.jit(f)(X), "vmap": lambda: lamina.vmap(f)(jnp.ones((4, 3))),
             "jvp": lambda: lamina.jvp(f, (X,), (X,)), "vjp": lambda: lamina.vjp(f, X),
             "vmap of jvp": lambda: lamina.vmap(lambda x: lamina.jvp(f, (x,), (x,)))(jnp.ones((4, 3)))}
     for run in runs.values():
-        with pytest.raises((TypeError, ValueError), match=words):
+        with pytest.raises((TypeError, ValueError), match=message):
             run()
 
 
-def test_truth_values_held_between_bounds():
+def test_clamp_of_booleans():
     assert lax.clamp(False, jnp.array([True, False]), jnp.array([False, True])).tolist() == [False, False]
 
 
-def test_known_values_are_computed_while_tracing():
+def test_ensure_compile_time_eval():
     @lamina.jit
     def f(x):
         with lamina.ensure_compile_time_eval():
@@ -36,6 +36,6 @@ def test_known_values_are_computed_while_tracing():
     assert f(2.) == 6 and lamina.vmap(f)(jnp.ones(2)).tolist() == [3, 3]
 
 
-def test_a_python_int_is_no_tangent_of_a_float():
+def test_int_tangent_of_a_float_is_refused():
     with pytest.raises(TypeError, match="same dtype"):
         lamina.jvp(jnp.sin, (1.,), (1,))

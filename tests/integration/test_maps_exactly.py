@@ -1,5 +1,5 @@
-"""Derivatives of maps from outside are the positional program's, to the last bit where numbers are whole: what all members
-share is one value, also for a rule that is not linear in the cotangents."""
+"""Gradients from outside a map equal those of the positional program, exactly for integers: values shared by members count
+once, also for a rule that is not linear in the cotangents."""
 import lamina
 import lamina.numpy as jnp
 import numpy as np
@@ -34,17 +34,17 @@ def looped(w, x):
     return lax.scan(lambda c, k: (c + clipped(w * k) * x, None), x * 0 + w, jnp.arange(3.))[0]
 
 
-# Of a member, with `sum` over all of them, and the same of all rows `x` at once: (function, its values).
+# Functions of a member, with `sum` over all members; also called with all members `x` at once.
 CASES = {
-    "behind the sum": lambda w, x, sum: clipped(sum((w * x) ** 2)),
+    "after the sum": lambda w, x, sum: clipped(sum((w * x) ** 2)),
     "on the weight": lambda w, x, sum: sum((clipped(w) * x) ** 2),
-    "beside the sum": lambda w, x, sum: sum((w * x) ** 2) + clipped(w) * clipped(w * 2),
+    "next to the sum": lambda w, x, sum: sum((w * x) ** 2) + clipped(w) * clipped(w * 2),
     "on a member": lambda w, x, sum: sum(clipped(w * x) * x) * w,
     "twice": lambda w, x, sum: clipped(sum(clipped(sum(x * w) * x)) * w),
     "in a loop": lambda w, x, sum: sum(looped(w, x)) + lax.scan(lambda c, _: (sum(x * w) + c, None), w, None, length=3)[0],
     "in a branch": lambda w, x, sum: lax.cond(sum(x) > 0, lambda: clipped(w) * sum(x * w), lambda: w),
     "in a function": lambda w, x, sum: lamina.jit(lambda w: clipped(sum(w * x)) * clipped(w))(w),
-    "computed again": lambda w, x, sum: lamina.checkpoint(lambda w: clipped(sum(w * w * x)) * clipped(w))(w),
+    "recomputed": lambda w, x, sum: lamina.checkpoint(lambda w: clipped(sum(w * w * x)) * clipped(w))(w),
     "of the weight alone": lambda w, x, sum: clipped(w * w),
 }
 
@@ -60,8 +60,8 @@ def on_blocks(f, n):
 
 def unproved(f, n):
     mesh = Mesh(np.array(lamina.devices()[:n]), "b")
-    alike = lambda w, x: lax.ppermute(f(w, x[0]), "b", [(k, (k + 1) % n) for k in range(n)])  # noqa: E731
-    return lamina.shard_map(alike, mesh, (P(), P("b")), P(), check_rep=False)
+    same = lambda w, x: lax.ppermute(f(w, x[0]), "b", [(k, (k + 1) % n) for k in range(n)])  # noqa: E731
+    return lamina.shard_map(same, mesh, (P(), P("b")), P(), check_rep=False)
 
 
 def over_a_mesh(f, n):
@@ -93,10 +93,10 @@ def seconds(f, w, x):
     return lamina.grad(lambda w, x: lamina.grad(f)(w, x) ** 2 + (lamina.grad(f, 1)(w, x) * x).sum(), (0, 1))(w, x)
 
 
-def alike(mapped, cases, derivative, n, compiled=lambda f: f):
+def check_gradients(mapped, cases, derivative, n, compiled=lambda f: f):
     x = jnp.arange(1., n + 1)
 
-    def whole(f):  # a value that all rows share counts at each
+    def whole(f):  # a shared value counts for each member
         return lambda w, x: 2 * f(w, x, lambda v: jnp.sum(v * jnp.ones(n)))
 
     def of_rows(f):
@@ -111,35 +111,35 @@ def alike(mapped, cases, derivative, n, compiled=lambda f: f):
 
 @pytest.mark.parametrize("n", [3, 7])
 @pytest.mark.parametrize("mapped", [named, over_a_mesh, within, pmapped, on_blocks, unproved])
-def test_gradients_as_the_positional_program(mapped, n):
-    alike(mapped, [*CASES], firsts, n, lamina.jit)
+def test_gradients_match_the_positional_program(mapped, n):
+    check_gradients(mapped, [*CASES], firsts, n, lamina.jit)
 
 
 @pytest.mark.parametrize("mapped", [named, pmapped, on_blocks])
 @pytest.mark.parametrize("case", CASES)
-def test_gradients_of_gradients(case, mapped):
+def test_second_derivatives_match_the_positional_program(case, mapped):
     before = hooks.evaluator, hooks.dispatcher
-    hooks.use_numpy()  # op by op, without compiling
+    hooks.use_numpy()  # eager NumPy evaluation, without compiling
     try:
-        alike(mapped, [case], seconds, 3)
+        check_gradients(mapped, [case], seconds, 3)
     finally:
         hooks.set_evaluator(before[0])
         hooks.set_dispatcher(before[1])
 
 
-def test_an_axis_without_a_name():
+def test_map_without_axis_name():
     f = lamina.pmap(lambda w, x: (w * x, clipped(w * 4)), in_axes=(None, 0), out_axes=(0, None))
     assert lamina.grad(lambda w: 3 * f(w, jnp.arange(3.))[1] + f(w, jnp.arange(3.))[0].sum())(W) == 15
 
 
-def test_a_rule_that_sums_over_the_members():
+def test_custom_rule_that_sums_over_the_members():
     for mapped in (named, pmapped, on_blocks):
         f = mapped(lambda w, x: total(w * x) + clipped(w), 7)
         x = jnp.arange(7.)
         assert np.array_equal(lamina.grad(f, 1)(W, x), [3] * 7) and lamina.grad(f)(W, x) == 22
 
 
-def test_a_map_within_of_the_same_name():
+def test_nested_map_with_the_same_axis_name():
     def inner(w, x):
         return lamina.pmap(lambda x: x * lax.psum(x * w, "b"), axis_name="b")(x)
 
@@ -153,13 +153,13 @@ def test_a_map_within_of_the_same_name():
     assert lamina.grad(g)(W, x) == 2 * W * square
 
 
-def test_a_loop_or_call_sums_over_devices_once():
-    """What its turns give for a weight is added up on each device, and summed behind the loop; so is what a call gives."""
-    def turns(w, x):
+def test_cotangents_of_loops_and_calls_are_summed_over_devices_once():
+    """Cotangents of a weight are added up on each device, and summed over devices once, after the loop or call."""
+    def loop(w, x):
         return lax.scan(lambda c, _: (jnp.sin(c * w) + x, None), x, None, length=5)[0].sum()
 
     for mapped in (on_blocks, pmapped, named):
-        for inside in (turns, lamina.checkpoint(turns), lamina.jit(turns)):
+        for inside in (loop, lamina.checkpoint(loop), lamina.jit(loop)):
             f = mapped(lambda w, x: lax.psum(inside(w, x), "b"), 4)  # noqa: B023
             program = lamina.make_jaxpr(lamina.grad(f))(jnp.ones(3), jnp.ones((4, 3)))
             calls = [e for e in walk(program) if e.primitive in (prims.scan_p, prims.remat_p, prims.xla_call_p)]
@@ -171,8 +171,8 @@ def test_a_loop_or_call_sums_over_devices_once():
     lambda x, y: x + y, lamina.jit(lambda x, y: x + y), lamina.checkpoint(lambda x, y: x + y),
     lambda x, y: lax.scan(lambda c, _: (c + (x + y), None), x * y * 0, None, length=1)[0],
     lambda x, y: lax.cond(True, lambda: x + y, lambda: x - y)])
-def test_cotangents_that_are_equal_on_all_members(inside):
-    """Each member of what is summed has the same one: those of a value that one axis shares are summed over it all the same."""
+def test_equal_cotangents_are_summed_over_shared_axes(inside):
+    """All summed members have the same cotangent; cotangents of a value shared along one axis are still summed over it."""
     f = xmap(lambda x, y: lax.psum(inside(x, y), ("i", "k")), ({0: "k"}, {0: "i"}), {})
     for derivative in (lamina.grad, lambda f, n: lamina.jit(lamina.grad(f, n))):
         x, y = derivative(f, (0, 1))(jnp.arange(2.), jnp.arange(3.))

@@ -1,4 +1,4 @@
-"""Compiled programs in which the compiler sees NaN and infinity among constants: they are numbers like others."""
+"""Compiled programs whose constants include NaN and infinity."""
 import lamina
 import lamina.numpy as jnp
 import numpy as np
@@ -18,21 +18,21 @@ VALUES = {
     "half": lambda c, x: jnp.where(c, jnp.nan, 0.).astype(jnp.float16), "inf": lambda c, x: jnp.where(c, jnp.inf, 0.5)}
 
 
-FIRST = ("exp", "exp2", "logistic", "sinh", "softplus")  # the others are of what a compiler of another version might do
+FIRST = ("exp", "exp2", "logistic", "sinh", "softplus")  # the rest guards against other compiler versions
 
 
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in FUNCTIONS])
-def test_of_constants_of_nan(name, value):
+def test_functions_of_nan_constants(name, value):
     f, h = FUNCTIONS[name], VALUES[value]
     with np.errstate(all="ignore"):
-        want = np.asarray(f(np.asarray(h(C, X))), np.float64)  # one op after another
+        want = np.asarray(f(np.asarray(h(C, X))), np.float64)  # evaluated eagerly
     np.testing.assert_allclose(np.asarray(lamina.jit(lambda c, x: f(h(c, x)))(C, X), np.float64), want, rtol=2e-3)
 
 
 @pytest.mark.parametrize("x", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
-def test_booleans_times_what_is_not_finite(x, dtype):
+def test_booleans_times_non_finite_values(x, dtype):
     values = np.full(16, x).astype(dtype)
     with np.errstate(invalid="ignore"):
         want = C.astype(dtype) * values

@@ -1,4 +1,4 @@
-"""Every nesting of two transformations around the third gives the same numbers."""
+"""Every nesting of two transformations with a third gives the same numbers."""
 import itertools
 
 import lamina as jax
@@ -10,18 +10,18 @@ X = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 
 
 def f(x):
-    """A vector to a vector, with reductions, indexing and a product."""
+    """A function from vector to vector, with reductions, indexing and a product."""
     y = jnp.tanh(x) * x[0] + jnp.where(x > 0, x, 0.5 * x)
     return y / (1 + jnp.sum(y * y)) + x.at[1].set(0.25)
 
 
 def derivative(g):
-    """Directional derivative along ones, forward."""
+    """Return the directional derivative along ones, by forward mode."""
     return lambda x: jax.jvp(g, (x,), (jnp.ones_like(x),))[1]
 
 
 def pulled(g):
-    """The same by reverse mode: row sums of the Jacobian."""
+    """Return row sums of the Jacobian, by reverse mode."""
     def run(x):
         out, pull = jax.vjp(g, x)
         return pull(jnp.ones_like(out))[0]

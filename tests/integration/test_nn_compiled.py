@@ -1,5 +1,5 @@
-"""What lamina.example_libraries and lamina.experimental.rnn compute when compiled: the numbers their room holds frozen, which
-there NumPy computes."""
+"""Compiled lamina.example_libraries and lamina.experimental.rnn: values match those stored in the tests of lamina-nn, which
+NumPy computes there."""
 import importlib.util
 from pathlib import Path
 
@@ -9,21 +9,21 @@ import pytest
 from lamina.example_libraries import optimizers, stax
 from lamina.experimental import rnn
 
-ROOM = Path(__file__).parents[2] / "packages" / "lamina-nn" / "tests"
+NN_TESTS = Path(__file__).parents[2] / "packages" / "lamina-nn" / "tests"
 
 
-def _room(name):
-    spec = importlib.util.spec_from_file_location(f"nn_{name}", ROOM / f"{name}.py")
+def _load(name):
+    spec = importlib.util.spec_from_file_location(f"nn_{name}", NN_TESTS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-LAYERS, STEPS, CELLS = map(_room, ("test_stax", "test_optimizers", "test_rnn"))
+LAYERS, STEPS, CELLS = map(_load, ("test_stax", "test_optimizers", "test_rnn"))
 
 
 @pytest.mark.parametrize("name", LAYERS.NETWORKS)
-def test_layers(name):
+def test_compiled_layers(name):
     (init, apply), shape = LAYERS.networks(stax)[name]
     want = LAYERS.NUMBERS[name]
     out_shape, params = init(lamina.random.PRNGKey(7), shape)
@@ -34,7 +34,7 @@ def test_layers(name):
 
 
 @pytest.mark.parametrize("name", STEPS.NUMBERS)
-def test_optimizers(name):
+def test_compiled_optimizers(name):
     init, update, get_params = STEPS.made(optimizers)[name]
     params, gradients = STEPS.given()
     state, step = lamina.jit(init)(params), lamina.jit(update)
@@ -45,13 +45,13 @@ def test_optimizers(name):
 
 
 @pytest.mark.parametrize("sizes, lengths", CELLS.CASES)
-def test_cells(sizes, lengths):
+def test_compiled_rnn_cells(sizes, lengths):
     weights = rnn.init_lstm_weight(lamina.random.key(3), *sizes)
     want, start = CELLS.NUMBERS[str((sizes, lengths))], CELLS.given(sizes, lamina.random)
 
     def total(*args):
         out = rnn.lstm(*args[1:], args[0], np.array(lengths), *sizes[:3], 0.0, sizes[3])
         return sum((x ** 2).sum() for x in out), out
-    slopes, out = lamina.jit(lamina.grad(total, (0, 1, 2, 3), has_aux=True))(weights, *start)
+    gradients, out = lamina.jit(lamina.grad(total, (0, 1, 2, 3), has_aux=True))(weights, *start)
     np.testing.assert_allclose([CELLS.digest(x) for x in out], want["result"], rtol=2e-5, atol=1e-5)
-    np.testing.assert_allclose([CELLS.digest(x) for x in slopes], want["slopes"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose([CELLS.digest(x) for x in gradients], want["slopes"], rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Rows that change: `define`, `hole` and `override` of every table reach every way to call, in both directions."""
+"""Changed rules: `define`, `declare_missing` and `override` of every table affect every kind of call, also when undone."""
 import os
 import subprocess
 import sys
@@ -34,22 +34,22 @@ def pushed(f):
     return lambda x: lamina.jvp(f, (x,), (jnp.ones(np.shape(x)),))[1]
 
 
-# name of the law: (table, op, another row, use of a function, what it gives outside, and with the other row)
-LAWS = {
+# name of the case: (table, primitive, other rule, use of a function, result outside, result with the other rule)
+CASES = {
     "lowering": (lowering_rules, prims.tanh_p, cosine, lambda f: f, np.tanh, np.cos),
     "lowering for cpu": (platform_rules("cpu"), prims.tanh_p, cosine, lambda f: f, np.tanh, np.cos),
     "vmap": (batching_rules, prims.tanh_p, lambda axis, args, dims, **params: (lax.cos(args[0]), dims[0]), lamina.vmap,
              np.tanh, np.cos),
-    "jvp of a slope": (jvp_rules, prims.sin_p, lambda primals, tangents, **params: (lax.sin(primals[0]), 7 * tangents[0]),
+    "elementwise jvp": (jvp_rules, prims.sin_p, lambda primals, tangents, **params: (lax.sin(primals[0]), 7 * tangents[0]),
                        pushed, np.cos, lambda x: 7 + 0 * x),
     "jvp under grad": (jvp_rules, prims.sin_p, ElementwiseJVP(prims.sin_p, lambda x, ans, **params: 7.), pulled, np.cos,
                        lambda x: 7 + 0 * x),
-    "jvp of a linear op": (jvp_rules, prims.neg_p, lambda primals, tangents: (-primals[0], 7 * tangents[0]), pushed,
+    "jvp of a linear primitive": (jvp_rules, prims.neg_p, lambda primals, tangents: (-primals[0], 7 * tangents[0]), pushed,
                            lambda x: -1 + 0 * x, lambda x: 7 + 0 * x),
     "transpose": (transpose_rules, prims.neg_p, lambda ct, x: 5 * ct, pulled, lambda x: -1 + 0 * x, lambda x: 5 + 0 * x),
 }
 FUNCTIONS = {prims.tanh_p: lax.tanh, prims.sin_p: lax.sin, prims.neg_p: lax.neg}
-INSIDE = {  # where the op stands
+INSIDE = {  # the context of the primitive
     "alone": lambda f: f,
     "in a jitted function": lambda f: lamina.jit(f),
     "in a scan": lambda f: lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=1)[0],
@@ -68,11 +68,11 @@ CALLS = {
 }
 
 
-def same(got, wanted, where):
+def assert_close(got, wanted, where):
     np.testing.assert_allclose(np.asarray(got), wanted(X), rtol=2e-5, err_msg=where)
 
 
-def in_a_thread(run):
+def run_in_thread(run):
     errors = []
 
     def guarded():
@@ -88,64 +88,64 @@ def in_a_thread(run):
         raise errors[0]
 
 
-def test_every_table_has_a_law():
+def test_every_rule_table_has_a_case():
     here = {t.name for t in list_rule_tables() if t.rules_folder.startswith("lamina_")}
-    assert here - {"lowering for cuda", "lowering for rocm", "lowering for tpu"} <= {law[0].name for law in LAWS.values()}
+    assert here - {"lowering for cuda", "lowering for rocm", "lowering for tpu"} <= {case[0].name for case in CASES.values()}
 
 
 @pytest.mark.parametrize("where", INSIDE)
-@pytest.mark.parametrize("law", LAWS)
-def test_an_override_holds_inside_its_block_alone(law, where):
-    table, op, row, use, outside, inside = LAWS[law]
+@pytest.mark.parametrize("case", CASES)
+def test_overridden_rule_is_used_inside_block_only(case, where):
+    table, op, rule, use, outside, inside = CASES[case]
     f = INSIDE[where](FUNCTIONS[op])
     made = {name: call(use(f)) for name, call in CALLS.items()}
     for name, g in made.items():
-        same(g(X), outside, f"{name} before")
+        assert_close(g(X), outside, f"{name} before")
     fresh = {name: call(use(INSIDE[where](FUNCTIONS[op]))) for name, call in CALLS.items()}
 
     def check_inside():
         for name, g in made.items():
-            same(g(X), inside, f"{name} made and called before")
-            same(g(X), inside, f"{name} made and called before, once more")
+            assert_close(g(X), inside, f"{name} made and called before")
+            assert_close(g(X), inside, f"{name} made and called before, once more")
         for name, g in fresh.items():
-            same(g(X), inside, f"{name} made before")
+            assert_close(g(X), inside, f"{name} made before")
         for name, call in CALLS.items():
-            same(call(use(f))(X), inside, f"{name} made inside")
+            assert_close(call(use(f))(X), inside, f"{name} made inside")
 
-    with table.override(op, row):
+    with table.override(op, rule):
         check_inside()
-        in_a_thread(check_inside)
+        run_in_thread(check_inside)
     for name in CALLS:
-        same(made[name](X), outside, f"{name} after")
-        same(fresh[name](X), outside, f"{name} first called inside, after")
-    with table.override(op, row):
-        same(made["jit"](X), inside, "once more")
+        assert_close(made[name](X), outside, f"{name} after")
+        assert_close(fresh[name](X), outside, f"{name} first called inside, after")
+    with table.override(op, rule):
+        assert_close(made["jit"](X), inside, "once more")
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_holes_raise_for_functions_that_ran_before(law):
-    table, op, row, use, outside, inside = LAWS[law]
+@pytest.mark.parametrize("case", CASES)
+def test_declared_missing_rule_raises_for_functions_that_ran_before(case):
+    table, op, rule, use, outside, inside = CASES[case]
     made = {(name, where): call(use(around(FUNCTIONS[op]))) for name, call in CALLS.items()
             for where, around in INSIDE.items()}
     for g in made.values():
         g(X)
     before = table.get(op)
-    table.declare_missing(op, "somebody took it away")
+    table.declare_missing(op, "removed by the test")
     try:
         for key, g in made.items():
-            with pytest.raises(MissingRuleError, match="somebody took it away"):
+            with pytest.raises(MissingRuleError, match="removed by the test"):
                 g(X)
                 pytest.fail(f"{key} still runs")
-        table.define(op, row)
+        table.define(op, rule)
         for key, g in made.items():
-            same(g(X), inside, str(key))
+            assert_close(g(X), inside, str(key))
     finally:
         if before is None:
             del table[op]
         else:
             table.define(op, before)
     for key, g in made.items():
-        same(g(X), outside, str(key))
+        assert_close(g(X), outside, str(key))
 
 
 def test_interleaved_overrides_of_two_tables():
@@ -171,7 +171,7 @@ def test_interleaved_overrides_of_two_tables():
         check()
 
 
-def test_calls_of_many_threads_beside_one_that_overrides():
+def test_override_in_one_thread_does_not_affect_others():
     f, stop, errors = lamina.jit(lambda x: lax.tanh(x) + 1), threading.Event(), []
     outside, inside = np.tanh(.5) + 1, np.cos(.5) + 1
 
@@ -198,32 +198,32 @@ def test_calls_of_many_threads_beside_one_that_overrides():
 
 
 # --- stages, disk ---------------------------------------------------------------------------------------------------
-def test_stages_are_what_they_were_made_as():
+def test_stages_keep_the_rules_they_were_lowered_with():
     f = lamina.jit(lax.tanh)
     lowered, traced = f.lower(X), f.trace(X)
     compiled = lowered.compile()
     with lowering_rules.override(prims.tanh_p, cosine):
-        same(compiled(X), np.tanh, "compiled before")
-        same(lowered.compile()(X), np.tanh, "lowered before")
-        same(traced.lower().compile()(X), np.cos, "traced before: lowered with the row in force")
+        assert_close(compiled(X), np.tanh, "compiled before")
+        assert_close(lowered.compile()(X), np.tanh, "lowered before")
+        assert_close(traced.lower().compile()(X), np.cos, "traced before: lowered with the current rule")
         inside = f.lower(X)
         assert "cosine" in inside.as_text() and "tanh" in lowered.as_text()
         compiled_inside = inside.compile()
-    same(inside.compile()(X), np.cos, "lowered inside")
-    same(compiled_inside(X), np.cos, "compiled inside")
-    same(compiled_inside(lamina.device_put(X, lamina.devices()[1])), np.cos, "compiled inside, on another device")
-    same(f(X), np.tanh, "the function itself")
+    assert_close(inside.compile()(X), np.cos, "lowered inside")
+    assert_close(compiled_inside(X), np.cos, "compiled inside")
+    assert_close(compiled_inside(lamina.device_put(X, lamina.devices()[1])), np.cos, "compiled inside, on another device")
+    assert_close(f(X), np.tanh, "the function itself")
 
 
-def test_the_disk_cache_follows(tmp_path):
+def test_disk_cache_is_keyed_by_rules(tmp_path):
     with config.options["compilation_cache_dir"](str(tmp_path)):
-        for row, wanted in ((None, np.tanh), (cosine, np.cos), (None, np.tanh), (cosine, np.cos)):
+        for rule, wanted in ((None, np.tanh), (cosine, np.cos), (None, np.tanh), (cosine, np.cos)):
             lamina.clear_caches()
-            if row is None:
-                same(lamina.jit(lambda x: lax.tanh(x) * 1)(X), wanted, "outside")
+            if rule is None:
+                assert_close(lamina.jit(lambda x: lax.tanh(x) * 1)(X), wanted, "outside")
             else:
-                with lowering_rules.override(prims.tanh_p, row):
-                    same(lamina.jit(lambda x: lax.tanh(x) * 1)(X), wanted, "inside")
+                with lowering_rules.override(prims.tanh_p, rule):
+                    assert_close(lamina.jit(lambda x: lax.tanh(x) * 1)(X), wanted, "inside")
         assert list(tmp_path.rglob("*"))
 
 
@@ -234,8 +234,8 @@ from lamina_ir import prims
 from lamina_lowering.extend import lowering_rules
 from contextlib import nullcontext
 
-row = lambda ctx, x, **params: ctx.op("stablehlo.cosine", (x,), ctx.aval_out)
-with lowering_rules.override(prims.tanh_p, row) if sys.argv[1] == "cosine" else nullcontext():
+rule = lambda ctx, x, **params: ctx.op("stablehlo.cosine", (x,), ctx.aval_out)
+with lowering_rules.override(prims.tanh_p, rule) if sys.argv[1] == "cosine" else nullcontext():
     f = lamina.jit(lambda x: lax.tanh(x) * 1)
     print(float(f(np.float32(.5))), lamina.compilation_cache.stats().disk_hits)
 print(float(f(np.float32(.5))))
@@ -243,9 +243,9 @@ print(float(f(np.float32(.5))))
 
 
 @pytest.mark.slow
-def test_processes_that_share_a_disk_cache_have_their_own_rows(tmp_path):
-    def run(row):
-        found = subprocess.run([sys.executable, "-c", PROCESS, row], capture_output=True, text=True, check=True,
+def test_processes_with_different_rules_share_a_disk_cache(tmp_path):
+    def run(rule):
+        found = subprocess.run([sys.executable, "-c", PROCESS, rule], capture_output=True, text=True, check=True,
                                env={**os.environ, "LAMINA_COMPILATION_CACHE_DIR": str(tmp_path)})
         inside, hits, after = found.stdout.split()
         assert float(after) == pytest.approx(np.tanh(.5), rel=1e-5)
@@ -260,16 +260,16 @@ def test_processes_that_share_a_disk_cache_have_their_own_rows(tmp_path):
 
 # --- a change in the middle of a call --------------------------------------------------------------------------------
 class Slow:
-    """A static argument that lets something happen while jaxlib looks a call up: at the so many-th time it is hashed or
-    compared."""
+    """A static argument that runs an action while jaxlib looks a call up: when it is hashed or compared for the n-th
+    time."""
 
     def __init__(self):
-        self.left, self.happens = 0, None
+        self.left, self.action = 0, None
 
     def tick(self):
         self.left -= 1
         if self.left == 0:
-            in_a_thread(self.happens)
+            run_in_thread(self.action)
 
     def __hash__(self):
         self.tick()
@@ -281,22 +281,22 @@ class Slow:
 
 
 @pytest.mark.parametrize("moment", range(1, 6))
-def test_a_row_that_changes_between_jaxlibs_look_up_and_ours(moment):
-    """What is made with the new row must not be kept under the key that was taken before."""
+def test_rule_changed_during_cache_lookup(moment):
+    """A program made with the new rule must not be cached under the earlier key."""
     f, slow, block = lamina.jit(lambda x, slow: lax.tanh(x) * 1, static_argnums=1), Slow(), ExitStack()
-    slow.left, slow.happens = moment, lambda: block.enter_context(lowering_rules.override(prims.tanh_p, cosine))
+    slow.left, slow.action = moment, lambda: block.enter_context(lowering_rules.override(prims.tanh_p, cosine))
     first = float(f(.5, slow))
     slow.left = 0
     assert min(abs(first - np.tanh(.5)), abs(first - np.cos(.5))) < 1e-5
-    in_a_thread(block.close)
+    run_in_thread(block.close)
     for _ in range(3):
         assert float(f(.5, slow)) == pytest.approx(np.tanh(.5), rel=1e-5)
 
 
 @pytest.mark.parametrize("moment", range(1, 6))
-def test_a_setting_that_changes_between_jaxlibs_look_up_and_ours(moment):
+def test_setting_changed_during_cache_lookup(moment):
     f, slow = lamina.jit(lambda x, slow: jnp.arange(3), static_argnums=1), Slow()
-    slow.left, slow.happens = moment, lambda: config.update("enable_x64", True)
+    slow.left, slow.action = moment, lambda: config.update("enable_x64", True)
     try:
         f(np.float32(.5), slow)
         slow.left = 0
@@ -306,8 +306,8 @@ def test_a_setting_that_changes_between_jaxlibs_look_up_and_ours(moment):
         assert f(np.float32(.5), slow).dtype == np.int32
 
 
-# --- what stays -----------------------------------------------------------------------------------------------------
-def test_a_first_row_for_an_op_restages_nothing():
+# --- unaffected caches ------------------------------------------------------------------------------------------------
+def test_first_rule_of_a_primitive_retraces_nothing():
     staged = []
 
     def f(x):
@@ -326,18 +326,18 @@ def test_a_first_row_for_an_op_restages_nothing():
     assert len(staged) == 2
 
 
-def test_a_first_row_that_somebody_has_looked_for_counts():
+def test_first_rule_is_used_after_an_earlier_lookup():
     op = Primitive("newcomer", params=(), infer=lambda x: x, family="elementwise", linear_in=(0,), elementwise=True,
                    numpy=lambda x: 2 * x)
     lowering_rules.define(op, lambda ctx, x: ctx.op("stablehlo.add", (x, x), ctx.aval_out))
     f = lamina.jit(lambda x: bind(op, x))
-    same(f(X), lambda x: 2 * x, "the common row")
-    platform_rules("cpu").define(op, cosine)  # nobody has asked the platform's table, yet its row is another from now on
-    same(f(X), np.cos, "the platform's row")
+    assert_close(f(X), lambda x: 2 * x, "the common rule")
+    platform_rules("cpu").define(op, cosine)  # the platform's table was not used before
+    assert_close(f(X), np.cos, "the platform's rule")
     push = lamina.jit(lambda x: lamina.jvp(lambda y: bind(op, y), (x,), (x,))[1])
-    same(push(X), np.cos, "by its facts")
+    assert_close(push(X), np.cos, "by linear_in")
     jvp_rules.define(op, lambda primals, tangents: (bind(op, primals[0]), 7 * tangents[0]))
-    same(push(X), lambda x: 7 * x, "by its row")
+    assert_close(push(X), lambda x: 7 * x, "by its rule")
     for table in (transpose_rules, batching_rules):
         stranger = Primitive("newcomer_" + table.name, params=(), infer=lambda x: x, family="elementwise")
         before = config.cache_key()
@@ -346,7 +346,7 @@ def test_a_first_row_that_somebody_has_looked_for_counts():
         assert config.cache_key() != before
 
 
-def test_what_was_made_before_a_block_is_found_after_it():
+def test_programs_from_before_a_block_are_reused_after_it():
     staged = []
 
     @lamina.jit
@@ -354,12 +354,12 @@ def test_what_was_made_before_a_block_is_found_after_it():
         staged.append(1)
         return lamina.grad(lambda y: lax.sin(y))(x)
 
-    def mine(primals, tangents, **params):
+    def custom_rule(primals, tangents, **params):
         return lax.sin(primals[0]), tangents[0]
 
     f(.5)
     for _ in range(3):
-        with jvp_rules.override(prims.sin_p, mine):
+        with jvp_rules.override(prims.sin_p, custom_rule):
             assert f(.5) == 1
         f(.5)
     assert len(staged) == 2
@@ -371,7 +371,7 @@ FORWARD = {op.name: s for op in prims.ALL if op.family not in ("collectives", "m
 
 
 @pytest.mark.parametrize("name", FORWARD)
-def test_a_forward_row_wins_over_slopes_and_facts(name):
+def test_forward_rule_precedes_elementwise_jvp_and_linear_in(name):
     op, args, params = FORWARD[name]
     jitted = lamina.jit(lambda *xs: bind(op, *xs, **params))
     directions = [np.zeros(x.shape, x.dtype if dtypes.is_inexact(x.dtype) else lamina.float0) for x in args]
@@ -393,13 +393,13 @@ def test_a_forward_row_wins_over_slopes_and_facts(name):
         assert calls
 
 
-# --- an op whose params are named like everything -------------------------------------------------------------------
+# --- a primitive whose params have common names -----------------------------------------------------------------------
 NAMES = ("axis", "args", "dims", "primals", "tangents", "ans", "ct", "ctx", "prim", "params", "x", "self", "rule", "fun",
          "trace", "avals", "op", "name", "env", "closed", "values", "params_", "row", "xs", "eqn")
 
 
-def make_stranger():
-    op = Primitive("stranger_scale", params=NAMES, infer=lambda x, /, **params: x, linear_in=(0,), family="elementwise",
+def make_third_party_primitive():
+    op = Primitive("third_party_scale", params=NAMES, infer=lambda x, /, **params: x, linear_in=(0,), family="elementwise",
                    numpy=lambda x, /, **params: x * np.float32(params["axis"]), elementwise=True)
     full = dict.fromkeys(NAMES, 1) | {"axis": 3}
     lowering_rules.define(op, lambda ctx, x, /, **params: ctx.op(
@@ -409,13 +409,13 @@ def make_stranger():
     return op, lambda x: bind(op, x, **full)
 
 
-@pytest.mark.parametrize("forward", ["fact", "row", "slope"])
-def test_an_op_whose_params_have_all_our_names(forward):
-    op, f = make_stranger()
-    if forward == "row":
+@pytest.mark.parametrize("forward", ["linear_in", "rule", "elementwise"])
+def test_primitive_with_common_param_names(forward):
+    op, f = make_third_party_primitive()
+    if forward == "rule":
         jvp_rules.define(op, lambda primals, tangents, /, **params: (bind(op, primals[0], **params),
                                                                      bind(op, tangents[0], **params)))
-    elif forward == "slope":
+    elif forward == "elementwise":
         jvp_rules.define(op, ElementwiseJVP(op, lambda x, ans, /, **params: jnp.float32(params["axis"])))
     three = np.float32(3) + 0 * X
     for g, wanted in ((f, 3 * X), (lamina.jit(f), 3 * X), (lamina.vmap(f), 3 * X), (pushed(f), three), (pulled(f), three),
@@ -425,25 +425,25 @@ def test_an_op_whose_params_have_all_our_names(forward):
                       (lambda x: lamina.linear_transpose(f, x)(jnp.ones(8))[0], three),
                       (lambda x: lamina.linearize(f, x)[1](jnp.ones(8)), three)):
         np.testing.assert_allclose(np.asarray(g(X)), wanted, rtol=1e-6)
-    assert "stranger_scale" in str(lamina.make_jaxpr(f)(X))
+    assert "third_party_scale" in str(lamina.make_jaxpr(f)(X))
 
 
-@pytest.mark.parametrize("table, row", [(batching_rules, lambda axis, args, dims, **params: None),
+@pytest.mark.parametrize("table, rule", [(batching_rules, lambda axis, args, dims, **params: None),
                                         (jvp_rules, lambda primals, tangents, **params: None),
                                         (transpose_rules, lambda ct, *args, **params: None),
                                         (lowering_rules, lambda ctx, *args, **params: None)],
                          ids=lambda t: getattr(t, "name", ""))
-def test_rows_that_cannot_be_called_say_so_when_they_are_defined(table, row):
-    op = Primitive("stranger_clash", params=NAMES, infer=lambda x, /, **params: x, family="elementwise")
-    with pytest.raises(TypeError, match=rf"table `{table.name}`: define\(stranger_clash\).*is also the name of a param.*/, "):
-        table.define(op, row)
-    with pytest.raises(TypeError, match="ElementwiseJVP of `stranger_clash`: operand 0: the function's parameter"):
+def test_uncallable_rules_are_refused_by_define(table, rule):
+    op = Primitive("clashing", params=NAMES, infer=lambda x, /, **params: x, family="elementwise")
+    with pytest.raises(TypeError, match=rf"table `{table.name}`: define\(clashing\).*is also the name of a param.*/, "):
+        table.define(op, rule)
+    with pytest.raises(TypeError, match="ElementwiseJVP of `clashing`: operand 0: the function's parameter"):
         ElementwiseJVP(op, lambda x, ans, **params: x)
 
 
-# --- slots ------------------------------------------------------------------------------------------------------------
+# --- hooks ------------------------------------------------------------------------------------------------------------
 class Doubling:
-    """An evaluator that doubles what another gives."""
+    """An evaluator that doubles the results of another."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -459,7 +459,7 @@ class Doubling:
         return self.inner.array(value, aval)
 
 
-def test_slots_are_filled_by_assignment_too():
+def test_hooks_can_be_assigned():
     old = hooks.evaluator
     once = float(lax.tanh(.5))
     try:
@@ -475,7 +475,7 @@ def test_slots_are_filled_by_assignment_too():
             setattr(hooks, name, 3)
 
 
-def test_callables_follow_another_dispatcher():
+def test_functions_use_a_new_dispatcher():
     old, seen = hooks.dispatcher, []
 
     class Counting:

@@ -1,4 +1,4 @@
-"""`.lower(...).plan()`: what lies where and what devices send each other, beside the compiled program and its arrays."""
+"""`.lower(...).plan()`: shardings and communication, compared with the compiled program and its arrays."""
 import collections
 import re
 import xml.etree.ElementTree as ElementTree
@@ -53,7 +53,7 @@ MLP = over(mlp, ((["i", "h"], ["h", "o"]), ["b", "i"], ["b", "o"]), {}, b="x", h
 ATTENTION = over(attention, (["q", ...], ["k", ...], ["k", ...]), ["q", ...], q="x", k="y"), X, X, X
 MEANS = over(means, (["n", ...], ["k", ...]), ["k", ...], n="x", k="y"), X, X[:4]
 SHIFTED = over(shifted, ["b", ...], ["b", ...], b="x"), X
-# op, axes, what devices do, along which axes of the mesh, bytes that each brings: floats of 4 bytes, times the places within
+# primitive, axes, collective, mesh axes, bytes per device: floats of 4 bytes, times the members per device
 EXPECTED = {
     "product": (PRODUCT, []),
     "regression": (REGRESSION, [("psum", "i", "all-reduce", "y", 4 * 4), ("psum", "b", "all-reduce", "x", 4)]),
@@ -62,25 +62,25 @@ EXPECTED = {
                               ("psum", "k", "all-reduce", "y", 4 * 4 * 4)]),
     "means": (MEANS, [("pmin", "k", "all-reduce", "y", 4 * 4)] * 2 + [("psum", "n", "all-reduce", "x", 4 * 2 * 4),
                                                                       ("psum", "n", "all-reduce", "x", 4 * 2)]),
-    # one place of four goes to the next device; of what is gathered and scattered each device has its part, or sum, once
+    # one of four members goes to the next device; each device receives its part of gathered and scattered values once
     "shifted": (SHIFTED, [("ppermute", "b", "collective-permute", "x", 4 * 4), ("all_gather", "b", "all-gather", "x", 4 * 16),
                           ("psum_scatter", "b", "reduce-scatter", "x", 4 * 16 * 4)]),
 }
 
 
-def meetings(plan):
+def count_collectives(plan):
     return collections.Counter([(c.op, " ".join(c.axes), c.kind, " ".join(c.mesh_axes), c.instruction.operand_bytes) for c in
                                 plan.collectives if c.instruction])
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_collectives_are_those_of_the_compiled_program(name):
+def test_planned_collectives_are_in_the_compiled_program(name):
     (f, *args), expected = EXPECTED[name]
     with MESH:
         lowered = f.lower(*args)
         compiled = lowered.compile()
     plan, after = lowered.plan(), compiled.plan()
-    assert meetings(plan) == meetings(after) == collections.Counter(expected)
+    assert count_collectives(plan) == count_collectives(after) == collections.Counter(expected)
     kinds = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
     assert collections.Counter(re.findall(rf" ({kinds})(?:-start)?\(", compiled.as_text())) == collections.Counter(
         [kind for _, _, kind, _, _ in expected])
@@ -92,7 +92,7 @@ def test_collectives_are_those_of_the_compiled_program(name):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_arrays_lie_as_planned(name):
+def test_arrays_have_the_planned_shardings(name):
     f, *args = EXPECTED[name][0]
     with MESH:
         compiled = f.lower(*args).compile()
@@ -108,7 +108,7 @@ def test_arrays_lie_as_planned(name):
     assert after.memory.temporaries == report.temp_size_in_bytes and not after.memory.is_estimated
 
 
-def test_words():
+def test_plan_as_text():
     f, *args = REGRESSION
     with MESH:
         plan = f.lower(*args).plan()
@@ -140,19 +140,19 @@ memory per device: {60 + plan.memory.temporaries} B, estimated: arguments 56 B +
     assert plan.bytes_sent == 22 and plan.arguments[1].split == (("x",),) and plan.arguments[1].replicated_axes == ("y",)
 
 
-def test_drawings_name_every_block():
+def test_plan_drawing_names_every_block():
     f, *args = ATTENTION
     with MESH:
         plan = f.lower(*args).plan()
-    said = [t.text for t in ElementTree.fromstring(plan.svg()).iter(f"{SVG}text")]
+    texts = [t.text for t in ElementTree.fromstring(plan.svg()).iter(f"{SVG}text")]
     for array in (*plan.arguments, *plan.results):
-        assert array.name in said
+        assert array.name in texts
         for block in array.blocks():
-            assert "[" + ", ".join(f"{a}:{b}" for a, b in block) + "]" in said
+            assert "[" + ", ".join(f"{a}:{b}" for a, b in block) + "]" in texts
     assert plan.svg() in plan.html() == plan._repr_html_() and "psum over 'k'" in plan.html()
 
 
-def test_what_the_compiler_adds_is_told_when_it_has():
+def test_compiled_plan_has_collectives_of_the_compiler():
     x = jax.device_put(X, NamedSharding(MESH, P("x", "y")))
     lowered = jax.jit(lambda x: jnp.sin(x).sum(1)).lower(x)
     plan = lowered.plan()
@@ -160,12 +160,12 @@ def test_what_the_compiler_adds_is_told_when_it_has():
     assert plan.results[0].tiles is None and plan.results[0].shard_shape is None and not plan.results[0].blocks()
     assert "collectives: none in the program itself" in str(plan) and "chosen by the compiler" in str(plan)
     after = lowered.compile().plan()
-    met, = after.collectives
-    assert (met.kind, met.mesh_axes, met.instruction.operand_bytes, met.bytes_sent) == ("all-reduce", ("y",), 16, 16)
+    entry, = after.collectives
+    assert (entry.kind, entry.mesh_axes, entry.instruction.operand_bytes, entry.bytes_sent) == ("all-reduce", ("y",), 16, 16)
     assert after.complete and after.results[0].split == (("x",),) and after.memory.arguments == 32
 
 
-def test_loops_and_derivatives():
+def test_plan_of_loops_and_derivatives():
     f, *args = REGRESSION
     x, y, w = args
 
@@ -179,7 +179,7 @@ def test_loops_and_derivatives():
     assert any(c.axes == ("b",) and "backward" in c.line for c in plan.collectives)
 
 
-def test_other_maps():
+def test_plans_of_pmap_and_shard_map():
     rows = jax.pmap(lambda x: lax.psum(x, "i"), axis_name="i")
     blocks = jax.shard_map(lambda x: lax.psum(x, ("y", "x")), mesh=MESH, in_specs=P("x", "y"), out_specs=P())
     for f, names, spread in ((rows, ("i",), ("i",)), (blocks, ("x", "y"), ("x", "y"))):
@@ -187,8 +187,8 @@ def test_other_maps():
         for how in (f, jax.jit(lambda x, f=f: f(x) * 2)):
             for stage in (how.lower(x), how.lower(x).compile()):
                 plan = stage.plan()
-                met, = plan.collectives
-                assert (met.op, {*met.axes}, met.mesh_axes, met.kind) == ("psum", {*names}, spread, "all-reduce")
+                entry, = plan.collectives
+                assert (entry.op, {*entry.axes}, entry.mesh_axes, entry.kind) == ("psum", {*names}, spread, "all-reduce")
                 assert plan.arguments[0].shard_bytes == 16 and tuple(plan.mesh.shape) == names
     plan = jax.pmap(lambda x: x + 1).lower(X[:8]).plan()
     assert plan.axes[0].name == "rows" and not plan.collectives
@@ -196,7 +196,7 @@ def test_other_maps():
     assert plan.mesh.size == 1 and "on cpu:0" in str(plan) and plan.memory.peak == 512
 
 
-def test_many_arguments_are_told_together():
+def test_many_arguments_are_summarized():
     def f(params):
         return sum([w.sum() + b for w, b in params])
 
@@ -207,18 +207,18 @@ def test_many_arguments_are_told_together():
     assert "... and 24 more" in str(jax.jit(lambda p: p["w0"]).lower(many).plan())
 
 
-def test_donated_memory_is_counted_once():
+def test_plan_counts_donated_memory_once():
     plan = jax.jit(lambda x: x * 2, donate_argnums=0).lower(X).plan()
     assert plan.memory.peak == X.nbytes == plan.memory.aliased
 
 
-def test_axes_in_turns():
+def test_plan_of_serial_axes():
     f = over(attention, (["q", ...], ["k", ...], ["k", ...]), ["q", ...], q=SerialLoop(2), k=("y", SerialLoop(4)))
     with MESH:
         plan = f.lower(X, X, X).plan()
         after = jax.jit(jax.grad(lambda q: f(q, X, X).sum())).lower(X).compile().plan()
     assert [(a.name, a.devices, a.iterations, a.vector_size) for a in plan.axes] == [("q", 1, 2, 8), ("k", 2, 4, 2)]
-    # The results of all q are kept, 8 of which run at once: the largest; the sum of exponentials; the weighted sum of 4 floats.
+    # The results of all q are stored, 8 run at once. Carries: the maximum, the sum of exponentials, the weighted sum.
     assert [(p.name, p.iterations, p.carry_bytes) for p in plan.phases] == [
         ("phase 0", (2,), 0), ("phase 0", (2, 4), 4 * 8), ("phase 1", (2, 4), 4 * 8), ("phase 2", (2, 4), 4 * 8 * 4)]
     assert plan.phases[0].output_bytes == 4 * 4 * 16 and plan.phases[-1].output_bytes == 0
@@ -232,7 +232,7 @@ def test_axes_in_turns():
     assert len(after.phases) > 3 and after.axes == plan.axes
 
 
-def test_mesh_axes_of_one_device_and_groups():
+def test_plan_of_one_device_axes_and_groups():
     mesh = Mesh(DEVICES[:, :, None], ("x", "y", "z"))
     with mesh:
         plan = over(lambda x: lax.psum(x, ("b", "c")), ["b", "c"], {}, b=("x", "z")).lower(X).plan()
@@ -240,11 +240,12 @@ def test_mesh_axes_of_one_device_and_groups():
     assert [(c.axes, c.mesh_axes) for c in plan.collectives] == [(("b", "c"), ("x",))]
     assert [(c.axes, c.kind) for c in alone.collectives] == [(("b",), "within")]
     uneven = [[0, 1, 2], [3, 4, 5, 6, 7]]
-    met, = jax.pmap(lambda x: lax.psum(x, "i", axis_index_groups=uneven), axis_name="i").lower(X[:8]).plan().collectives
-    assert (met.axes, met.mesh_axes, met.bytes_sent) == (("i",), None, -(-2 * 4 * 16 // 5)) and "in groups of 5" in str(met)
+    entry, = jax.pmap(lambda x: lax.psum(x, "i", axis_index_groups=uneven), axis_name="i").lower(X[:8]).plan().collectives
+    assert (entry.axes, entry.mesh_axes, entry.bytes_sent) == (("i",), None, -(-2 * 4 * 16 // 5))
+    assert "in groups of 5" in str(entry)
 
 
-def test_branches_and_unrolled_loops():
+def test_plan_of_branches_and_unrolled_loops():
     def f(x):
         x = lax.cond(lax.pmax(x.sum(), "i") > 3, lambda c: lax.pmin(c, "i"), lambda c: c, x)
         return lax.scan(lambda c, _: (lax.psum(c, "i") / 8, None), x, None, length=7, unroll=2)[0]
@@ -255,14 +256,14 @@ def test_branches_and_unrolled_loops():
     assert "if the branch is taken" in str(plan) and "3 times" in str(plan)
 
 
-def test_words_for_arguments():
+def test_plan_argument_names():
     plan = jax.jit(lambda x, *more, y: x["a"][1] + more[0] + y).lower({"a": (1., 2.)}, 3., y=4.).plan()
     assert [(a.name, a.is_used) for a in plan.arguments] == [
         ("x['a'][0]", False), ("x['a'][1]", True), ("args[1]", True), ("y", True)]
     assert [a.name for a in jax.jit(lambda x: {"b": (x, x)}).lower(1.).plan().results] == ["output['b'][0]", "output['b'][1]"]
 
 
-def test_programs_nested_too_deep_for_the_compiler():
+def test_plan_of_too_deeply_nested_program_is_refused():
     def f(x):
         return lax.psum(x, "i")
 

@@ -1,4 +1,4 @@
-"""What lamina.scipy computes when it is compiled: the values its room holds frozen, which there NumPy computes."""
+"""Compiled lamina.scipy: values match those stored in the tests of lamina-scipy, which NumPy computes there."""
 import json
 from pathlib import Path
 
@@ -9,29 +9,30 @@ from lamina.scipy import special, stats
 
 FROZEN = Path(__file__).parents[2] / "packages" / "lamina-scipy" / "tests"
 SPECIAL = json.loads((FROZEN / "special_values.json").read_text())
-# in units of the last place of float32, where it is more than 60
+# in units of the last place of float32, if more than 60
 LOOSE = {"betainc": 2000, "gammainc": 300, "gammaincc": 300, "ndtr": 200, "erfc": 200, "hyp1f1": 300}
 
 
 @pytest.mark.parametrize("name", SPECIAL)
-def test_special_functions(name):
+def test_compiled_special_functions(name):
     want, points = np.array(SPECIAL[name]["is"]), np.array(SPECIAL[name]["at"], np.float32)
     got = np.asarray(lamina.jit(getattr(special, name))(*points), np.float64)
     fits = (np.abs(want) > 1e-37) & (np.abs(want) < 1e38)
     np.testing.assert_allclose(got[fits], want[fits], LOOSE.get(name, 60) * 1.2e-7, 1e-30)
 
 
-def test_no_number_is_no_number():
-    """jaxlib 0.10.2 gives unwritten memory for `exp` of a choice between numbers and NaN by one boolean."""
+def test_invalid_parameters_give_nan():
+    """jaxlib 0.10.2 returns uninitialized memory for `exp` of a select between numbers and NaN by one boolean."""
     x = np.linspace(-3, 3, 28, dtype=np.float32)
-    for law, given in ((stats.norm, (0.0, -1.0)), (stats.gamma, (-1.0,)), (stats.geom, (0.0,)), (stats.truncnorm, (2.0, 1.0))):
-        assert np.isnan(getattr(law, "pdf" if hasattr(law, "pdf") else "pmf")(x, *given)).all()
+    for distribution, given in ((stats.norm, (0.0, -1.0)), (stats.gamma, (-1.0,)), (stats.geom, (0.0,)),
+                                (stats.truncnorm, (2.0, 1.0))):
+        assert np.isnan(getattr(distribution, "pdf" if hasattr(distribution, "pdf") else "pmf")(x, *given)).all()
 
 
 @pytest.mark.parametrize("name", ["beta.logcdf", "t.logpdf", "truncnorm.logsf1", "cauchy.ppf", "poisson.cdf"])
-def test_distributions(name):
+def test_compiled_distributions(name):
     table = json.loads((FROZEN / "stats_values.json").read_text())[name]
-    law, kind = name.rstrip("1").split(".")
+    distribution, kind = name.rstrip("1").split(".")
     want, points = np.array(table["is"], float), np.array(table["at"], np.float32)
-    got = np.asarray(getattr(getattr(stats, law), kind)(points, *table["with"]), np.float64)
+    got = np.asarray(getattr(getattr(stats, distribution), kind)(points, *table["with"]), np.float64)
     np.testing.assert_allclose(got, want, 5e-4, 2e-6)

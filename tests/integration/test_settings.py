@@ -1,4 +1,4 @@
-"""Settings hold in their block and their thread, reach compiled code, and explain themselves."""
+"""Settings apply in their block and thread, affect compiled code, and are explained."""
 import os
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from lamina_tracing.extend import jaxpr_as_fun
 
 
 # --- 64 bits --------------------------------------------------------------------------------------------------------
-def test_64_bits_are_scoped():
+def test_enable_x64_is_scoped():
     f = lamina.jit(lambda x: x * 2)
     wide = config.enable_x64.value
     for _ in range(2):
@@ -26,7 +26,7 @@ def test_64_bits_are_scoped():
         assert config.enable_x64.value is wide
 
 
-def test_64_bits_are_of_one_thread():
+def test_enable_x64_is_thread_local():
     f = lamina.jit(lambda x: jnp.sin(x) + 1)
     inside, seen, errors = threading.Barrier(2, timeout=60), {}, []
 
@@ -53,7 +53,7 @@ def test_64_bits_are_of_one_thread():
     ("JAX_ENABLE_X64", "true", "lamina.numpy.ones(1).dtype", "float64"),
     ("LAMINA_NUMPY_RANK_PROMOTION", "raise", "lamina.config.jax_numpy_rank_promotion", "raise"),
     ("LAMINA_DEFAULT_MATMUL_PRECISION", "highest", "lamina.config.read('default_matmul_precision')", "highest")])
-def test_the_environment_sets_the_start(name, value, text, shown):
+def test_environment_sets_initial_values(name, value, text, shown):
     done = subprocess.run([sys.executable, "-c", f"import lamina; print({text})"], env={**os.environ, name: value},
                           capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == shown, done.stderr
@@ -69,9 +69,9 @@ def test_rank_promotion(how):
         with pytest.raises(ValueError, match="rank promotion"):
             f(x, y)
         f(x, 1.0), f(x, x[:1])
-    with lamina.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="rank promotion") as told:
+    with lamina.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="rank promotion") as warned:
         f(x, y)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         f(x, y)
@@ -97,7 +97,7 @@ def test_matmul_precision_is_scoped_and_reaches_the_program():
     assert "HIGHEST" not in f.lower(x).as_text()
 
 
-def test_every_keyed_setting_makes_its_own_entry():
+def test_keyed_settings_have_separate_cache_entries():
     f = lamina.jit(lambda x: x + 1)
     f(1.0)
     sizes = [f._cache_size()]
@@ -111,22 +111,22 @@ def test_every_keyed_setting_makes_its_own_entry():
     assert sizes == list(range(sizes[0], sizes[0] + 6)) and f._cache_size() == sizes[-1]
 
 
-# --- rules that are asked for later -----------------------------------------------------------------------------------
+# --- rules that run later ---------------------------------------------------------------------------------------------
 OTHER = {"random_seed_offset": 1, "default_matmul_precision": "highest", "default_device": lambda: lamina.devices()[1],
          "mesh": lambda: lamina.make_mesh((2,), "x").token, "serial_loops": (("l", 2),)}
 KEYED = sorted(name for name, option in config.options.items() if option.keyed)
 
 
-def another(option):
-    """A value that the option has not."""
+def other_value(option):
+    """Return a value of the option that differs from the current one."""
     if option.name in OTHER:
         value = OTHER[option.name]
         return value() if callable(value) else value
     return next(v for v in option.choices if v != option.value) if option.choices else not option.value
 
 
-def seen_by(rule_kind, seen):
-    """A function whose rule notes all settings it runs under."""
+def recording_function(rule_kind, seen):
+    """Return a function whose rule records all settings it runs under."""
     def note():
         seen.append({name: config.options[name].value for name in KEYED})
 
@@ -143,11 +143,11 @@ def seen_by(rule_kind, seen):
 @pytest.mark.parametrize("name", KEYED)
 @pytest.mark.parametrize("mapped", [False, True], ids=["", "mapped"])
 @pytest.mark.filterwarnings("ignore:config .* has no effect")
-def test_rules_asked_for_later_run_under_the_settings_of_their_call(name, kind, mapped):
+def test_later_rules_run_under_the_settings_of_their_call(name, kind, mapped):
     option = config.options[name]
-    value, before = another(option), option.value
+    value, before = other_value(option), option.value
     seen = []
-    f = seen_by(kind, seen)
+    f = recording_function(kind, seen)
     with option(value):
         x = jnp.ones(3, "float32")
         program = lamina.make_jaxpr(lamina.vmap(f) if mapped else f)(x)
@@ -181,8 +181,8 @@ def test_cache_misses_are_explained(caplog):
                 (({"w": w}, 3), "static argument 1 changed from 2 to 3"),
                 (({"w": w, "b": w}, 3), "has the extra keys ['b']")):
             f(*args)
-            told = messages(caplog)
-            assert text in told and "test_settings.py:" in told, told
+            logged = messages(caplog)
+            assert text in logged and "test_settings.py:" in logged, logged
         with lamina.enable_x64():
             f({"w": w}, 2)
             assert "config enable_x64 changed from False to True" in messages(caplog)
@@ -198,22 +198,22 @@ def test_cache_misses_are_explained(caplog):
 def test_compiles_are_logged(caplog):
     with lamina.log_compiles():
         lamina.jit(lambda x: x * 3.25)(np.ones(3, "float32"))
-    told = messages(caplog)
-    assert "`<lambda>`: staged in" in told and "`<lambda>` (float32[3]) for [cpu:0]:" in told
+    logged = messages(caplog)
+    assert "`<lambda>`: staged in" in logged and "`<lambda>` (float32[3]) for [cpu:0]:" in logged
     caplog.clear()
     with lamina.log_compiles():
         lamina.pmap(lambda x: x * 3.25)(np.ones(2, "float32"))
-    told = messages(caplog)
-    assert "pmap of `<lambda>`: staged in" in told and "`<lambda>` (float32[2]) for [cpu:0, cpu:1]:" in told
+    logged = messages(caplog)
+    assert "pmap of `<lambda>`: staged in" in logged and "`<lambda>` (float32[2]) for [cpu:0, cpu:1]:" in logged
 
 
-def test_leaks_are_found():
-    kept = []
+def test_checking_leaks_finds_leaks():
+    leaked = []
     with lamina.checking_leaks():
         assert float(lamina.jit(lamina.grad(lambda x: jnp.sin(x) * x))(0.0)) == 0
         assert lamina.jit(lamina.vmap(lambda x: lamina.jit(jnp.tanh)(x)))(np.zeros(3)).shape == (3,)
         with pytest.raises(RuntimeError, match=r"checking_leaks: .*float32\[\].*held by list"):
-            lamina.jit(lambda x: kept.append(x) or x)(1.0)
+            lamina.jit(lambda x: leaked.append(x) or x)(1.0)
 
 
 LEAKING = {
@@ -227,13 +227,13 @@ LEAKING = {
 
 
 @pytest.mark.parametrize("way", [w if w in ("jit", "scan") else pytest.param(w, marks=pytest.mark.slow) for w in LEAKING])
-def test_leaks_name_the_line_the_value_was_made_at(way):
-    kept = []
+def test_leak_error_names_the_source_line(way):
+    leaked = []
 
     def f(x):
         y = jnp.sin(x)
         if leaking:
-            kept.append(y)
+            leaked.append(y)
         return x * y
 
     line = f.__code__.co_firstlineno + 1
@@ -247,16 +247,16 @@ def test_leaks_name_the_line_the_value_was_made_at(way):
 
     with lamina.checking_leaks(), pytest.raises(RuntimeError, match=rf"the result of `sin` at .*{__file__}:{line} \(f\)"):
         LEAKING[way](fresh)(jnp.float32(1))
-    with lamina.checking_leaks():  # and what was said once is not said of others
+    with lamina.checking_leaks():  # an earlier error is not reported again
         assert float(lamina.jit(lambda x: x * 2)(1.0)) == 2
 
 
-def test_leaks_out_of_linear_transpose():
-    kept = []
+def test_leaks_from_linear_transpose():
+    leaked = []
     with lamina.checking_leaks():
         assert float(lamina.linear_transpose(lambda x: x * 2, 1.0)(3.0)[0]) == 6
         with pytest.raises(RuntimeError, match=r"checking_leaks: .*the result of `mul` at"):
-            lamina.linear_transpose(lambda x: kept.append(x * 3) or x, 1.0)
+            lamina.linear_transpose(lambda x: leaked.append(x * 3) or x, 1.0)
 
 
 # --- transfers --------------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_transfer_guards():
         pass
 
 
-def test_guards_are_of_one_thread():
+def test_transfer_guard_is_thread_local():
     seen = []
     with lamina.transfer_guard("disallow"):
         t = threading.Thread(target=lambda: seen.append(float(lamina.jit(lambda x: x + 1)(np.float32(1)))))

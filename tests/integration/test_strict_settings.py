@@ -1,4 +1,4 @@
-"""Strict settings of the user's strike what the user says, never how functions of the house do it."""
+"""Strict settings apply to user code, not to the implementation of library functions."""
 from contextlib import ExitStack
 
 import lamina
@@ -13,16 +13,16 @@ from lamina_ir import trees
 
 STRICT = {"numpy_rank_promotion": "raise", "numpy_dtype_promotion": "strict", "check_tracer_leaks": True, "debug_nans": True,
           "transfer_guard": "disallow", "enable_checks": True}
-LEAKING = ("transformations", "lax", "rows")  # looking for leaks collects all garbage, which takes long
+LEAKING = ("transformations", "lax", "rows")  # checking for leaks collects all garbage, which is slow
 M = jnp.asarray(np.array([[2.5, 0.7, 0.2], [0.5, 2.9, 0.1], [0.4, 0.6, 2.8]], np.float32))
 V, I, B = M[0], jnp.asarray(np.array([1, 2, 0], np.int32)), jnp.asarray(np.array([True, False, True]))
 KEY = random.PRNGKey(0)
 S, C, sp = M @ M.T, M + 1j * M.T, lamina.scipy
 
 
-def turned(m):
-    turns = sp.spatial.transform.Rotation.from_rotvec(m)
-    return sp.spatial.transform.Slerp.init(m[0].sort(), turns)(m[0]).as_quat(), turns.mean().as_quat()
+def rotations(m):
+    rotation = sp.spatial.transform.Rotation.from_rotvec(m)
+    return sp.spatial.transform.Slerp.init(m[0].sort(), rotation)(m[0]).as_quat(), rotation.mean().as_quat()
 
 
 CALLS = {
@@ -59,13 +59,13 @@ CALLS = {
     "scipy linalg": lambda: (sp.linalg.cholesky(S), sp.linalg.lu(jnp.stack([M, M])), sp.linalg.expm(jnp.stack([M, M])),
                              sp.linalg.funm(M, jnp.exp), sp.linalg.hilbert(3), sp.linalg.schur(M, "complex"),
                              sp.linalg.eigh_tridiagonal(V, V[1:], eigvals_only=True)),
-    "scipy places": lambda: (sp.cluster.vq.vq(M, M), sp.ndimage.map_coordinates(M, [V, V], 1), turned(M),
+    "scipy places": lambda: (sp.cluster.vq.vq(M, M), sp.ndimage.map_coordinates(M, [V, V], 1), rotations(M),
                              sp.interpolate.RegularGridInterpolator((V.sort(), V.sort()), M, "nearest")(M[:, :2] * 0 + V[0])),
     "scipy stats": lambda: (sp.stats.rankdata(M), sp.stats.multivariate_normal.logpdf(M, V, S), sp.stats.binom.pmf(I, 4, 0.5),
                             sp.stats.multinomial.pmf(I, 3, V / 4), sp.stats.gaussian_kde(jnp.concatenate([M, M * M], 1))(M)),
     "scipy special": lambda: (sp.special.multigammaln(V + 2, 2), sp.special.lpmn(2, 2, V / 4),
                               sp.special.sph_harm(I[:1], I[1:2], V[:1], V[:1], n_max=3)),
-    "scipy slopes": lambda: (lamina.grad(lambda x: sp.special.betainc(2.0, 3.0, x).sum())(V / 4),
+    "scipy derivatives": lambda: (lamina.grad(lambda x: sp.special.betainc(2.0, 3.0, x).sum())(V / 4),
                              lamina.grad(lambda a: random.gamma(KEY, a).sum())(V)),
     "more": lambda: (nn.initializers.orthogonal()(KEY, (3, 4)), nn.standardize(C), lamina.image.resize(M, (2, 5), "cubic"),
                      lamina.experimental.ode.odeint(lambda y, t: -y, V, V.sort()))}
@@ -75,15 +75,15 @@ def values(results):
     return [np.asarray(x) for x in trees.tree_leaves(results)]
 
 
-@pytest.mark.slow  # looking for leaks collects all garbage at the end of each call
+@pytest.mark.slow  # checking for leaks collects all garbage after each call
 @pytest.mark.parametrize("name", CALLS)
-def test_functions_give_the_same_under_all_strict_settings(name):
+def test_library_functions_under_all_strict_settings(name):
     wanted = values(CALLS[name]())
     with ExitStack() as blocks:
         for setting, value in STRICT.items():
             if setting != "check_tracer_leaks" or name in LEAKING:
                 blocks.enter_context(getattr(lamina, setting)(value))
-        for _ in range(2):  # the second time by the fast way out
+        for _ in range(2):  # the second call uses the fast path
             found = CALLS[name]()
     assert [x.dtype for x in values(found)] == [x.dtype for x in wanted]
     for a, b in zip(values(found), wanted, strict=True):
@@ -93,7 +93,7 @@ def test_functions_give_the_same_under_all_strict_settings(name):
 @pytest.mark.parametrize("call", [lambda: V + np.ones(3, np.float32), lambda: jnp.sum(np.ones(3, np.float32)),
                                   lambda: jnp.add(V, np.ones(3, np.float32)), lambda: V[np.array([0, 1])],
                                   lambda: TWICE(np.ones(3, np.float32)), lambda: TWICE(1.0)])
-def test_transfers_of_the_user_are_refused(call):
+def test_transfers_by_user_code_are_refused(call):
     call()
     with lamina.transfer_guard("disallow"):
         for _ in range(2):
@@ -105,7 +105,7 @@ def test_transfers_of_the_user_are_refused(call):
 TWICE = lamina.jit(lambda x: x * 2)
 
 
-def test_promotions_of_the_user_are_refused():
+def test_promotions_by_user_code_are_refused():
     with config.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="rank promotion"):
         M + V
     with config.numpy_dtype_promotion("strict"), pytest.raises(TypeError, match="strict dtype promotion"):

@@ -1,4 +1,4 @@
-"""Tracebacks show the lines people wrote: no frame of ours, from whichever entry point the error leaves."""
+"""Tracebacks show only user code, for every entry point that an error leaves."""
 import subprocess
 import sys
 import traceback
@@ -11,12 +11,12 @@ import pytest
 X = np.ones(4, "float32")
 
 
-def culprit(x):
+def failing(x):
     return jnp.add(x, np.ones((2, 3)))
 
 
 def f(x):
-    return culprit(x).sum()
+    return failing(x).sum()
 
 
 def files(error):
@@ -38,12 +38,12 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_only_lines_people_wrote_are_shown(way):
+def test_only_user_frames_are_shown(way):
     with pytest.raises((ValueError, TypeError)) as caught:
         WAYS[way](f)(X)
     shown = files(caught.value)
     assert all(file == __file__ for file, _ in shown), shown
-    assert [name for _, name in shown][-2:] == ["f", "culprit"]
+    assert [name for _, name in shown][-2:] == ["f", "failing"]
     assert len(traceback.extract_tb(caught.value.unfiltered_traceback)) > 2
 
 
@@ -51,13 +51,13 @@ def test_only_lines_people_wrote_are_shown(way):
     lambda: lamina.jit(3), lambda: lamina.jit(f)("text"), lambda: lamina.grad(lambda x: x)(X),
     lambda: lamina.vmap(f, in_axes=(0, 0))(X), lambda: lamina.jit(lambda x: x, static_argnums=1)(X, [1]),
     lambda: lamina.vmap(f)(1.0), lambda: lamina.pmap(f)(np.ones(99))])
-def test_our_own_errors_point_at_the_call(call):
+def test_library_errors_point_at_the_call(call):
     with pytest.raises((ValueError, TypeError)) as caught:
         call()
     assert all(file == __file__ for file, _ in files(caught.value))
 
 
-def test_errors_behind_errors_are_filtered_too():
+def test_causes_of_errors_are_filtered():
     def g(x):
         try:
             return f(x)
@@ -69,18 +69,18 @@ def test_errors_behind_errors_are_filtered_too():
     assert all(file == __file__ for file, _ in files(caught.value) + files(caught.value.__cause__))
 
 
-def test_the_switch_shows_everything():
+def test_filtering_off_shows_all_frames():
     with lamina.config.traceback_filtering(False), pytest.raises(ValueError) as caught:
         lamina.jit(f)(X)
     assert any(file != __file__ for file, _ in files(caught.value))
 
 
-@pytest.mark.parametrize(("mode", "ours"), [("auto", False), ("remove_frames", False), ("off", True),
+@pytest.mark.parametrize(("mode", "shows_library_frames"), [("auto", False), ("remove_frames", False), ("off", True),
                                             ("tracebackhide", True)])
-def test_modes_keep_hide_or_remove_our_frames(mode, ours):
+def test_traceback_filtering_modes(mode, shows_library_frames):
     with lamina.config.traceback_filtering(mode), pytest.raises(ValueError) as caught:
         lamina.jit(f)(X)
-    assert any(file != __file__ for file, _ in files(caught.value)) is ours
+    assert any(file != __file__ for file, _ in files(caught.value)) is shows_library_frames
     tb, hidden = caught.value.__traceback__, []
     while tb is not None:
         hidden.append(tb.tb_frame.f_locals.get("__tracebackhide__", False))
@@ -88,7 +88,7 @@ def test_modes_keep_hide_or_remove_our_frames(mode, ours):
     assert any(hidden) is (mode == "tracebackhide")
 
 
-def test_what_nothing_catches_is_printed_without_our_frames(tmp_path):
+def test_uncaught_errors_are_printed_filtered(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("""
 import threading
@@ -106,7 +106,7 @@ user()
     assert said.count("incompatible shapes") == 2 and "lamina_numpy" not in said
 
 
-def test_errors_of_the_callers_own_code():
+def test_user_exception_with_slots_is_filtered():
     class Own(Exception):
         __slots__ = ()
 
@@ -115,4 +115,4 @@ def test_errors_of_the_callers_own_code():
 
     with pytest.raises(Own, match="mine") as caught:
         lamina.jit(lamina.vmap(g))(X)
-    assert [name for _, name in files(caught.value)] == ["test_errors_of_the_callers_own_code", "g"]
+    assert [name for _, name in files(caught.value)] == ["test_user_exception_with_slots_is_filtered", "g"]

@@ -1,4 +1,4 @@
-"""`xmap` in other transformations and these in it."""
+"""`xmap` inside other transformations, and other transformations inside `xmap`."""
 import re
 import threading
 
@@ -13,7 +13,7 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
 W = np.array([1, 2, 4], np.float32)
 
 
-def scaled(x, w):  # of one row
+def scaled(x, w):  # one member
     return x * w / 8 - lax.psum(x, "b")
 
 
@@ -24,7 +24,7 @@ def plain(x, w):
     return x * w / 8 - x.sum(0)
 
 
-def same(a, b):
+def assert_same(a, b):
     a, b = jax.tree.leaves(a), jax.tree.leaves(b)
     assert len(a) == len(b)
     for one, two in zip(a, b):
@@ -70,8 +70,8 @@ def once(f):
 
 
 @pytest.mark.parametrize("how", TRANSFORMED)
-def test_a_map_in_transformations_is_the_positional_function(how):
-    same(TRANSFORMED[how](named), TRANSFORMED[how](plain))
+def test_xmap_in_transformations_matches_the_positional_function(how):
+    assert_same(TRANSFORMED[how](named), TRANSFORMED[how](plain))
 
 
 @jax.custom_jvp
@@ -83,13 +83,13 @@ cubed.defjvp(lambda x, t: (cubed(*x), 5 * t[0] * lax.psum(x[0], "b")))
 
 
 @jax.custom_vjp
-def kept(x):
+def with_residual(x):
     return x + 1
 
 
-kept.defvjp(lambda x: (x + 1, x), lambda x, ct: (ct * lax.psum(x, "b"),))
+with_residual.defvjp(lambda x: (x + 1, x), lambda x, ct: (ct * lax.psum(x, "b"),))
 
-INSIDE = {  # of one row, over `b`, and the same of all rows
+INSIDE = {  # function of one member, over `b`, and of all members
     "vmap": (lambda x: jax.vmap(lambda a: a + lax.psum(a, "b"))(x), lambda x: x + x.sum(0)),
     "jit": (lambda x: jax.jit(lambda a: a * lax.psum(a, "b"))(x), lambda x: x * x.sum(0)),
     "grad": (lambda x: jax.grad(lambda a: (a * a).sum())(x), lambda x: 2 * x),
@@ -97,7 +97,7 @@ INSIDE = {  # of one row, over `b`, and the same of all rows
              lambda x: jnp.broadcast_to(jnp.cumsum(jnp.concatenate([jnp.zeros(1), x.sum(0)[:-1]])), (4, 3))),
     "cond": (lambda x: lax.cond(x[0] > 4, lambda: x * 2, lambda: x), lambda x: jnp.where(x[:, :1] > 4, 2 * x, x)),
     "checkpoint": (lambda x: jax.checkpoint(lambda a: a * lax.psum(a, "b"))(x), lambda x: x * x.sum(0)),
-    "custom_vjp": (kept, None),
+    "custom_vjp": (with_residual, None),
     "custom_jvp": (cubed, None),
     "xmap": (lambda x: xmap(lambda a: a * lax.psum(a, ("b", "c")), ["c"], ["c"])(x), lambda x: x * x.sum()),
     "named_shape": (lambda x: x * len(x.named_shape) * x.named_shape["b"], lambda x: 4 * x),
@@ -106,16 +106,16 @@ INSIDE = {  # of one row, over `b`, and the same of all rows
 
 
 @pytest.mark.parametrize("what", INSIDE)
-def test_transformations_in_a_map(what):
+def test_transformations_inside_xmap(what):
     inside, outside = INSIDE[what]
     f = xmap(inside, ["b", ...], ["b", ...])
     g = outside or jax.vmap(inside, axis_name="b")
     for run in (lambda h: h, jax.jit):
-        same(run(f)(X), run(g)(X))
-        same(*[run(jax.grad(lambda x, h=h: (h(x) * X).sum()))(X) for h in (f, g)])
+        assert_same(run(f)(X), run(g)(X))
+        assert_same(*[run(jax.grad(lambda x, h=h: (h(x) * X).sum()))(X) for h in (f, g)])
 
 
-def test_types_know_their_named_shape_wherever_they_are_read():
+def test_named_shape_in_all_contexts():
     seen = {}
 
     def note(what, factor=1):
@@ -133,7 +133,7 @@ def test_types_know_their_named_shape_wherever_they_are_read():
     def pushed(v):
         return note("custom_jvp")(v)
 
-    ruled.defvjp(lambda v: (note("fwd")(v), v), lambda kept, ct: (note("bwd")(kept) * note("bwd")(ct),))
+    ruled.defvjp(lambda v: (note("fwd")(v), v), lambda with_residual, ct: (note("bwd")(with_residual) * note("bwd")(ct),))
     pushed.defjvp(lambda p, t: (pushed(*p), note("jvp")(p[0]) * note("jvp")(t[0])))
 
     def inside(x):
@@ -150,17 +150,17 @@ def test_types_know_their_named_shape_wherever_they_are_read():
         shape = jax.eval_shape(lambda v: (v, lax.psum(v, "b")), x)
         assert shape[0].named_shape == {"b": 4} and shape[1].named_shape == {}
         assert jax.eval_shape(lambda v: v * 2, shape[0]) == shape[0]
-        kept.append((x.aval, shape[0]))
+        with_residual.append((x.aval, shape[0]))
         assert "float32[3]{b:4}" in repr(x)
         return jax.checkpoint(lambda v: note("checkpoint")(ruled(v) + pushed(v)))(x)
 
-    kept = []
+    with_residual = []
     f = xmap(inside, ["b", ...], ["b", ...])
     for run in (f, jax.jit(f), jax.grad(lambda x: (f(x) * X).sum()), jax.jit(jax.grad(lambda x: (f(x) * X).sum()))):
         run(X)
     more = {"named vmap": (("b", 4), ("v", 3)), "xmap": (("b", 4), ("c", 3))}
     assert seen == {what: {more.get(what, (("b", 4),))} for what in seen} and len(seen) == 15
-    aval, shape = kept[0]  # outside: a struct knows, a type says that it cannot
+    aval, shape = with_residual[0]  # outside: a struct has it, an aval raises an error
     assert shape.named_shape == {"b": 4}
     with pytest.raises(ValueError, match=r"named_shape of f32\[3\]{b}: the axis 'b' is not bound here"):
         _ = aval.named_shape
@@ -172,7 +172,7 @@ def test_types_know_their_named_shape_wherever_they_are_read():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_shares_of_infinite_extremes(dtype):
+def test_gradient_of_pmax_of_infinities(dtype):
     largest = xmap(lambda v: lax.pmax(v, "b"), {0: "b"}, {})
     for run in (jax.grad(largest), jax.jit(jax.grad(largest))):
         for row, shares in (([1, jnp.inf, 2, jnp.inf], [0, .5, 0, .5]), ([-jnp.inf] * 4, [.25] * 4),
@@ -180,7 +180,7 @@ def test_shares_of_infinite_extremes(dtype):
             assert run(jnp.array(row, dtype)).astype("float32").tolist() == shares
 
 
-def test_mappings_of_every_form():
+def test_all_forms_of_in_axes_and_out_axes():
     cube = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     for ins, outs, wanted in [
         ({2: "c", 0: "a"}, {0: "c", 2: "a"}, cube.transpose(2, 1, 0)),
@@ -191,7 +191,7 @@ def test_mappings_of_every_form():
         assert np.array_equal(xmap(lambda x: x, ins, outs)(cube), wanted)
 
 
-def test_trees_prefixes_and_axes_that_a_value_lacks():
+def test_pytree_prefixes_and_missing_axes():
     params = {"w": [X, X + 1], "b": W}
     f = xmap(lambda p, x: {"y": [w + x for w in p["w"]], "n": lax.psum(1, "b"), "b": p["b"]},
              ({"w": ["b", ...], "b": {}}, {0: "b"}), {"y": {1: "b"}, "n": {}, "b": ["c", "b", ...]}, axis_sizes={"c": 2})
@@ -203,29 +203,29 @@ def test_trees_prefixes_and_axes_that_a_value_lacks():
     assert np.array_equal(pull(np.ones((2, 4, 3), np.float32))[0], [8, 8, 8])
 
 
-def test_what_is_closed_over_is_the_same_everywhere():
+def test_captured_values_are_replicated():
     def f(w):
         return xmap(lambda x: x * w, ["b", ...], ["b", ...])(X)
 
-    same(jax.grad(lambda w: f(w).sum())(W), X.sum(0))
-    same(jax.jit(jax.vmap(f))(np.stack([W, W])), np.stack([X * W] * 2))
-    same(xmap(f, {}, {})(W), X * W)
+    assert_same(jax.grad(lambda w: f(w).sum())(W), X.sum(0))
+    assert_same(jax.jit(jax.vmap(f))(np.stack([W, W])), np.stack([X * W] * 2))
+    assert_same(xmap(f, {}, {})(W), X * W)
 
 
-def test_one_family_of_steps():
+def test_stages_of_xmap():
     lowered = named.lower(X, W)
     assert "stablehlo" in lowered.as_text() and np.array_equal(lowered.compile()(X, W), plain(X, W))
     assert named.trace(X, W).jaxpr.eqns[0].primitive.name == "xmap"
     assert "xmap[" in str(jax.make_jaxpr(jax.grad(total(named)))(X, W)) and named.eval_shape(X, W).shape == (4, 3)
     with jax.disable_jit():
-        same(named(X, W), plain(X, W))
+        assert_same(named(X, W), plain(X, W))
     program = jax.make_jaxpr(jax.vmap(named, (0, None)))(np.stack([X, X]), W)
     from lamina_ir import alpha_equal, check, dumps, loads, parse
     check(program)
     assert alpha_equal(parse(str(program)), program) and alpha_equal(loads(dumps(program)), program)
 
 
-def test_staged_once_per_signature_also_when_made_again():
+def test_repeated_xmap_traces_once_per_signature():
     count = []
 
     def f(x):
@@ -239,7 +239,7 @@ def test_staged_once_per_signature_also_when_made_again():
     assert len(count) <= 3
 
 
-def test_threads():
+def test_xmap_in_several_threads():
     found = []
 
     def work(k):
@@ -254,7 +254,7 @@ def test_threads():
     assert found == [True] * 6
 
 
-def test_cotangents_do_not_gather_the_names_of_what_is_multiplied_on_the_way():
+def test_cotangents_have_no_axes_of_later_factors():
     def f(x, u, v, w):
         for weight, names in ((u, "{a},{a}->{}"), (v, "{b},{b}->{}"), (w, "{c},{c}->{}")):
             x = jnp.tanh(jnp.einsum(names, x, weight))

@@ -1,5 +1,5 @@
-"""Every collective in every form over axes of an xmap, wherever they lie, gives what it gives where all positions lie within:
-integers to the last bit, floats, tangents and cotangents but for the order of sums."""
+"""Every collective in every form over xmap axes: results do not depend on how members are divided. Integers match exactly,
+floats, tangents and cotangents up to the order of sums."""
 import math
 import os
 
@@ -13,20 +13,20 @@ from lamina.experimental.maps import Mesh, SerialLoop, xmap
 WIDE = bool(os.environ.get("LAMINA_WIDE"))
 
 
-def turned(n):
-    """All numbers below n, not in order."""
+def permuted(n):
+    """Return all numbers below n, permuted."""
     return [(5 * k + 2) % n for k in range(n)]
 
 
 def equal(n):
-    return [turned(n)[:n // 2], turned(n)[n // 2:]]
+    return [permuted(n)[:n // 2], permuted(n)[n // 2:]]
 
 
 def uneven(n):
-    return [turned(n)[:1], turned(n)[1:]]
+    return [permuted(n)[:1], permuted(n)[1:]]
 
 
-# Of what a position has (2n numbers), names, and the number n of positions.
+# Functions of a member's value (2n numbers), the axis names, and the number n of members.
 FORMS = {
     "psum": lambda x, i, n: lax.psum(x, i),
     "psum in groups": lambda x, i, n: lax.psum(x, i, axis_index_groups=uneven(n)),
@@ -41,21 +41,21 @@ FORMS = {
     "pargmax": lambda x, i, n: x * lax.pargmax(x % 7, i).astype(x.dtype),
     "pargmin": lambda x, i, n: x * lax.pargmin(x % 7, i).astype(x.dtype),
     "all_gather": lambda x, i, n: lax.all_gather(x, i)[::-1],
-    "all_gather behind": lambda x, i, n: lax.all_gather(x, i, axis=1),
+    "all_gather axis 1": lambda x, i, n: lax.all_gather(x, i, axis=1),
     "all_gather tiled": lambda x, i, n: lax.all_gather(x[:3], i, axis=0, tiled=True),
     "all_gather in groups": lambda x, i, n: lax.all_gather(x, i, axis_index_groups=equal(n)),
     "psum_scatter": lambda x, i, n: lax.psum_scatter(x[:n], i),
-    "psum_scatter behind": lambda x, i, n: lax.psum_scatter(x.reshape(2, n), i, scatter_dimension=1),
+    "psum_scatter axis 1": lambda x, i, n: lax.psum_scatter(x.reshape(2, n), i, scatter_dimension=1),
     "psum_scatter tiled": lambda x, i, n: lax.psum_scatter(x, i, tiled=True),
     "psum_scatter in groups": lambda x, i, n: lax.psum_scatter(x, i, axis_index_groups=equal(n), tiled=True),
     "all_to_all": lambda x, i, n: lax.all_to_all(x.reshape(2, n), i, 1, 0),
     "all_to_all in place": lambda x, i, n: lax.all_to_all(x.reshape(n, 2), i, 0, 0),
     "all_to_all tiled": lambda x, i, n: lax.all_to_all(x.reshape(2, n), i, 1, 0, tiled=True),
     "all_to_all in groups": lambda x, i, n: lax.all_to_all(x.reshape(n // 2, 4), i, 0, 1, axis_index_groups=equal(n)),
-    "ppermute": lambda x, i, n: lax.ppermute(x, i, [*zip(range(n), turned(n))]),
+    "ppermute": lambda x, i, n: lax.ppermute(x, i, [*zip(range(n), permuted(n))]),
     "ppermute by one": lambda x, i, n: lax.ppermute(x, i, [(k, (k + 1) % n) for k in range(n)]),
     "ppermute of some": lambda x, i, n: lax.ppermute(x, i, [(k, (3 * k + 1) % n) for k in range(1, n)]),
-    "pshuffle": lambda x, i, n: lax.pshuffle(x, i, turned(n)),
+    "pshuffle": lambda x, i, n: lax.pshuffle(x, i, permuted(n)),
     "pbroadcast": lambda x, i, n: lax.pbroadcast(x, i, n - 2),
     "pswapaxes": lambda x, i, n: lax.pswapaxes(x.reshape(2, n), i, 1),
     "pdot": lambda x, i, n: lax.pdot(x, x[::-1], i, ((), ())),
@@ -69,8 +69,8 @@ FORMS = {
     "cumsum": lambda x, i, n: jnp.cumsum(x, axis=i[0]),
 }
 SIZES = {"a": 4, "b": 8}
-# Of each axis what it takes of a mesh x: 2, y: 2, z: 2, and in how many turns it runs: in all ways there are; and two axes.
-PLACES = {
+# For each axis its resources: axes of a mesh x: 2, y: 2, z: 2, and numbers of iterations, in all combinations; and two axes.
+DIVISIONS = {
     "loop": {"b": (8,)}, "loop, within": {"b": (4,)}, "device": {"b": ("x", "z", "y")}, "device, within": {"b": ("y",)},
     "device, loop": {"b": ("x", 4)}, "devices, loop": {"b": ("z", "x", 2)}, "device, loop, within": {"b": ("y", 2)},
     "loops": {"b": (2, 4)},
@@ -83,29 +83,29 @@ PLACES = {
 
 
 def cases():
-    """All in a wide run, else each place with one or two forms, other ones than its neighbours'."""
+    """Yield all cases in a wide run, else each division with one or two forms, different ones in sequence."""
     for k, form in enumerate(FORMS):
-        for j, place in enumerate(PLACES):
-            orders = ("ab", "ba") if len(PLACES[place]) > 1 else ("b",)
+        for j, division in enumerate(DIVISIONS):
+            orders = ("ab", "ba") if len(DIVISIONS[division]) > 1 else ("b",)
             if WIDE:
-                yield from [(form, place, names) for names in orders]
+                yield from [(form, division, names) for names in orders]
             elif (7 * k + j) % 32 == 0:
-                yield form, place, orders[k % len(orders)]
+                yield form, division, orders[k % len(orders)]
 
 
-def mapped(form, names, place=None):
-    """The function of all positions."""
+def mapped(form, names, division=None):
+    """Return the function of all members."""
     axes, n = sorted(names), math.prod([SIZES[a] for a in names])
-    resources = {a: tuple([SerialLoop(r) if isinstance(r, int) else r for r in mine]) for a, mine in (place or {}).items()}
+    resources = {a: tuple([SerialLoop(r) if isinstance(r, int) else r for r in mine]) for a, mine in (division or {}).items()}
     return xmap(lambda x: FORMS[form](x, tuple(names), n), [*axes, ...], [*axes, ...], axis_resources=resources)
 
 
-@pytest.mark.parametrize("form, place, names", list(cases()))
-def test_a_collective_gives_the_same_wherever_positions_lie(form, place, names):
+@pytest.mark.parametrize("form, division, names", list(cases()))
+def test_collective_does_not_depend_on_the_division_of_members(form, division, names):
     n, rng = math.prod([SIZES[a] for a in names]), np.random.default_rng(len(form))
     shape = (*[SIZES[a] for a in sorted(names)], 2 * n)
     whole, parts = rng.integers(-99, 99, shape).astype(np.int32), rng.normal(size=shape)
-    f, h = mapped(form, names), mapped(form, names, PLACES[place])
+    f, h = mapped(form, names), mapped(form, names, DIVISIONS[division])
     x, t = parts.astype(np.float32), np.cos(parts).astype(np.float32)
     y = jax.eval_shape(f, x)
     ct = np.sin(np.arange(math.prod(y.shape), dtype=np.float32)).reshape(y.shape)

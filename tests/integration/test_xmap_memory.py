@@ -1,4 +1,4 @@
-"""`SerialLoop`: what programs need at once falls with the number of turns, as XLA's report tells it."""
+"""`SerialLoop`: memory in XLA's report falls with the number of iterations."""
 import os
 
 import lamina as jax
@@ -11,19 +11,19 @@ from lamina.experimental.maps import Mesh, SerialLoop, xmap
 WIDE = bool(os.environ.get("LAMINA_WIDE"))
 
 
-def close(found, wanted):
+def assert_close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
 
 
-def report(f, *args):
+def memory_report(f, *args):
     return jax.jit(f).lower(*args).compile().memory_analysis()
 
 
 def temporaries(f, *args):
-    return report(f, *args).temp_size_in_bytes
+    return memory_report(f, *args).temp_size_in_bytes
 
 
-def test_memory_falls_with_the_number_of_turns():
+def test_memory_falls_with_the_number_of_iterations():
     n, width = 64, 2048
     x, w = np.ones((n, 16), np.float32), np.ones((16, width), np.float32)
 
@@ -35,15 +35,15 @@ def test_memory_falls_with_the_number_of_turns():
         p = jnp.sort(e / lax.psum(e, "b"))
         return (p * jnp.cumsum(p)).sum()
 
-    def loss(turns):
-        h = xmap(f, (["b", ...], {}), ["b"], axis_resources={"b": SerialLoop(turns)})
+    def loss(iterations):
+        h = xmap(f, (["b", ...], {}), ["b"], axis_resources={"b": SerialLoop(iterations)})
         return lambda x, w: h(x, w).sum()
 
     values = n * width * 4
-    for derivative, kept in ((lambda g: g, 1), (lambda g: jax.grad(g, (0, 1)), 2)):  # `h`; and what the loss says of `p`
-        whole, few, many = [temporaries(derivative(loss(turns)), x, w) for turns in (1, 4, 16)]
+    for derivative, stored in ((lambda g: g, 1), (lambda g: jax.grad(g, (0, 1)), 2)):  # `h`, and the cotangent of `p`
+        whole, few, many = [temporaries(derivative(loss(iterations)), x, w) for iterations in (1, 4, 16)]
         assert whole > few > many
-        assert many < 1.5 * (kept * values + (whole - kept * values) / 16)
+        assert many < 1.5 * (stored * values + (whole - stored * values) / 16)
 
 
 def softmax(x, name="b"):
@@ -52,12 +52,12 @@ def softmax(x, name="b"):
 
 
 def attention(x, name):
-    """Queries that all positions share, of each position a key and a value."""
+    """Queries shared by all members; each member has a key and a value."""
     q = jnp.sin(jnp.arange(16 * 256.).reshape(16, 256))
     return lax.psum(jax.nn.softmax(q @ x[:256], axis=name)[:, None] * x[256:320], name)
 
 
-# Functions of a position's row and of the axes that are summed over; and in how many arrays such sums are at work at once.
+# Functions of a member and of the axes that are summed over; and the number of arrays in which such sums are live at once.
 PROGRAMS = {
     "softmax": (softmax, 2),
     "log_softmax": (lambda x, name: jax.nn.log_softmax(x, axis=name), 3),
@@ -66,33 +66,33 @@ PROGRAMS = {
     "smallest to largest": (lambda x, name: (x - lax.pmin(x, name)) / (lax.pmax(x, name) - lax.pmin(x, name)), 4),
     "attention": (attention, 4),
 }
-# The axes that are summed over, of those that run in turns; in how many each runs.
+# The axes that are summed over; the number of iterations of each serial axis.
 LOOPS = [("b", {"b": 4}), ("b", {"b": 16}), ("a", {"a": 4, "b": 4}), ("b", {"a": 4, "b": 4}), ("ab", {"a": 4, "b": 4}),
          ("a", {"b": 16}), ("a", {"a": 8, "b": 2}), ("a", {"a": 2, "b": 8}), ("ab", {"a": 8, "b": 16}),
          ("a", {"a": 8, "b": 16}), ("b", {"a": 8}), ("ab", {"b": 16}), ("ab", {"a": 2}), ("ab", {"a": 4})]
 
 
 def loop_cases():
-    """Of each program all loops in a wide run, else two."""
+    """Yield all loops for each program in a wide run, else two."""
     for k, name in enumerate(PROGRAMS):
         yield from [(name, *loops) for j, loops in enumerate(LOOPS) if WIDE or (j - 2 * k) % len(LOOPS) < 2]
 
 
 @pytest.mark.parametrize("mesh", [False, True], ids=["one device", "over a mesh too"])
-@pytest.mark.parametrize("name, over, turns", list(loop_cases()))
-def test_memory_is_what_is_kept_and_one_chunk(name, over, turns, mesh):
-    """Temporaries are at most 1.5 times (kept values + one chunk), as XLA reports them, forward and with the pullback.
+@pytest.mark.parametrize("name, over, iterations", list(loop_cases()))
+def test_memory_is_stored_values_and_one_chunk(name, over, iterations, mesh):
+    """Temporaries are at most 1.5 times (stored values + one chunk) in XLA's report, forward and with the pullback.
 
-    A chunk is what the program in one turn over all needs - operands, results and temporaries - divided by the number of turns.
-    Kept are the residuals of a derivative, and the sums on the way.
+    A chunk is the memory of the program in one iteration - operands, results and temporaries - divided by the number of
+    iterations. Stored values are the residuals of a derivative, and carries.
     """
     fun, sums = PROGRAMS[name]
     devices = 2 if mesh else 1
     x = np.sin(np.arange(8 * devices * 16 * 2048, dtype=np.float32)).reshape(8 * devices, 16, 2048)
     left = [a for a in "ab" if a not in over or name not in ("logsumexp", "attention")]
 
-    def pulled(turns):
-        resources = {a: SerialLoop(n) for a, n in turns.items()}
+    def pulled(iterations):
+        resources = {a: SerialLoop(n) for a, n in iterations.items()}
         if mesh:
             resources["a"] = ("x", *([resources["a"]] if "a" in resources else []))
         h = xmap(lambda x: fun(x, tuple(over)), ["a", "b", ...], [*left, ...], axis_resources=resources)
@@ -103,39 +103,39 @@ def test_memory_is_what_is_kept_and_one_chunk(name, over, turns, mesh):
         return h, both
 
     with Mesh(np.array(jax.devices()[:devices]), ("x",)):
-        (h, both), (once, both_once) = pulled(turns), pulled(dict.fromkeys(turns, 1))
+        (h, both), (once, both_once) = pulled(iterations), pulled(dict.fromkeys(iterations, 1))
         y = np.ones(jax.eval_shape(h, x).shape, np.float32)
-        kept = jax.make_jaxpr(lambda x: jax.vjp(h, x)[1])(x).jaxpr
-        residuals = sum(v.aval.size * 4 for v in set(kept.outvars) - set(kept.invars))
+        stored = jax.make_jaxpr(lambda x: jax.vjp(h, x)[1])(x).jaxpr
+        residuals = sum(v.aval.size * 4 for v in set(stored.outvars) - set(stored.invars))
         totals = sums * x.nbytes // np.prod([{"a": len(x), "b": 16}[a] for a in over])
-        parts = np.prod(list(turns.values()))
+        parts = np.prod(list(iterations.values()))
         for f, g, args, held in [(h, once, (x,), totals), (both, both_once, (x, y), totals + residuals)]:
-            whole = report(g, *args)
+            whole = memory_report(g, *args)
             chunk = (whole.argument_size_in_bytes + whole.output_size_in_bytes + whole.temp_size_in_bytes) / parts
             assert devices * temporaries(f, *args) < 1.5 * (held + devices * chunk)
 
 
 @pytest.mark.parametrize("over", ["a", "ab"])
-def test_pullbacks_of_extremes_are_one_sum_each(over):
-    """Where members that hold an extreme are counted, and those near it, no more is made of a chunk than without turns."""
+def test_pullback_of_max_and_min_needs_one_sum_each(over):
+    """Counting the members that attain a maximum needs no more arrays per chunk than without a loop."""
     x = np.sin(np.arange(64 * 4 * 2048, dtype=np.float32)).reshape(64, 4, 2048)
     fun = PROGRAMS["smallest to largest"][0]
 
-    def pulled(turns):
-        h = xmap(lambda x: fun(x, tuple(over)), ["a", "b", ...], ["a", "b", ...], axis_resources={"a": SerialLoop(turns)})
+    def pulled(iterations):
+        h = xmap(lambda x: fun(x, tuple(over)), ["a", "b", ...], ["a", "b", ...], axis_resources={"a": SerialLoop(iterations)})
         return lambda x, ct: jax.vjp(h, x)[1](ct)
 
-    for turns in (4, 16):
-        kept = 8 * x.nbytes // np.prod([{"a": 64, "b": 4}[a] for a in over])  # extremes, counts, and two cotangents
-        assert temporaries(pulled(turns), x, x) < 1.5 * (kept + temporaries(pulled(1), x, x) / turns)
+    for iterations in (4, 16):
+        stored = 8 * x.nbytes // np.prod([{"a": 64, "b": 4}[a] for a in over])  # maxima and minima, counts, and two cotangents
+        assert temporaries(pulled(iterations), x, x) < 1.5 * (stored + temporaries(pulled(1), x, x) / iterations)
 
 
-def test_a_loop_over_another_axis_than_the_first_turns_no_array_around():
+def test_loop_over_another_axis_needs_no_transpose():
     x = np.sin(np.arange(4 * 64 * 1024, dtype=np.float32)).reshape(4, 64, 1024)
     h = xmap(softmax, {1: "b"}, {1: "b"}, axis_resources={"b": SerialLoop(16)})
     over = jax.vmap(xmap(softmax, ["b", ...], ["b", ...], axis_resources={"b": SerialLoop(16)}))
     wanted = np.exp(x) / np.exp(x).sum(1, keepdims=True)
     for f in (h, over):
-        close(f(x), wanted)
+        assert_close(f(x), wanted)
         assert temporaries(f, x) < x.nbytes / 4
         assert temporaries(lambda x, ct, f=f: jax.vjp(f, x)[1](ct), x, x) < x.nbytes / 4

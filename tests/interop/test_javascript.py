@@ -1,4 +1,4 @@
-"""The reader in JavaScript, written from the docs, reads, checks and evaluates every file of the frozen corpora."""
+"""The JavaScript reader, written from the docs, reads, checks and evaluates every file of the frozen corpora."""
 from __future__ import annotations
 
 import json
@@ -14,7 +14,7 @@ READER = ROOT / "interop" / "javascript"
 CORPUS = ROOT / "packages" / "lamina-ir" / "tests" / "corpus"
 EXPORTED = ROOT / "packages" / "lamina-export" / "tests" / "corpus"
 NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node here; the reader in JavaScript needs Node 18 or newer")
+pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed; the JavaScript reader needs Node 18 or newer")
 
 
 def node(*arguments: str, corpus: Path = CORPUS) -> subprocess.CompletedProcess[str]:
@@ -25,15 +25,15 @@ def node(*arguments: str, corpus: Path = CORPUS) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("corpus, pattern", [(CORPUS, "*/*.lamina"), (EXPORTED, "*.lamexp")], ids=["programs", "functions"])
-def test_the_whole_corpus(corpus, pattern):
+def test_every_corpus_file_evaluates(corpus, pattern):
     done = node("corpus.mjs", str(corpus))
     files = [path for path in corpus.glob(pattern) if ".values." not in path.name]
     assert done.returncode == 0, done.stdout + done.stderr
     assert files and done.stdout.splitlines()[-1] == f"{len(files)} files, 0 failed"
 
 
-def kept_with_values(path, exported, args):
-    """An exported function, and beside it the program whose results are operands and results of a call."""
+def save_with_values(path, exported, args):
+    """Write an exported function, and a program whose results are the operands and results of a call."""
     import numpy as np
     from lamina_ir import ClosedJaxpr, Jaxpr, Var, aval_of, dumps, trees
     path.write_bytes(exported.serialize())
@@ -43,7 +43,7 @@ def kept_with_values(path, exported, args):
 
 
 def test_exported_functions_of_symbolic_sizes(tmp_path):
-    """Numbers of each kind that sizes come to in a program."""
+    """Programs contain all forms of numbers that depend on sizes."""
     import lamina
     import lamina.numpy as jnp
     import numpy as np
@@ -62,15 +62,15 @@ def test_exported_functions_of_symbolic_sizes(tmp_path):
         made = export.export(lamina.jit(f))(*export.symbolic_args_specs(
             (x, y), ("n, 2", "n, 2*n - 10"), constraints=["n >= 6"]))
         forms |= {form for _, form, _ in made._family.holes}
-        kept_with_values(tmp_path / f"{name}.lamexp", made, [x, y])
+        save_with_values(tmp_path / f"{name}.lamexp", made, [x, y])
     assert forms == {"size", *(f"literal {form}" for form in ("number", "inverse", "root", "inverse root"))}
     done = node("corpus.mjs", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == f"{len(functions)} files, 0 failed"
 
 
-def test_another_result_is_noticed(tmp_path):
-    """The comparison can fail: of a file whose frozen result is another."""
+def test_wrong_result_is_reported(tmp_path):
+    """The comparison fails for a file with another frozen result."""
     import numpy as np
     from lamina_ir import ClosedJaxpr, dumps, loads
     program = loads((CORPUS / "0.1.0" / "sin.lamina").read_bytes())
@@ -80,13 +80,13 @@ def test_another_result_is_noticed(tmp_path):
     assert done.returncode == 1 and "sin: element 0" in done.stdout
 
 
-def test_what_it_refuses():
+def test_invalid_files_are_refused():
     done = node("--test", "test/refusals.test.mjs", "test/exported.test.mjs")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_it_knows_every_op_of_ours():
-    """By name, with the same params and defaults."""
+def test_every_primitive_is_supported():
+    """The names, params and defaults are the same."""
     from lamina_ir import prims
     done = node("--input-type=module", "-e", """
 import { table } from './ops/index.mjs';

@@ -79,9 +79,9 @@ def test_closure_convert():
 
     def rev(objective_fn, res, g):
         y, args = res
-        slope = jax.grad(objective_fn)
-        u = -g / jax.grad(slope)(y, *args)
-        args_bars = jax.vjp(lambda *a: slope(y, *a), *args)[1](u)
+        gradient = jax.grad(objective_fn)
+        u = -g / jax.grad(gradient)(y, *args)
+        args_bars = jax.vjp(lambda *a: gradient(y, *a), *args)[1](u)
         return (jnp.zeros_like(y), *args_bars)
 
     _minimize.defvjp(fwd, rev)
@@ -118,7 +118,7 @@ def recursive_checkpoint(funs):
         return lambda x: f1(jax.checkpoint(f2)(x))
 
 
-def test_recursive_checkpoint_computes_again_and_saves_memory():
+def test_recursive_checkpoint_recomputes_and_saves_memory():
     w = np.ones((64, 64), np.float32) / 64
     layers = [lambda x: jnp.sin(x @ w)] * 32
     x = jnp.ones((256, 64))

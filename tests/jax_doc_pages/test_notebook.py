@@ -1,4 +1,4 @@
-"""The notebook, cell by cell at a small size, and its printed programs to the letter."""
+"""The cells of the notebook at a small size, and the exact text of its programs."""
 import re
 
 import lamina as jax
@@ -14,7 +14,7 @@ def dot(v: jax.Array, u: jax.Array):
     return jnp.vdot(v, u)
 
 
-def printed(fun, *args):
+def program_text(fun, *args):
     return re.sub(r"<axis 0x[0-9a-f]+>", "<axis 0x0>", str(jax.make_jaxpr(fun)(*args)))
 
 
@@ -56,4 +56,4 @@ PROGRAMS = {"pmap of vdot": (jax.pmap(dot), BIG, BIG), "jit of vmap": (jax.jit(j
 @pytest.mark.parametrize("name", NOTEBOOK)
 def test_printed_programs(name):
     text = re.sub(r"<axis 0x[0-9a-f]+>", "<axis 0x0>", NOTEBOOK[name][1])
-    assert printed(*PROGRAMS[name]) == text
+    assert program_text(*PROGRAMS[name]) == text

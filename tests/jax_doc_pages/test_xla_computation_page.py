@@ -6,7 +6,7 @@ import numpy as np
 from lamina import lax, xla_computation
 
 
-def test_a_function_of_a_scalar():
+def test_hlo_of_a_scalar_function():
     def f(x):
         return jax.numpy.sin(jax.numpy.cos(x))
 
@@ -19,7 +19,7 @@ def test_a_function_of_a_scalar():
     assert jax.xla_computation(f)(scalar).as_hlo_text() == text
 
 
-def test_a_collective():
+def test_hlo_of_a_collective():
     def f(x):
         return x - jax.lax.psum(x, "i")
 
@@ -27,7 +27,7 @@ def test_a_collective():
     assert "s32[] all-reduce(" in text and "replica_groups={{0,1,2,3}}" in text and "subtract(" in text
 
 
-def test_more_interesting_replica_groups():
+def test_replica_groups_of_several_axes():
     def g(x):
         rowsum = lax.psum(x, "i")
         colsum = lax.psum(x, "j")
@@ -41,6 +41,6 @@ def test_more_interesting_replica_groups():
     assert "(f32[], f32[], f32[]) tuple(" in c.as_hlo_text()
 
 
-def test_the_returned_shapes():
+def test_return_shape():
     shapes = jax.xla_computation(lambda x: {"y": x + 1}, return_shape=True)(np.ones((2, 3), np.float32))[1]
     assert shapes["y"].shape == (2, 3) and shapes["y"].dtype == np.float32 and shapes["y"].named_shape == {}

@@ -5,7 +5,7 @@ import numpy as np
 from lamina.experimental.maps import Mesh, xmap
 
 
-def test_vdot_of_rows_and_columns_is_a_product_of_matrices():
+def test_vdot_of_rows_and_columns_is_a_matrix_product():
     x = jnp.arange(10).reshape((2, 5))
     found = xmap(jnp.vdot,
                  in_axes=({0: 'left'}, {1: 'right'}),
@@ -29,8 +29,8 @@ def test_distributed_product_of_matrices():
 
 def test_linear_regression():
     def regression_loss(x, y, w, b):
-        # Contract over in_features. Batch and out_features are present in both inputs and output, so they don't need to be
-        # mentioned
+        # Contract over in_features. Batch and out_features are present in both inputs and output, so they don't need to
+        # be mentioned
         y_pred = jnp.einsum('{in_features},{in_features}->{}', x, w) + b
         error = jnp.sum((y - y_pred) ** 2, axis='out_features')
         return jnp.mean(error, axis='batch')

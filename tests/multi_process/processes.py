@@ -1,4 +1,4 @@
-"""Programs in several processes, for tests: `run(text, processes, devices)`."""
+"""Run programs in several processes, for tests: `run(text, processes, devices)`."""
 from __future__ import annotations
 
 import contextlib
@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 
-# What Gloo says goes to stderr: it writes its lines in pieces, from several threads.
+# stdout is duplicated and replaced by stderr: Gloo writes partial lines from several threads.
 START = """
 import os, sys
 own = os.dup(1)
@@ -22,16 +22,16 @@ lamina.distributed.initialize(address, processes, rank, initialization_timeout=6
 rows = processes * devices
 mine = slice(rank * devices, (rank + 1) * devices)
 
-def refused(kind, words, f, *args):
+def expect_error(kind, message, f, *args):
     try:
         f(*args)
     except kind as e:
-        assert words in str(e), e
+        assert message in str(e), e
     else:
-        raise SystemExit(f"nobody said: {words}")
+        raise SystemExit(f"no error with: {message}")
 """
 
-# For what gives the numbers of one process exactly; `by_turns` are all devices, the first of each process first.
+# For exact comparison with one process; `interleaved` has all devices, first the first device of each process.
 ALIKE = """
 from lamina import grad, jit, lax, pmap, vmap
 import lamina.numpy as jnp
@@ -41,13 +41,13 @@ def same(got, want):
     assert got.shape == want.shape and np.array_equal(got, want), (got, want)
 
 D = lamina.devices()
-by_turns = sorted(D, key=lambda d: (d.id % devices, d.process_index))
+interleaved = sorted(D, key=lambda d: (d.id % devices, d.process_index))
 """
 
 
 def free() -> str:
-    """An address that nobody has, below the ports that the system gives to who asks for any: Gloo does, here and in tests that
-    run beside, and one that was free before a program would be another's when it is needed."""
+    """Return an address whose port is below the ephemeral range. Gloo and concurrent tests take ephemeral ports, so a
+    port of that range could be taken before the program uses it."""
     for port in random.sample(range(20_000, 32_000), 1_000):
         with contextlib.suppress(OSError), socket.socket() as s:
             s.bind(("127.0.0.1", port))
@@ -56,11 +56,13 @@ def free() -> str:
 
 
 def run(text: str, processes: int = 2, devices: int = 2, cache: str = "0", more: int = 0) -> list[str]:
-    """What each process prints that runs the text, in which `rank`, `processes`, `devices` (of each), `rows` (of all devices)
-    and `mine` (those of this process) are known; `sys.argv[5:]` are `more` addresses to meet at later.
+    """Run a program text in several processes; return the output of each.
+
+    The text may use `rank`, `processes`, `devices` (per process), `rows` (number of all devices) and `mine` (the slice of
+    this process); `sys.argv[5:]` has `more` addresses for later calls of initialize.
 
     Raises:
-      AssertionError: one of them failed; with what all printed.
+      AssertionError: a process failed; the message has the output of all.
     """
     addresses = [free() for _ in range(1 + more)]
     env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": cache, "TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -1,4 +1,4 @@
-"""A launch fails in one process after all have agreed on it: the others are told, and free."""
+"""A launch that fails in one process after the consistency check raises in the others, which then continue."""
 import sys
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from processes import run  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-# Launches are made to fail in `CompiledProgram._launch`, where jaxlib has been given nothing, and after it.
+# Launches are made to fail in `CompiledProgram._launch`, before jaxlib launches and after it.
 TEXT = """
 import time
 from lamina import lax, pmap
@@ -20,7 +20,7 @@ base = np.arange(rows, dtype=np.float32)
 f, g = (pmap(lambda x, op=op: x + op(x, "i"), "i") for op in (lax.psum, lax.pmax))
 usual = CompiledProgram._launch
 
-def fails(error, first=False):
+def fail_next_launch(error, first=False):
     def launch(self, *given):
         CompiledProgram._launch = usual
         if first:
@@ -28,34 +28,34 @@ def fails(error, first=False):
         raise error
     CompiledProgram._launch = launch
 
-def right():
+def check_result():
     assert np.array_equal(f(base[mine]), base[mine] + base.sum())
 
-def told(act, who):
+def expect_launch_failure(act, failed_rank):
     begun = time.monotonic()
     try:
         act()
     except LaunchFailedError as e:
-        assert e.process_indices == (who,) and "no more" in str(e), e
+        assert e.process_indices == (failed_rank,) and "no more" in str(e), e
         assert time.monotonic() - begun < 5
     else:
-        raise SystemExit("nobody told")
+        raise SystemExit("no error was raised")
 
-def alone():
+def check_local_map():
     own = pmap(lambda x: lax.psum(x, "i"), "i", devices=lamina.local_devices())
     assert np.array_equal(own(base[mine]), np.full(devices, base[mine].sum()))
 
-def again(turn):
+def initialize_again(number):
     shutdown()
-    initialize(sys.argv[5 + turn], processes, rank, initialization_timeout=60)
-    right()
+    initialize(sys.argv[5 + number], processes, rank, initialization_timeout=60)
+    check_result()
 
 cases = [(f, MemoryError("no more"), False), (g, KeyboardInterrupt("no more"), False), (f, ValueError("no more"), True)]
-right()
-for turn, (h, error, first) in enumerate(cases):
-    bad = turn % processes
+check_result()
+for number, (h, error, first) in enumerate(cases):
+    bad = number % processes
     if rank == bad:
-        fails(error, first)
+        fail_next_launch(error, first)
         try:
             h(base[mine])
         except BaseException as e:
@@ -65,14 +65,14 @@ for turn, (h, error, first) in enumerate(cases):
         else:
             raise SystemExit("nothing failed")
     else:
-        told(lambda: lamina.block_until_ready([h(base[mine]) for _ in range(3)]), bad)
-    told(lambda: f(base[mine]), bad)
-    alone()
-    again(turn)
+        expect_launch_failure(lambda: lamina.block_until_ready([h(base[mine]) for _ in range(3)]), bad)
+    expect_launch_failure(lambda: f(base[mine]), bad)
+    check_local_map()
+    initialize_again(number)
 
-# What fails in all harms none.
+# A launch that fails in all processes is harmless.
 for _ in range(2):
-    fails(MemoryError("no more"))
+    fail_next_launch(MemoryError("no more"))
     try:
         f(base[mine])
     except LaunchFailedError:
@@ -81,10 +81,10 @@ for _ in range(2):
         assert "no more" in str(e)
     else:
         raise SystemExit("nothing failed")
-    right()
+    check_result()
 """
 
 
 @pytest.mark.parametrize("processes, devices", [(2, 2), (3, 1)])
-def test_the_others_are_told(processes, devices):
+def test_failed_launch_raises_in_other_processes(processes, devices):
     run(TEXT, processes, devices, more=3)

@@ -1,4 +1,4 @@
-"""Collectives queued by the thousand on eight devices finish, with right results, alone and mixed with other work."""
+"""Thousands of queued collectives on eight devices finish with right results, alone and mixed with other work."""
 import threading
 
 import lamina as jax
@@ -10,7 +10,7 @@ from lamina import lax
 pytestmark = pytest.mark.devices
 
 
-def test_ten_thousand_queued_psums():
+def test_ten_thousand_queued_psums_finish():
     f = jax.pmap(lambda x: lax.psum(x, "i") / 8, axis_name="i")
     x = jax.pmap(lambda x: x)(np.arange(8 * 4, dtype=np.float32).reshape(8, 4))
     mean = np.asarray(x).mean(0)
@@ -37,7 +37,7 @@ def test_jitted_pmap_queued():
     assert np.asarray(out).tolist() == [[8, 8]] * 8
 
 
-def test_several_threads():
+def test_queued_psums_of_several_threads():
     f = jax.pmap(lambda x: lax.psum(x, "i"), axis_name="i")
     results, x = [], np.ones((8, 2), np.float32)
 
@@ -54,7 +54,7 @@ def test_several_threads():
     assert len(results) == 4 and all((r == 8).all() for r in results)
 
 
-def test_results_donated_onward():
+def test_donated_results_of_psums():
     f = jax.pmap(lambda x: lax.psum(x, "i") / 8, axis_name="i", donate_argnums=0)
     x = jax.pmap(lambda x: x)(np.ones((8, 2), np.float32))
     first = x

@@ -34,11 +34,11 @@ for name, grid in grids.items():
     assert not local.is_multi_process and local.shape == ({"x": 2, "y": 1} if name == "across" else {"x": 1, "y": 2}), local
     assert pickle.loads(pickle.dumps(mesh)) == mesh
     for spec in (P("x", "y"), P("y"), P(None, ("x", "y")), P(("y", "x")), P()):
-        place = NamedSharding(mesh, spec)
-        x = lamina.make_array_from_callback(host.shape, place, lambda index: host[index])
-        assert not x.is_fully_addressable and x.sharding == place and x.sharding.spec == spec and x.sharding.mesh == mesh
+        sharding = NamedSharding(mesh, spec)
+        x = lamina.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+        assert not x.is_fully_addressable and x.sharding == sharding and x.sharding.spec == spec and x.sharding.mesh == mesh
         holds(x, host)
-        held = place.addressable_devices_indices_map(host.shape)
+        held = sharding.addressable_devices_indices_map(host.shape)
         assert {*held} == {*lamina.local_devices()}
         for _ in range(2):
             y = jit(lambda a: (a * 2 + a.sum(0)).T)(x)
@@ -51,8 +51,8 @@ for name, grid in grids.items():
             w = pjit(lambda a: a + 1, out_axis_resources=P("x"))(x)
         assert w.sharding == NamedSharding(mesh, P("x"))
         holds(w, host + 1)
-        holds(lamina.device_put(host, place), host)  # the same value in each process
-    # Each process gives the part that its devices hold.
+        holds(lamina.device_put(host, sharding), host)  # the same value in each process
+    # Each process gives the shards of its devices.
     parts = NamedSharding(mesh, P("x", "y"))
     index = parts.addressable_devices_indices_map(host.shape).values()
     box = tuple(slice(min(i[d].start or 0 for i in index), max(8 if i[d].stop is None else i[d].stop for i in index))
@@ -64,7 +64,7 @@ for name, grid in grids.items():
     np.testing.assert_array_equal(part, host[box])
     holds(multihost_utils.host_local_array_to_global_array(part, mesh, P("x", "y")), host)
 
-odd = Mesh(np.array([every[i] for i in (0, 2, 3, 1)]).reshape(2, 2), ("x", "y"))  # no block of it is this process's
+odd = Mesh(np.array([every[i] for i in (0, 2, 3, 1)]).reshape(2, 2), ("x", "y"))  # local devices are no block
 try:
     odd.local_mesh
 except ValueError as e:
@@ -77,7 +77,7 @@ assert [[d.process_index for d in row] for row in grid] == [[0, 1], [0, 1]]
 own = Mesh(lamina.local_devices(), "i")
 assert own.local_mesh is own and jit(lambda a: a * 2)(lamina.device_put(host, NamedSharding(own, P("i")))).sharding.mesh == own
 
-# A training step: rows of the batch over the processes, the weights over the devices of each.
+# A training step: the batch is sharded over the processes, the weights over the devices of each.
 mesh = Mesh(np.reshape(every, (2, 2)), ("data", "model"))
 w = lamina.device_put(host[:, :4] / 64, NamedSharding(mesh, P(None, "model")))
 step = jit(lambda w, x: w - 0.1 * lamina.grad(lambda w: jnp.mean(jnp.tanh(x @ w) ** 2))(w), donate_argnums=0)

@@ -1,4 +1,4 @@
-"""`padded` over several processes: any number of rows in each, in as many rounds, and nothing but the rows of all counts."""
+"""`padded` over several processes: any number of members in each, in several rounds; only members take part."""
 import os
 import sys
 from pathlib import Path
@@ -42,16 +42,16 @@ def numbers(n):
 def alone(n):
     return lambda w, x: x * w - 1
 
-# How many rows each process has; where process 0 has the most, where the last has, as many, fewer than devices.
+# Number of members of each process; process 0 has the most, or the last one, or equal numbers, or fewer than devices.
 cases = [(5, 3), (1, 7), (2 * devices, 2 * devices), (devices, 1), (4, 2 * devices)]
 cases = [[*c[:1], *c[1:] * (processes - 1)] for c in cases]
 bodies = {"sums": sums, "moves": moves, "exchanges": exchanges, "groups": groups, "branches": branches, "numbers": numbers}
 for k, counts in enumerate(cases):
-    for ds in [(None, by_turns, few)[(k + SHIFT) % 3]]:
+    for ds in [(None, interleaved, few)[(k + SHIFT) % 3]]:
         n = sum(counts)
         draw = np.random.RandomState(n)
         every, c = (draw.randint(-3, 4, (n, 3)).astype(np.float32) for _ in range(2))
-        # Which rows are this process's: they are counted device by device, as the devices are named.
+        # Which members are those of this process: they are counted device by device, in the given order.
         order = D if ds is None else ds
         used = [[d for d in order if d.process_index == p][:counts[p]] for p in range(processes)]
         rounds = max(-(-m // len(u)) for m, u in zip(counts, used))
@@ -70,7 +70,7 @@ for k, counts in enumerate(cases):
             same(m(w, x), np.asarray(g(w, every))[own])
             for want, got in zip(grad(lambda w, x: (g(w, x) * c).sum(), (0, 1))(w, every),
                                  grad(lambda w, x: (m(w, x) * c[own]).sum(), (0, 1))(w, x)):
-                if name == "branches":  # a quotient, summed in another order
+                if name == "branches":  # a quotient whose terms are added in another order
                     want = np.asarray(want) if want.ndim == 0 else np.asarray(want)[own]
                     assert np.allclose(got, want, rtol=1e-5, atol=1e-5), (got, want)
                 else:
@@ -82,7 +82,7 @@ for k, counts in enumerate(cases):
         same(grad(lambda w: (m(w, x) * c[own]).sum())(w), (every * c).sum())
         same(padded(lambda x: lax.psum(x, "i"), "i", out_axes=None, devices=ds)(x), every.sum(0))
 
-# Calls with numbers of rows that one process has met before and another has not; one program for a number of rounds.
+# Calls with numbers of members that one process has used before and another has not; one program per number of rounds.
 compiled = []
 import logging
 handler = logging.Handler()
@@ -104,20 +104,20 @@ for mine_, theirs in ((3, 2), (3, 4), (2, 4), (3, 2)):
     k = mine_ if rank == 0 else theirs
     same(m(np.ones(k, np.float32)), np.full(k, mine_ + theirs * (processes - 1)))
 
-refused(ValueError, "has size 0" if rank == 0 else "the 1. of", m, np.ones(0 if rank == 0 else 2, np.float32))
-told = []
-padded(lambda x: (lamina.debug.callback(told.append, x), x)[1])(np.arange(2.0 * devices + 1 + rank))
+expect_error(ValueError, "has size 0" if rank == 0 else "the 1. of", m, np.ones(0 if rank == 0 else 2, np.float32))
+seen = []
+padded(lambda x: (lamina.debug.callback(seen.append, x), x)[1])(np.arange(2.0 * devices + 1 + rank))
 lamina.effects_barrier()
-assert sorted(map(float, told)) == [*range(2 * devices + 1 + rank)]
-refused(ValueError, "slots empty", padded(lambda x: (lamina.debug.callback(told.append, x), lax.psum(x, "i"))[1], "i"),
+assert sorted(map(float, seen)) == [*range(2 * devices + 1 + rank)]
+expect_error(ValueError, "slots empty", padded(lambda x: (lamina.debug.callback(seen.append, x), lax.psum(x, "i"))[1], "i"),
         np.arange(2.0 * devices + 1 + rank))
 same(m(np.ones(3, np.float32)), np.full(3, 3.0 * processes))
 print("done")
 """
 
 
-# Which devices, and which of the functions, each of the cases is tried with.
+# `shift` selects devices and functions for each case.
 @pytest.mark.parametrize("shift", range(6 if WIDE else 1))
 @pytest.mark.parametrize("processes, devices", [(2, 2)] + [(2, 4), (3, 1)] * WIDE)
-def test_rows_in_rounds(processes, devices, shift):
+def test_padded_over_processes_matches_vmap(processes, devices, shift):
     assert all(t.endswith("done") for t in run(ROWS.replace("SHIFT", str(shift)), processes, devices))

@@ -1,4 +1,4 @@
-"""Plans and pictures where devices are of several processes."""
+"""Plans and drawings with devices of several processes."""
 import sys
 from pathlib import Path
 
@@ -38,5 +38,5 @@ print("ok")
 """
 
 
-def test_plans_of_calls_over_processes():
+def test_plans_over_two_processes():
     assert run(PLANS) == ["ok", "ok"]

@@ -1,4 +1,4 @@
-"""`shard_map` over a mesh of several processes' devices, on arrays over all of them."""
+"""`shard_map` over a mesh of devices of several processes, on arrays over all of them."""
 import sys
 from pathlib import Path
 
@@ -26,8 +26,8 @@ for grid in (devices_of_all.reshape(2, 2), devices_of_all.reshape(2, 2).T, devic
     x = lamina.make_array_from_process_local_data(NamedSharding(mesh, P("x", "y")), whole, whole.shape)
     f = shard_map(lambda v: (v + 10 * lax.axis_index("x") + lax.axis_index("y"), lax.psum(v, ("x", "y")),
                              lax.ppermute(v, "x", [(0, 1), (1, 0)])), mesh, P("x", "y"), (P("x", "y"), P(), P("x", "y")))
-    places = np.kron(np.arange(2)[:, None] * 10 + np.arange(2), np.ones((4, 2)))
-    wanted = whole + places, whole.reshape(2, 4, 2, 2).sum((0, 2)), np.roll(whole, 4, 0)
+    offsets = np.kron(np.arange(2)[:, None] * 10 + np.arange(2), np.ones((4, 2)))
+    wanted = whole + offsets, whole.reshape(2, 4, 2, 2).sum((0, 2)), np.roll(whole, 4, 0)
     for got, want in zip(f(x), wanted):
         same(got, want)
     assert f(x)[0].sharding == x.sharding and f(x)[1].is_fully_replicated
@@ -38,11 +38,11 @@ for grid in (devices_of_all.reshape(2, 2), devices_of_all.reshape(2, 2).T, devic
         same(got, 2 * want)
     product = shard_map(lambda a, b: lax.psum(a @ b, "y"), mesh, (P("x", "y"), P("y")), P("x"))
     w = np.arange(12, dtype=np.float32).reshape(4, 3)
-    slope = jit(grad(lambda b, x: (product(x, b) ** 2).sum()))(w, x)
-    same(slope, 2 * whole.T @ (whole @ w))
+    gradient = jit(grad(lambda b, x: (product(x, b) ** 2).sum()))(w, x)
+    same(gradient, 2 * whole.T @ (whole @ w))
 print("done")
 """
 
 
-def test_arrays_over_all():
+def test_shard_map_of_arrays_over_all_processes():
     assert run(WHOLE) == ["done"] * 2

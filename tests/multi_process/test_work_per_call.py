@@ -1,4 +1,4 @@
-"""The Python work of a call whose arguments are in place does not grow with the number of devices."""
+"""The Python work of a call with placed arguments does not grow with the number of devices."""
 import os
 import subprocess
 import sys
@@ -21,7 +21,7 @@ calls = {
     "split": lamina.jit(lambda x: x * 2),
     "sum": lamina.jit(lambda x: x.sum(0)),
 }
-launch_guards._has_ended = lambda x: False  # whether one launch ends before the next is up to the machine
+launch_guards._has_ended = lambda x: False  # it depends on timing whether one launch ends before the next
 for name, f in calls.items():
     for _ in range(12):  # until the window is full
         f(x)
@@ -34,7 +34,7 @@ for name, f in calls.items():
         f(x)
     sys.setprofile(None)
     print(name, count)
-    if len(sys.argv) > 1:  # for people: how long the call itself takes, and till it is done
+    if len(sys.argv) > 1:  # for manual use: time of the call, and until the result is ready
         times = []
         for _ in range(20):
             start = time.perf_counter()
@@ -46,7 +46,7 @@ for name, f in calls.items():
 """
 
 
-def counted(devices):
+def count_python_calls(devices):
     env = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -54,6 +54,6 @@ def counted(devices):
 
 
 def test_work_does_not_grow_with_devices():
-    few = counted(8)
-    assert counted(64) == few and counted(512) == few
-    assert "jit(pmap) 0" in few and "split 0" in few  # nothing waits for anything: jaxlib runs it by itself
+    few = count_python_calls(8)
+    assert count_python_calls(64) == few and count_python_calls(512) == few
+    assert "jit(pmap) 0" in few and "split 0" in few  # the fast path

@@ -1,9 +1,9 @@
-"""Every collective in several forms, every way of mapping it, and what comes out: exact matrices.
+"""Every collective in several forms, every nesting of maps, and the results as exact matrices.
 
-A function that is linear in its operand acts alike on each element of the operand's last axis, so one call on an identity
-along that axis gives the matrix that takes all members' inputs to all members' outputs, and one pull-back its transpose.
-Meanings are those of `docs/internals/collectives.md`, read from the page. Numbers are integers times `SCALE`, which
-every number of members divides, so means are exact too.
+A function that is linear in its operand acts equally on each element of the operand's last axis. So one call on an identity
+along that axis gives the matrix from the inputs of all members to the outputs of all members; one pullback gives its
+transpose. Expected results are computed by the code in `docs/internals/collectives.md`. Numbers are integers times
+`SCALE`, which every number of members divides, so means are exact too.
 """
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Case(NamedTuple):
 
     Attributes:
       name: of the test.
-      call: of an operand, names, and groups.
-      means: of a group's operands, in order, the results.
-      shape: the operand's, of a group of some size, but for the last axis.
+      call: function of an operand, names, and groups.
+      means: function from the operands of a group, in order, to the results.
+      shape: function from the group's size to the shape of the operand, without the last axis.
       groups: "any", "equal" or "none".
-      kind: "linear", "extreme", or "value" where there is no derivative.
+      kind: "linear", "max_min", or "value" if it has no derivative.
     """
 
     name: str
@@ -74,7 +74,7 @@ def _case(name: str, shape: Callable[[int], tuple[int, ...]], groups: str = "non
 
 
 def _index(name: str) -> Case:
-    """`axis_index` and `axis_size`, which have no operand, beside one."""
+    """Return the case of `axis_index` or `axis_size`, which have no operand: the result is added to one."""
     def call(x: Any, names: Any, index_groups: Any) -> Any:
         return lax.add(lax.full_like(x, 0), lax.convert_element_type(getattr(lax, name)(names), x.dtype))
 
@@ -98,7 +98,7 @@ def _braces(names: tuple[str, ...]) -> str:
 
 CASES = [
     _case("psum", lambda n: (2,), "any"), _case("pmean", lambda n: (2,), "any"),
-    _case("pmax", lambda n: (2,), "any", "extreme"), _case("pmin", lambda n: (2,), "any", "extreme"),
+    _case("pmax", lambda n: (2,), "any", "max_min"), _case("pmin", lambda n: (2,), "any", "max_min"),
     _case("pargmax", lambda n: (2,), kind="value"), _case("pargmin", lambda n: (2,), kind="value"),
     _case("all_gather", lambda n: (2,), "equal"), _case("all_gather", lambda n: (2,), "equal", form="_1", axis=1),
     _case("all_gather", lambda n: (2,), "equal", form="_tiled", axis=0, tiled=True),
@@ -122,13 +122,13 @@ CASES = [
 
 
 class Mapping(NamedTuple):
-    """Where a collective stands.
+    """The maps around a collective.
 
     Attributes:
       levels: (name, size, map) of the axes, outermost first.
-      names: the axes it goes over.
+      names: the axes of the collective.
       groups: `axis_index_groups`.
-      within: what else is around it: see `WITHIN`.
+      within: other transformations around it: see `WITHIN`.
     """
 
     levels: tuple[tuple[str, int, str], ...]
@@ -147,15 +147,15 @@ class Mapping(NamedTuple):
 def _groupings(n: int, which: str) -> list[Any]:
     if which == "none":
         return [None]
-    turned = [(5 * i + 2) % n if n % 5 else i for i in range(n)]
-    equal = [[turned[i:i + s] for i in range(0, n, s)] for s in range(1, n + 1) if n % s == 0]
+    permuted = [(5 * i + 2) % n if n % 5 else i for i in range(n)]
+    equal = [[permuted[i:i + s] for i in range(0, n, s)] for s in range(1, n + 1) if n % s == 0]
     equal += [[list(range(k, n, n // 2)) for k in range(n // 2)]] if n > 2 and n % 2 == 0 else []
-    uneven = [[turned[:1], turned[1:]], [turned[n // 2:], turned[:1], turned[1:n // 2]]][:max(0, n - 2)]
+    uneven = [[permuted[:1], permuted[1:]], [permuted[n // 2:], permuted[:1], permuted[1:n // 2]]][:max(0, n - 2)]
     return [None, *equal, *([g for g in uneven if all(g)] if which == "any" else [])]
 
 
 def mappings(case: Case) -> Iterator[Mapping]:
-    """Nested up to twice, sizes up to 4."""
+    """Yield maps nested up to twice, with sizes up to 4."""
     sizes = range(1, 5)
     one = [((("i", n, m),), (("i",),)) for n in sizes for m in ("vmap", "pmap")]
     two = [((("i", n, a), ("j", k, b)), (("i",), ("j",), ("i", "j"), ("j", "i")))
@@ -201,7 +201,7 @@ def _mapped(case: Case, where: Mapping) -> Callable[[Any], Any]:
 
 
 def check(case: Case, where: Mapping) -> None:
-    """Values, tangents and the transpose are those of the matrix that the page's meaning gives."""
+    """Check values, tangents and the transpose against the matrix from the documentation."""
     env = AxisEnv([(name, size) for name, size, _ in where.levels])
     groups = env.groups(where.names, where.groups)
     shape, lead = case.shape(len(groups[0])), env.sizes
@@ -218,7 +218,7 @@ def check(case: Case, where: Mapping) -> None:
     def same(got: Any, wanted: np.ndarray, what: str) -> None:
         got = np.asarray(got)
         assert got.shape == (*lead, *wanted.shape[1:]), f"{what} of {case.name} {where}: {got.shape}"
-        # XLA divides by a number that elements share by way of its reciprocal: quotients are out by a last bit.
+        # XLA divides by a shared number by multiplying with its reciprocal: quotients may differ in the last bit.
         bit = 2.0 ** -23 if case.name in ("pmean", "pmax", "pmin") else 0.0
         assert np.allclose(got, wanted.reshape(got.shape), rtol=bit, atol=0), f"{what} of {case.name} {where}"
 
@@ -238,7 +238,7 @@ def check(case: Case, where: Mapping) -> None:
     same(f(x.reshape(*lead, *shape, 6)), meaning(x), "values")
     if case.kind == "value":
         return
-    # d y = the mean of d x over the members that hold the extreme; the transpose spreads the sum likewise.
+    # d y = the mean of d x over the members with the maximum; the transpose divides the sum equally.
     held = (x == meaning(x)).astype(np.float32)
     t, ct = [SCALE * rng.integers(0, 2, x.shape).astype(np.float32) for _ in range(2)]
 

@@ -1,4 +1,4 @@
-"""Random uses of elementwise ops, of special functions and of random bits."""
+"""Random samples of elementwise primitives, special functions and random bits."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ def bitcast(d: Draw) -> Sample:
 
 
 def elementwise(d: Draw, prim: Primitive) -> Sample:
-    row = d.pick([r for r in samples_of(prim) if all(a.size for a in r.args)])
+    sample = d.pick([r for r in samples_of(prim) if all(a.size for a in r.args)])
     if prim is prims.bitcast_convert_type_p:
         return bitcast(d)
-    new = {a.dtype: d.dtype(kind_of(a.dtype)) for a in row.args}
+    new = {a.dtype: d.dtype(kind_of(a.dtype)) for a in sample.args}
     shape = d.shape()
-    shapes = [() if d.int(0, 3) == 0 else shape for _ in row.args]
-    params = dict(row.params)
+    shapes = [() if d.int(0, 3) == 0 else shape for _ in sample.args]
+    params = dict(sample.params)
     if prim is prims.integer_pow_p:
         x = d.array(shape, d.dtype("fciu"))
         return Sample(prim, (x,), {"y": d.int(0 if kind_of(x.dtype) in "iu" else -4, 6)})
@@ -35,14 +35,14 @@ def elementwise(d: Draw, prim: Primitive) -> Sample:
     if prim is prims.convert_element_type_p:
         old, params["new_dtype"] = d.dtype("fiub"), d.dtype("fiubc" if d.kinds is NARROW else "fc")
         return Sample(prim, (d.array(shape, old),), {**params, "weak_type": False})
-    args = tuple(d.like(a, s, new[a.dtype]) for a, s in zip(row.args, shapes))
+    args = tuple(d.like(a, s, new[a.dtype]) for a, s in zip(sample.args, shapes))
     if not accepted(prim, args, params):
-        args = tuple(d.like(a, s, a.dtype) for a, s in zip(row.args, shapes))
+        args = tuple(d.like(a, s, a.dtype) for a, s in zip(sample.args, shapes))
     return Sample(prim, args, params)
 
 
 def special(d: Draw, prim: Primitive) -> Sample:
-    """Shapes of distributions from 0.05 to 100, and places around their middles; for the beta function in (0, 1)."""
+    """Shape parameters of distributions from 0.05 to 100, and points around their middles; for the beta function in (0, 1)."""
     shape, dtype = d.shape(), d.dtype("f")
     shapes = [() if d.int(0, 3) == 0 else shape for _ in samples_of(prim)[0].args]
     *a, b = (np.exp(d.rng.uniform(-3.0, 4.6, s)) for s in shapes)
@@ -57,7 +57,7 @@ def special(d: Draw, prim: Primitive) -> Sample:
 
 def random_bits(d: Draw, prim: Primitive) -> Sample:
     shape = d.shape()
-    if prim is prims.rng_uniform_p:  # one value to draw: what is drawn is not determined
+    if prim is prims.rng_uniform_p:  # a range of one value: the draw itself is not deterministic
         dtype = d.dtype("fiu")
         low = d.array((), dtype)
         return Sample(prim, (low, low + np.ones((), dtype) if kind_of(dtype) in "iu" else low), {"shape": shape})

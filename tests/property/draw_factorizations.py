@@ -1,4 +1,4 @@
-"""Random matrices for the factorisations and solves: well conditioned, with eigenvalues and singular values apart."""
+"""Random matrices for factorizations and solves: well conditioned, with separate eigenvalues and singular values."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def noise(d: Draw, shape: Shape, dtype: np.dtype) -> np.ndarray:
 
 
 def orthogonal(d: Draw, batch: Shape, n: int, dtype: np.dtype) -> np.ndarray:
-    """Exact to the dtype that it is made in, the wide one."""
+    """Return orthogonal matrices, exact to the wide dtype."""
     return np.linalg.qr(noise(d, (*batch, n, n), np.dtype("complex128" if dtype.kind == "c" else "float64")))[0]
 
 
@@ -37,21 +37,21 @@ def adjoint(x: np.ndarray) -> np.ndarray:
     return np.conj(np.swapaxes(x, -1, -2))
 
 
-def apart(d: Draw, batch: Shape, m: int, n: int, dtype: np.dtype) -> np.ndarray:
-    """Singular values 1, 2, 3, ... times the same number."""
+def separate_singular_values(d: Draw, batch: Shape, m: int, n: int, dtype: np.dtype) -> np.ndarray:
+    """Return matrices with singular values 1, 2, 3, ... times one number."""
     k = min(m, n)
     u, v = orthogonal(d, batch, m, dtype)[..., :k], orthogonal(d, batch, n, dtype)[..., :k]
     return ((u * np.arange(1.0, k + 1) * d.rng.uniform(0.5, 1)) @ adjoint(v)).astype(dtype)
 
 
 def hermitian(d: Draw, batch: Shape, n: int, dtype: np.dtype, low: float) -> np.ndarray:
-    """Eigenvalues from `low` upwards in steps of one."""
+    """Return Hermitian matrices with eigenvalues from `low` upwards in steps of one."""
     q = orthogonal(d, batch, n, dtype)
     return ((q * (low + np.arange(n))) @ adjoint(q)).astype(dtype)
 
 
-def spread(d: Draw, batch: Shape, n: int, dtype: np.dtype) -> np.ndarray:
-    """Eigenvalues apart; of some real matrices two are a pair of complex ones."""
+def separate_eigenvalues(d: Draw, batch: Shape, n: int, dtype: np.dtype) -> np.ndarray:
+    """Return matrices with separate eigenvalues; of some real matrices two are a complex pair."""
     x = np.diag(2.0 * np.arange(1, n + 1)) + 0.3 * noise(d, (*batch, n, n), dtype)
     if n > 1 and d.flag():
         x[..., 0, 1], x[..., 1, 0] = 3, -3
@@ -63,7 +63,7 @@ def square(d: Draw, make: Callable[..., np.ndarray], *more: Any) -> np.ndarray:
 
 
 def rectangle(d: Draw) -> np.ndarray:
-    return apart(d, d.shape(0, 2), length(d), length(d), number(d))
+    return separate_singular_values(d, d.shape(0, 2), length(d), length(d), number(d))
 
 
 def flags(d: Draw, *names: str) -> dict[str, bool]:
@@ -84,7 +84,7 @@ def lu_pivots_to_permutation(d: Draw) -> tuple[Any, ...]:
 
 
 def pivoted_qr(d: Draw) -> tuple[Any, ...]:
-    """Columns of different lengths, so that no pivot is chosen among equals."""
+    """Columns have different lengths, so that pivots are unique."""
     x, params = rectangle(d), flags(d, "full_matrices", "pivoting")
     if params["pivoting"]:
         q = orthogonal(d, x.shape[:-2], x.shape[-2], x.dtype)
@@ -108,23 +108,23 @@ def tridiagonal_solve(d: Draw) -> tuple[Any, ...]:
     return (low, (middle + 4).astype(dtype), high, noise(d, (*batch, n, length(d)), dtype)), {}
 
 
-def alone(make: Callable[..., np.ndarray], *more: Any) -> Callable[[Draw], tuple[Any, ...]]:
+def without_params(make: Callable[..., np.ndarray], *more: Any) -> Callable[[Draw], tuple[Any, ...]]:
     return lambda d: ((square(d, make, *more),), {})
 
 
-def flagged(make: Callable[[Draw], np.ndarray], *names: str) -> Callable[[Draw], tuple[Any, ...]]:
+def with_flags(make: Callable[[Draw], np.ndarray], *names: str) -> Callable[[Draw], tuple[Any, ...]]:
     return lambda d: ((make(d),), flags(d, *names))
 
 
 DRAWN: dict[str, Callable[[Draw], tuple[Any, ...]]] = {
-    "cholesky": alone(hermitian, 0.7),
-    "eigh": flagged(lambda d: square(d, hermitian, -1.3), "lower"),
-    "eig": flagged(lambda d: square(d, spread), "compute_left_eigenvectors", "compute_right_eigenvectors"),
-    "schur": flagged(lambda d: square(d, spread), "compute_schur_vectors"),
-    "hessenberg": alone(spread),
-    "tridiagonal": flagged(lambda d: square(d, hermitian, -1.3), "lower"),
-    "lu": flagged(rectangle), "geqrf": flagged(rectangle), "qr": pivoted_qr,
-    "svd": flagged(rectangle, "compute_uv", "full_matrices"),
+    "cholesky": without_params(hermitian, 0.7),
+    "eigh": with_flags(lambda d: square(d, hermitian, -1.3), "lower"),
+    "eig": with_flags(lambda d: square(d, separate_eigenvalues), "compute_left_eigenvectors", "compute_right_eigenvectors"),
+    "schur": with_flags(lambda d: square(d, separate_eigenvalues), "compute_schur_vectors"),
+    "hessenberg": without_params(separate_eigenvalues),
+    "tridiagonal": with_flags(lambda d: square(d, hermitian, -1.3), "lower"),
+    "lu": with_flags(rectangle), "geqrf": with_flags(rectangle), "qr": pivoted_qr,
+    "svd": with_flags(rectangle, "compute_uv", "full_matrices"),
     "householder_product": householder_product, "lu_pivots_to_permutation": lu_pivots_to_permutation,
     "triangular_solve": triangular_solve, "tridiagonal_solve": tridiagonal_solve}
 

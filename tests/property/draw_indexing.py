@@ -1,4 +1,4 @@
-"""Random uses of ops that address windows: dimension numbers, batching axes, modes, starts inside and outside."""
+"""Random samples of primitives with windows: dimension numbers, batching axes, modes, starts inside and outside."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from lamina_ir.testing.samples import Sample
 __all__ = ["FAMILY"]
 
 CLIP, FILL, PROMISE = GatherScatterMode
-FACTS = "indices_are_sorted", "unique_indices"
+FLAGS = "indices_are_sorted", "unique_indices"
 
 
 def windows(d: Draw, read: bool) -> tuple[Any, ...]:
-    """An operand's shape, indices, window sizes and who is who, for gather (which reads) and scatter."""
+    """Return operand shape, indices, window sizes and dimension numbers, for gather (`read`) or scatter."""
     shape = d.shape(1, 3)
     ndim = len(shape)
     paired = tuple(sorted(d.axes(ndim)[:1])) if d.int(0, 2) == 0 else ()
@@ -35,7 +35,7 @@ def windows(d: Draw, read: bool) -> tuple[Any, ...]:
 
 
 def starts(d: Draw, shape: Any, sizes: Any, batch: Any, mapped: Any, inside: bool) -> np.ndarray:
-    """Where windows start, wholly inside or partly before and behind."""
+    """Return window starts, inside or partly outside."""
     indices = np.zeros((*batch, len(mapped)), d.dtype("iu"))
     for k, a in enumerate(mapped):
         low, high = (0, shape[a] - sizes[a]) if inside else (-2, shape[a] + 1)
@@ -43,8 +43,8 @@ def starts(d: Draw, shape: Any, sizes: Any, batch: Any, mapped: Any, inside: boo
     return indices
 
 
-def facts(shape: Any, sizes: Any, indices: np.ndarray, mapped: Any, paired: Any) -> dict[str, bool]:
-    """Whether starts are sorted, and whether windows keep apart once they are moved inside."""
+def index_flags(shape: Any, sizes: Any, indices: np.ndarray, mapped: Any, paired: Any) -> dict[str, bool]:
+    """Return whether starts are sorted, and whether windows are separate once clamped."""
     rows = [indices[at].astype(int) for at in np.ndindex(*indices.shape[:-1])]
     inside = [tuple(np.clip(r, 0, [shape[a] - sizes[a] for a in mapped])) for r in rows]
     apart = not paired and len(set(inside)) == len(inside) and all(sizes[a] == 1 for a in mapped)
@@ -65,12 +65,12 @@ def indexing(d: Draw, prim: Primitive) -> Sample:
     shape, batch, sizes, window, removed, mapped, paired, at = windows(d, read=name == "gather")
     mode = d.pick((CLIP, FILL, PROMISE))
     indices = starts(d, shape, sizes, batch, mapped, mode is PROMISE)
-    told = facts(shape, sizes, indices, mapped, paired) if d.flag() else dict.fromkeys(FACTS, False)
+    flags = index_flags(shape, sizes, indices, mapped, paired) if d.flag() else dict.fromkeys(FLAGS, False)
     if name == "gather":
         return Sample(prim, (d.array(shape, dtype), indices), {
             "dimension_numbers": GatherDimensionNumbers(window, removed, mapped, paired, at), "slice_sizes": sizes,
             "mode": mode,
-            "fill_value": d.array((), dtype).item() if mode is FILL and d.flag() else None, **told})
+            "fill_value": d.array((), dtype).item() if mode is FILL and d.flag() else None, **flags})
     kept = iter([n for a, n in enumerate(sizes) if a not in removed and a not in paired])
     rest = iter(batch)
     span = len(window) + len(batch)
@@ -79,11 +79,11 @@ def indexing(d: Draw, prim: Primitive) -> Sample:
     make = d.distinct if ordered else d.array
     n = int(np.prod(shape, dtype=int))
     both = make((n + int(np.prod(updates, dtype=int)),), dtype)
-    if name == "scatter":  # which of two updates of one place stays is not specified
+    if name == "scatter":  # the order of updates to one element is not specified
         both[n:] = both[n:n + 1].sum()
     return Sample(prim, (both[:n].reshape(shape), indices, both[n:].reshape(updates)), {
         "dimension_numbers": ScatterDimensionNumbers(window, removed, mapped, paired, at),
-        "mode": mode, **told})
+        "mode": mode, **flags})
 
 
 FAMILY: dict[str, Callable[[Draw, Primitive], Sample]] = {"indexing": indexing}

@@ -1,4 +1,4 @@
-"""Random uses of the primitives that hold programs, call the host or only pass values on."""
+"""Random samples of primitives that contain programs, call the host or only pass values on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ def program(d: Draw, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray] |
     return grow(d, avals, outs, d.int(1, 4), d.int(0, 1))
 
 
-def use_of(prim: Primitive, fun: Callable[..., Any], args: Sequence[Any]) -> Sample:
-    """The use of `prim` in `fun(*args)`, whose operands are arguments and constants."""
+def find_sample(prim: Primitive, fun: Callable[..., Any], args: Sequence[Any]) -> Sample:
+    """Return the sample of `prim` in `fun(*args)`, whose operands are arguments and constants."""
     staged, _ = stage(lambda *xs: list(fun(*xs)), [shaped(a.shape, a.dtype) for a in args])
     known = dict(zip(staged.jaxpr.constvars, staged.consts)) | dict(zip(staged.jaxpr.invars, args))
     eqn = next(e for e in staged.jaxpr.eqns if e.primitive is prim)
@@ -49,7 +49,7 @@ def scan(d: Draw) -> tuple[Any, ...]:
 
 
 def while_(d: Draw) -> tuple[Any, ...]:
-    """The condition compares a count, and sometimes looks at the carried values."""
+    """The condition compares a counter, and sometimes reads the carried values."""
     limits, consts, carry = [INT, *types(d, 0, 1)], types(d, 0, 2), [INT, *types(d, 0, 2)]
     look = program(d, [*limits[1:], *carry[1:]], [shaped((), np.dtype("bool"))]) if d.flag() else None
     move = program(d, [*consts, *carry], carry[1:])
@@ -76,8 +76,8 @@ def platform_index(d: Draw) -> tuple[Any, ...]:
         n = d.int(1, len(names))
         groups.append(tuple(names[:n]))
         del names[:n]
-    kept = groups[:d.int(0, len(groups))]
-    return (), {"platforms": tuple(kept), "has_default": d.flag() or not any("cpu" in g for g in kept)}
+    listed = groups[:d.int(0, len(groups))]
+    return (), {"platforms": tuple(listed), "has_default": d.flag() or not any("cpu" in g for g in listed)}
 
 
 # --- calls with rules ---------------------------------------------------------------------------------------------
@@ -90,14 +90,14 @@ def custom_jvp_call(d: Draw) -> Sample:
     fun, args = function(d)
     rule = lamina.custom_jvp(fun)
     rule.defjvp(lambda primals, tangents: lamina.jvp(fun, primals, tangents))
-    return use_of(prims.custom_jvp_call_p, rule, args)
+    return find_sample(prims.custom_jvp_call_p, rule, args)
 
 
 def custom_vjp_call(d: Draw) -> Sample:
     fun, args = function(d)
     rule = lamina.custom_vjp(fun)
     rule.defvjp(lambda *xs: (fun(*xs), xs), lambda xs, ct: lamina.vjp(fun, *xs)[1](ct))
-    return use_of(prims.custom_vjp_call_p, rule, args)
+    return find_sample(prims.custom_vjp_call_p, rule, args)
 
 
 def custom_vmap_call(d: Draw) -> Sample:
@@ -105,26 +105,26 @@ def custom_vmap_call(d: Draw) -> Sample:
     rule = lamina.custom_batching.custom_vmap(fun)
     rule.def_vmap(lambda size, batched, *xs: (
         out := lamina.vmap(fun, [0 if b else None for b in batched], axis_size=size)(*xs), [True] * len(out)))
-    return use_of(prims.custom_vmap_call_p, rule, args)
+    return find_sample(prims.custom_vmap_call_p, rule, args)
 
 
 def remat(d: Draw) -> Sample:
     fun, args = function(d)
-    row = use_of(prims.remat_p, lamina.checkpoint(fun, policy=d.pick(POLICIES), prevent_cse=d.flag()), args)
-    return Sample(row.prim, row.args, {**row.params, "differentiated": d.flag()})
+    sample = find_sample(prims.remat_p, lamina.checkpoint(fun, policy=d.pick(POLICIES), prevent_cse=d.flag()), args)
+    return Sample(sample.prim, sample.args, {**sample.params, "differentiated": d.flag()})
 
 
 def transposed_call(d: Draw) -> Sample:
-    """A linear map: products with what is held, moves and sums; and its transpose, which is its meaning."""
+    """A linear function: products with constants, moves and sums; and its transpose, as the expected result."""
     aval = shaped(d.shape(0, 2), dtype(d, "fc"))
-    turn = d.axes(len(aval.shape), len(aval.shape))
+    permutation = d.axes(len(aval.shape), len(aval.shape))
     n = d.int(0, 2)
 
     def linear(*xs: Any) -> list[Any]:
         t, u = xs[n:]
         for held in xs[:n]:
             t = lax.add(lax.mul(t, held), u)
-        return [lax.transpose(lax.sub(t, lax.mul(u, 0.5)), turn), lax.reduce_sum(t, tuple(range(len(turn))))]
+        return [lax.transpose(lax.sub(t, lax.mul(u, 0.5)), permutation), lax.reduce_sum(t, tuple(range(len(permutation))))]
 
     forward, _ = stage(linear, [aval] * (n + 2))
     back, _ = stage(lambda *xs: list(lamina.linear_transpose(lambda t, u: linear(*xs[:n], t, u), aval, aval)(
@@ -135,13 +135,13 @@ def transposed_call(d: Draw) -> Sample:
 
 def xla_call(d: Draw) -> Sample:
     fun, args = function(d)
-    row = use_of(prims.xla_call_p, lamina.jit(fun, keep_unused=d.flag()), args)
-    return Sample(row.prim, row.args, {**row.params, "inline": d.flag()})
+    sample = find_sample(prims.xla_call_p, lamina.jit(fun, keep_unused=d.flag()), args)
+    return Sample(sample.prim, sample.args, {**sample.params, "inline": d.flag()})
 
 
 # --- values passed on ---------------------------------------------------------------------------------------------
 def name(d: Draw) -> tuple[Any, ...]:
-    return values(d, types(d, 1, 1, "fcib", 3)), {"name": d.pick(("kept", "hidden"))}
+    return values(d, types(d, 1, 1, "fcib", 3)), {"name": d.pick(("saved", "hidden"))}
 
 
 def optimization_barrier(d: Draw) -> tuple[Any, ...]:
@@ -149,7 +149,7 @@ def optimization_barrier(d: Draw) -> tuple[Any, ...]:
 
 
 def sharding_constraint(d: Draw) -> tuple[Any, ...]:
-    """Over as many devices as tiles; empty arrays are not partitioned."""
+    """Shardings over as many devices as tiles; empty arrays are not partitioned."""
     x, = values(d, types(d, 1, 1, "fcib", 3, empty=False))
     tiles = [d.pick([k for k in (1, 2, 4) if n % k == 0]) for n in x.shape]
     text = f"{{devices=[{','.join(map(str, tiles))}]<=[{int(np.prod(tiles))}]}}"
@@ -167,12 +167,12 @@ def triangular(a: Any, y: Any, transpose_a: bool) -> Any:
 
 
 def lower(a: Any) -> Any:
-    """A triangular matrix with a strong diagonal, from any numbers."""
+    """Return a triangular matrix with a strong diagonal, from any numbers."""
     n = len(a)
     return lax.add(lax.mul(a, 0.3 * np.tril(np.ones((n, n)), -1).astype(a.dtype)), (2 * np.eye(n)).astype(a.dtype))
 
 
-# the product with the matrix that numbers stand for, the solution, and that of the transposed system
+# the product with the matrix built from the numbers, the solution, and the solution of the transposed system
 SYSTEMS = (
     (lax.mul, lambda a, y: lax.div(y, a), lambda a, y: lax.div(y, a)),
     (lambda a, x: dotted(lower(a), x), lambda a, y: triangular(lower(a), y, False),
@@ -180,18 +180,18 @@ SYSTEMS = (
 
 
 def linear_solve(d: Draw) -> Sample:
-    """A diagonal or triangular system; its numbers an operand or a constant; now and then the solver tells more."""
-    n, kind, told, held = d.pick((2, 3, 1, 0)), dtype(d, "fc"), d.flag(), d.flag()
+    """A diagonal or triangular system; its numbers are an operand or a constant; sometimes the solver has auxiliary output."""
+    n, kind, has_aux, held = d.pick((2, 3, 1, 0)), dtype(d, "fc"), d.flag(), d.flag()
     product, *solvers = d.pick(SYSTEMS)
     a, b = d.array((n, n), kind), d.array((n, n), kind)
 
     def solution(*xs: Any) -> Any:
         m = xs[1] if held else a
-        both = [lambda _, y, f=f: (f(m, y), lax.reduce_and(lax.eq(y, y), (0,))) if told else f(m, y) for f in solvers]
-        out = lax.custom_linear_solve(lambda x: product(m, x), xs[0], *both, has_aux=told)
-        return out if told else [out]
+        both = [lambda _, y, f=f: (f(m, y), lax.reduce_and(lax.eq(y, y), (0,))) if has_aux else f(m, y) for f in solvers]
+        out = lax.custom_linear_solve(lambda x: product(m, x), xs[0], *both, has_aux=has_aux)
+        return out if has_aux else [out]
 
-    return use_of(prims.linear_solve_p, solution, [b, a] if held else [b])
+    return find_sample(prims.linear_solve_p, solution, [b, a] if held else [b])
 
 
 def mixed(x: np.ndarray, y: np.ndarray) -> tuple[Any, ...]:
@@ -204,7 +204,7 @@ DROPPED = register_host_function("drawn_dropped", lambda *args, **where: ())
 
 
 def host(d: Draw, prim: Primitive) -> Sample:
-    """A call of one example or, per position, of a batch."""
+    """A call of one member or, per position, of a batch."""
     batch = d.shape(0, 2)
     mapped = tuple(tuple(d.flag() for _ in batch) for _ in range(2)) if batch else ()
     lead = [tuple(n for n, on in zip(batch, flags) if on) for flags in mapped] or [(), ()]
@@ -219,11 +219,11 @@ def host(d: Draw, prim: Primitive) -> Sample:
                 "batch": (), "mapped": (), "callback": ADDED, "result_dtypes": (kind,), "result_shapes": (shapes[0],),
                 "vmap_method": method})
         return Sample(prim, tuple(args), {**params, **results, "callback": MIXED, "vmap_method": method})
-    told = {"callback": DROPPED, "indexed": d.flag()} if prim is prims.debug_callback_p else {
+    extra = {"callback": DROPPED, "indexed": d.flag()} if prim is prims.debug_callback_p else {
         "callback": MIXED, **results}
     ordered = d.flag()
     return Sample(prim, (*args, np.asarray(0, np.int32))[:3 if ordered else 2],
-                  {**params, **told, "ordered": ordered, "threaded": ordered})
+                  {**params, **extra, "ordered": ordered, "threaded": ordered})
 
 
 DRAWN = {"cond": cond, "scan": scan, "while": while_, "platform_index": platform_index, "name": name,

@@ -1,4 +1,4 @@
-"""Random uses of ops that reduce, order or transform along axes."""
+"""Random samples of primitives that reduce, order or transform along axes."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from lamina_ir.testing.samples import Sample, samples_of
 
 __all__ = ["FAMILY"]
 
-EXTREME = ("max", "min", "arg")
+MAX_MIN = ("max", "min", "arg")
 
 
 def reductions(d: Draw, prim: Primitive) -> Sample:
@@ -21,7 +21,7 @@ def reductions(d: Draw, prim: Primitive) -> Sample:
         program, starts = combination(d, kinds)
         return Sample(prim, (*(d.array(shape, t) for t in kinds), *starts),
                       {"computation": program, "dimensions": d.axes(len(shape))})
-    ordered = any(word in prim.name for word in EXTREME)
+    ordered = any(word in prim.name for word in MAX_MIN)
     kinds = "".join(k for k in "fciub" if any(accepted(prim, [np.zeros(s.args[0].shape, NARROW[k][-1])], s.params)
                                               for s in samples_of(prim)))
     if ordered or prim.name == "cumlogsumexp":

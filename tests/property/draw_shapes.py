@@ -1,4 +1,4 @@
-"""Random uses of ops that move elements, and of dot_general."""
+"""Random samples of primitives that move elements, and of dot_general."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -100,7 +100,7 @@ def linalg(d: Draw, prim: Primitive) -> Sample:
     shapes, numbers = [], []
     for own in free:
         lengths = [*batch, *contract, *own]
-        order = d.draw(st.permutations(range(len(lengths))))  # order[i]: which length stands at axis i
+        order = d.draw(st.permutations(range(len(lengths))))  # order[i]: the index of the length at axis i
         at = {k: i for i, k in enumerate(order)}
         shapes.append(tuple(lengths[k] for k in order))
         numbers.append((tuple(at[k] for k in range(len(batch), len(batch) + len(contract))),

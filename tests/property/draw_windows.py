@@ -1,4 +1,4 @@
-"""Random uses of ops that lay windows over an array: sizes, strides, gaps, spreads, paddings that add and that crop."""
+"""Random samples of window primitives: sizes, strides, dilations, positive and negative padding."""
 from __future__ import annotations
 
 from collections.abc import Callable

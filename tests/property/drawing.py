@@ -1,4 +1,4 @@
-"""The parts of a random use of a primitive: structure by hypothesis, so that it shrinks; seeded values."""
+"""Parts of a random sample of a primitive: structure is drawn by hypothesis, so that it shrinks; values are seeded."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ WIDE = {**NARROW, "f": ("float64",), "c": ("complex128",)}
 
 
 def kind_of(d: np.dtype) -> str:
-    """One of `fciub`."""
+    """Return the kind of a dtype, one of `fciub`."""
     return ("f" if dtypes.is_float(d) else "c" if dtypes.is_complex(d) else "b" if dtypes.is_bool(d) else
             "u" if d.kind == "u" or d.name.startswith("uint") else "i")
 
@@ -45,7 +45,7 @@ class Draw:
         return tuple(self.draw(st.lists(lengths, min_size=low, max_size=high)))
 
     def axes(self, n: int, low: int = 0) -> tuple[int, ...]:
-        """Some of `range(n)`, in any order."""
+        """Return some of `range(n)`, in any order."""
         order = self.draw(st.permutations(range(n)))
         return tuple(order[:self.int(min(low, n), n)])
 
@@ -53,7 +53,7 @@ class Draw:
         return dtypes.as_dtype(self.pick([name for k in kinds for name in self.kinds[k]]))
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Numbers away from zero, both signs where the dtype has them."""
+        """Return numbers away from zero, of both signs if the dtype has them."""
         kind = kind_of(dtype)
         if kind == "b":
             return np.asarray(self.rng.integers(0, 2, shape) == 1)
@@ -63,7 +63,7 @@ class Draw:
         return np.asarray(size + 1j * self.rng.normal(size=shape) if kind == "c" else size).astype(dtype)
 
     def distinct(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Well separated numbers."""
+        """Return well separated numbers."""
         if kind_of(dtype) in "bc":
             return self.array(shape, dtype)
         n = int(np.prod(shape, dtype=int))
@@ -71,14 +71,14 @@ class Draw:
         return np.asarray(self.rng.permutation(n) + start).reshape(shape).astype(dtype)
 
     def like(self, values: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Values picked from `values`."""
+        """Return values picked from `values`."""
         flat = values.reshape(-1)
         with np.errstate(over="ignore"):
             return np.asarray(flat[self.rng.integers(0, flat.size, shape)]).reshape(shape).astype(dtype)
 
 
 def accepted(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> bool:
-    """Whether the type rule takes these operands."""
+    """Whether the type rule accepts these operands."""
     try:
         prim.infer(*map(aval_of, args), **params)
     except (LaminaError, TypeError, ValueError):
@@ -86,12 +86,12 @@ def accepted(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> bo
     return True
 
 
-def redtype(d: Draw, row: Sample) -> Sample:
-    """The same sample in other dtypes of the same kinds, where its type rule takes them."""
-    new = {a.dtype: d.dtype(kind_of(a.dtype)) for a in row.args}
+def redtype(d: Draw, sample: Sample) -> Sample:
+    """Return the sample in other dtypes of the same kinds, if its type rule accepts them."""
+    new = {a.dtype: d.dtype(kind_of(a.dtype)) for a in sample.args}
     with np.errstate(over="ignore"):
-        args = tuple(np.asarray(a).astype(new[a.dtype]) for a in row.args)
-    return Sample(row.prim, args, row.params) if accepted(row.prim, args, row.params) else row
+        args = tuple(np.asarray(a).astype(new[a.dtype]) for a in sample.args)
+    return Sample(sample.prim, args, sample.params) if accepted(sample.prim, args, sample.params) else sample
 
 
 PAIRS = {"f": ("add", "mul", "max", "min"), "c": ("add", "mul"), "b": ("and", "or", "xor"),
@@ -99,7 +99,7 @@ PAIRS = {"f": ("add", "mul", "max", "min"), "c": ("add", "mul"), "b": ("and", "o
 
 
 def neutral(op: str, dtype: np.dtype) -> np.ndarray:
-    """What `op` leaves everything as it is beside."""
+    """Return the neutral element of `op`."""
     if op == "and":
         return np.asarray(True if kind_of(dtype) == "b" else ~np.zeros((), dtype))
     known = {"mul": lambda d: 1, "max": lowest, "min": highest}
@@ -107,9 +107,9 @@ def neutral(op: str, dtype: np.dtype) -> np.ndarray:
 
 
 def combination(d: Draw, kinds: Sequence[np.dtype]) -> tuple[ClosedJaxpr, list[np.ndarray]]:
-    """A program that combines scalars of these dtypes with others of them, in whatever order; and its neutral scalars.
+    """Return an associative, commutative program that combines scalars of these dtypes with others, and its neutral scalars.
 
-    Each operand on its own; or, of two real ones, the larger of the pairs in lexicographic order.
+    Each operand is combined separately; or, for two real ones, the result is the larger pair in lexicographic order.
     """
     types = [shaped((), k) for k in kinds]
     left, right, outs = ([Var(t) for t in types] for _ in range(3))
@@ -127,9 +127,9 @@ def combination(d: Draw, kinds: Sequence[np.dtype]) -> tuple[ClosedJaxpr, list[n
     return ClosedJaxpr(Jaxpr([], [*left, *right], eqns, outs)), list(map(neutral, ops, kinds))
 
 
-def widened(d: Draw, row: Sample) -> Sample:
-    if d.kinds is not WIDE or row.prim.subprograms or row.prim.family == "callbacks":
-        return row
+def widened(d: Draw, sample: Sample) -> Sample:
+    if d.kinds is not WIDE or sample.prim.subprograms or sample.prim.family == "callbacks":
+        return sample
     up = {"float32": "float64", "complex64": "complex128"}
-    args = tuple(np.asarray(a).astype(up.get(a.dtype.name, a.dtype)) for a in row.args)
-    return Sample(row.prim, args, row.params) if accepted(row.prim, args, row.params) else row
+    args = tuple(np.asarray(a).astype(up.get(a.dtype.name, a.dtype)) for a in sample.args)
+    return Sample(sample.prim, args, sample.params) if accepted(sample.prim, args, sample.params) else sample

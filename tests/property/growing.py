@@ -1,7 +1,7 @@
-"""Random programs: a few equations over drawn types, nested where asked, with values and slopes of about one.
+"""Random programs: a few equations over drawn types, nested if requested, with values and derivatives of about one.
 
-A program is staged while it is drawn, so whoever needs it twice replays what was staged (`jaxpr_as_fun`). Float values
-stay within [-2, 2] and no op amplifies much, so that results in different precisions and differences can be compared.
+A program is staged while it is drawn, so a second use replays the staged program (`jaxpr_as_fun`). Float values stay
+within [-2, 2] and no primitive amplifies much, so that different precisions and finite differences can be compared.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLICIES = (None, lamina.checkpoint_policies.everything_saveable, lamina.checkpo
 
 
 def dtype(d: Draw, kinds: str) -> np.dtype:
-    """One of these kinds. A draw has floats of one precision: results of another could not be compared in their own."""
+    """Return a dtype of these kinds. A draw has floats of one precision, because results of several could not be compared."""
     if not hasattr(d, "bits"):
         d.bits = 64 if d.kinds is WIDE or d.flag() else 32
     return np.dtype(d.pick([name for k in kinds for name in DTYPES[d.bits][k]]))
@@ -32,12 +32,12 @@ def dtype(d: Draw, kinds: str) -> np.dtype:
 
 def types(d: Draw, low: int = 1, high: int = 3, kinds: str = "fffci", ndim: int = 2, empty: bool = True
           ) -> list[ShapedArray]:
-    """Between `low` and `high` types."""
+    """Return between `low` and `high` types."""
     return [shaped(d.shape(0, ndim, empty), dtype(d, kinds)) for _ in range(d.int(low, high))]
 
 
 def values(d: Draw, avals: Sequence[ShapedArray], batch: tuple[int, ...] = ()) -> list[np.ndarray]:
-    """Arrays of these types, with `batch` in front."""
+    """Return arrays of these types, with `batch` as leading axes."""
     return [d.array((*batch, *a.shape), a.dtype) for a in avals]
 
 
@@ -51,7 +51,7 @@ def axes(x: Any) -> tuple[int, ...]:
 
 
 def squash(z: Any) -> Any:
-    """z / (1 + |z|^2)"""
+    """Return z / (1 + |z|^2)."""
     size = lax.add(lax.square(lax.real(z)), lax.square(lax.imag(z)))
     return lax.div(z, lax.convert_element_type(lax.add(size, 1.0), typeof(z).dtype))
 
@@ -69,36 +69,36 @@ JOIN["u"] = JOIN["i"]
 
 
 def number(x: Any) -> Any:
-    """`x`, or a small number for a truth value."""
+    """Return `x`, or a small number for a boolean."""
     return lax.convert_element_type(x, np.int32) if kind(x) == "b" else x
 
 
 def mean(x: Any, at: tuple[int, ...]) -> Any:
-    """Along some axes; the sum of integers."""
+    """Return the mean along some axes; the sum of integers."""
     n = int(np.prod([typeof(x).shape[a] for a in at], dtype=int))
     total = lax.reduce_sum(x, at)
     return lax.mul(total, 1.0 / n) if n and kind(x) in "fc" else total
 
 
 def truth(x: Any) -> Any:
-    """A condition on the elements of `x`."""
+    """Return a condition on the elements of `x`."""
     return {"f": lambda: lax.gt(x, 0.1234567), "c": lambda: lax.gt(lax.imag(x), 0.1234567), "b": lambda: x,
             "i": lambda: lax.gt(x, 1), "u": lambda: lax.gt(x, 1)}[kind(x)]()
 
 
 def take(d: Draw, pool: Sequence[Any]) -> Any:
-    """One of the values there are, rather a late one: programs in which little is left unused."""
+    """Return one of the values, preferably a late one, so that few values are unused."""
     return pool[-1 - min(d.int(0, len(pool) - 1), d.int(0, len(pool) - 1))]
 
 
 def condition(d: Draw, pool: list[Any]) -> Any:
-    """A scalar condition that depends on data."""
+    """Return a scalar condition that depends on data."""
     x = truth(take(d, pool))
     return lax.reduce_or(x, axes(x)) if d.flag() else lax.reduce_and(x, axes(x))
 
 
-def fitted(d: Draw, x: Any, aval: ShapedArray) -> Any:
-    """`x` made into this type."""
+def convert_to(d: Draw, x: Any, aval: ShapedArray) -> Any:
+    """Convert `x` to this type."""
     if typeof(x).shape != aval.shape:
         x = number(x)
         x = lax.broadcast_in_dim(mean(x, axes(x)), aval.shape, ())
@@ -115,7 +115,7 @@ def fitted(d: Draw, x: Any, aval: ShapedArray) -> Any:
 
 
 def flat(d: Draw, x: Any) -> Any:
-    """Moves the elements of `x`."""
+    """Move the elements of `x`."""
     shape, n = typeof(x).shape, typeof(x).ndim
     size = int(np.prod(shape, dtype=int))
     moves: list[Callable[[], Any]] = [lambda: lax.reshape(x, (size,)), lambda: lax.expand_dims(x, (d.int(0, n),))]
@@ -132,13 +132,13 @@ def flat(d: Draw, x: Any) -> Any:
 
 
 def step(d: Draw, pool: list[Any], depth: int) -> list[Any]:
-    """What one more step adds to the values there are."""
+    """Return the values that one more step adds."""
     x = take(d, pool)
     what = d.int(0, 6 if depth else 4)
     if what == 0:
         return [d.pick(SMOOTH[kind(x)])(x)]
     if what == 1:
-        return [d.pick(JOIN[kind(x)])(x, fitted(d, take(d, pool), typeof(x)))]
+        return [d.pick(JOIN[kind(x)])(x, convert_to(d, take(d, pool), typeof(x)))]
     if what == 2:
         return [d.pick(JOIN[kind(x)])(x, d.array(typeof(x).shape, typeof(x).dtype))]
     if what == 3:
@@ -150,14 +150,14 @@ def step(d: Draw, pool: list[Any], depth: int) -> list[Any]:
 
 def grow(d: Draw, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray] | None = None, size: int = 3,
          depth: int = 0) -> ClosedJaxpr:
-    """A program of operands of these types.
+    """Return a program with operands of these types.
 
     Args:
       d: the draw.
       avals: types of the operands.
       outs: types of the results; None for any.
       size: number of steps, most of which make one to three equations.
-      depth: how deep programs may stand in each other.
+      depth: maximal nesting of programs.
     """
     def build(*xs: Any) -> list[Any]:
         pool = [*xs] or [d.array((2,), dtype(d, "f"))]
@@ -166,7 +166,7 @@ def grow(d: Draw, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray] | No
         if outs is None:
             return pool[-d.int(1, 2):]
         recent = pool[-max(size, len(outs)):]
-        return [fitted(d, take(d, recent), a) for a in outs]
+        return [convert_to(d, take(d, recent), a) for a in outs]
 
     program, outer = stage(build, [a.strip_weak_type() for a in avals])
     assert not outer
@@ -183,7 +183,7 @@ def body(d: Draw, xs: Sequence[Any], depth: int, outs: Sequence[Any] | None = No
 
 
 def closing(d: Draw, pool: list[Any], depth: int) -> tuple[Callable[..., list[Any]], list[Any]]:
-    """A function that closes over a value, and operands for it."""
+    """Return a function that captures a value, and operands for it."""
     held, xs = take(d, pool), operands(d, pool)
     run = body(d, [held, *xs], depth)
     return lambda *ys: run(held, *ys), xs
@@ -207,8 +207,8 @@ def scanned(d: Draw, pool: list[Any], depth: int) -> Any:
     run = jaxpr_as_fun(grow(d, [typeof(held).strip_weak_type(), *[typeof(x).strip_weak_type() for x in carry], *rows],
                             [*[typeof(x).strip_weak_type() for x in carry], *types(d, 0, 1)], d.int(1, 3), depth))
 
-    def step(c: Any, row: Any) -> Any:
-        out = run(held, *c, *row)
+    def step(c: Any, slice_: Any) -> Any:
+        out = run(held, *c, *slice_)
         return out[:n], out[n:]
 
     last, ys = lax.scan(step, carry, xs, length=length, reverse=d.flag(), unroll=d.int(1, 3))
@@ -263,14 +263,14 @@ def batched_by_hand(fun: Callable[..., list[Any]], size: int, batched: Sequence[
 
 def solved(d: Draw, pool: list[Any], depth: int) -> Any:
     aval = shaped(d.shape(0, 2), dtype(d, "fc"))
-    weights, b = [fitted(d, take(d, pool), aval) for _ in range(2)]
+    weights, b = [convert_to(d, take(d, pool), aval) for _ in range(2)]
     diagonal = lax.add(squash(weights) if kind(b) == "c" else lax.sin(weights), 2.0)
     divide = lambda matvec, y: lax.div(y, diagonal)  # noqa: E731
     return [lax.custom_linear_solve(lambda x: lax.mul(diagonal, x), b, divide, divide)]
 
 
-def kept_together(d: Draw, pool: list[Any], depth: int) -> Any:
+def barrier(d: Draw, pool: list[Any], depth: int) -> Any:
     return lax.optimization_barrier(tuple(operands(d, pool)))
 
 
-NESTED = (branches, scanned, repeated, called, recomputed, with_jvp, with_vjp, with_vmap, solved, kept_together)
+NESTED = (branches, scanned, repeated, called, recomputed, with_jvp, with_vjp, with_vmap, solved, barrier)

@@ -1,9 +1,9 @@
-"""Laws of batching: vmap is a loop, and it commutes with differentiation."""
+"""Properties of batching: vmap equals a loop, and it commutes with differentiation."""
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from law_cases import ONLY, cases, reversible
+from sample_cases import ONLY, cases, reversible
 from hypothesis import given
 from hypothesis import strategies as st
 from lamina_autodiff import grad
@@ -24,32 +24,32 @@ OPS = [p for p in prims.ALL if samples_of(p) and not p.axis_params and not p.eff
 
 @pytest.mark.parametrize("prim", OPS, ids=str)
 @given(data=st.data())
-def test_vmap_is_a_loop(prim, data):
-    row = data.draw(cases(prim))
-    if not row.args:
+def test_vmap_matches_a_loop(prim, data):
+    sample = data.draw(cases(prim))
+    if not sample.args:
         return
     try:
-        check_sample(row)
+        check_sample(sample)
     except MissingRuleError as e:
         assert prim.name in ("reduce", "reduce_window") and "initial values must not be batched" in str(e)
 
 
-SMOOTH = [p for p in OPS if p not in jvp_rules.missing_rules and any(row.differentiable for row in samples_of(p))]
+SMOOTH = [p for p in OPS if p not in jvp_rules.missing_rules and any(sample.differentiable for sample in samples_of(p))]
 
 
 @pytest.mark.parametrize("prim", SMOOTH, ids=str)
 @given(data=st.data())
 def test_grad_of_vmap_is_vmap_of_grad(prim, data):
-    row = data.draw(cases(prim, wide=True))
-    if not (row.differentiable and reversible(row)):
+    sample = data.draw(cases(prim, wide=True))
+    if not (sample.differentiable and reversible(sample)):
         return
-    at = [i for i, a in enumerate(row.args) if dtypes.is_inexact(a.dtype) and i in ONLY.get(prim.name, range(99))]
+    at = [i for i, a in enumerate(sample.args) if dtypes.is_inexact(a.dtype) and i in ONLY.get(prim.name, range(99))]
 
     def loss(*xs):
-        args = list(row.args)
+        args = list(sample.args)
         for i, x in zip(at, xs):
             args[i] = x
-        out = bind(prim, *args, **row.params)
+        out = bind(prim, *args, **sample.params)
         total = 0.0
         for o in out if prim.multiple else (out,):
             if dtypes.is_complex(typeof(o).dtype):
@@ -59,12 +59,12 @@ def test_grad_of_vmap_is_vmap_of_grad(prim, data):
         return total
 
     rng = np.random.default_rng(0)
-    args = [np.stack([make_other_example(prim, row.args[i], k, rng) for k in range(3)]) for i in at]
+    args = [np.stack([make_other_example(prim, sample.args[i], k, rng) for k in range(3)]) for i in at]
     numbers = tuple(range(len(at)))
     one = vmap(grad(loss, numbers))(*args)
     other = grad(lambda *xs: lax.reduce_sum(vmap(loss)(*xs), (0,)), numbers)(*args)
     loop = [grad(loss, numbers)(*(a[k] for a in args)) for k in range(3)]
     for k in numbers:
         wanted = np.stack([np.asarray(rows[k]) for rows in loop])
-        assert_close(one[k], wanted, slack=20, what=f"vmap of grad, {row.id}")
-        assert_close(other[k], wanted, slack=20, what=f"grad of vmap, {row.id}")
+        assert_close(one[k], wanted, slack=20, what=f"vmap of grad, {sample.id}")
+        assert_close(other[k], wanted, slack=20, what=f"grad of vmap, {sample.id}")

@@ -1,11 +1,11 @@
-"""The exact calculus of collectives: each, under `vmap` and `pmap` in any order, is the matrix that the page says, and so is
-its transpose. Quick: a sample. `LAMINA_LAWS=20` and more: all of it, on NumPy."""
+"""Every collective, under `vmap` and `pmap` in any order, is the matrix of the documentation, and so is its transpose.
+By default a sample of the cases; with `LAMINA_LAWS=20` or more all of them, on NumPy."""
 from __future__ import annotations
 
 import os
 import zlib
 
-import lamina_runtime  # noqa: F401  (compiles, where the other law does not)
+import lamina_runtime  # noqa: F401  (compiles, unlike the test on NumPy)
 import pytest
 from collective_cases import CASES, check, mappings
 from lamina_tracing import hooks
@@ -15,14 +15,15 @@ DEVICES = 8
 
 
 def sample(case, one_in, devices=None):
-    """Every so-many-th mapping, other ones for each case; all under `LAMINA_LAWS=20`."""
+    """Return every `one_in`-th mapping, different ones for each case; all under `LAMINA_LAWS=20`."""
     found = [m for m in mappings(case) if devices is None or m.devices() <= devices]
     seed = zlib.crc32(case.name.encode())
     return [m for i, m in enumerate(found) if (i * 2654435761 + seed) % one_in == 0]
 
 
 @pytest.fixture
-def no_runtime():
+def without_runtime():
+    """Use the NumPy evaluator and dispatcher instead of the runtime."""
     evaluator, dispatcher = hooks.evaluator, hooks.dispatcher
     hooks.use_numpy()
     yield
@@ -31,13 +32,13 @@ def no_runtime():
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_exact_calculus_on_numpy(case, no_runtime):
+def test_collective_matrix_on_numpy(case, without_runtime):
     for where in sample(case, 1 if FULL else 97):
         check(case, where)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_exact_calculus_compiled(case):
+def test_collective_matrix_compiled(case):
     for where in sample(case, 10 if FULL else 2999, DEVICES):
         check(case, where)

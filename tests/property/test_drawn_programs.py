@@ -1,4 +1,4 @@
-"""Laws of whole programs: control flow, custom rules and plain ops, nested at random, mean one thing however run."""
+"""Properties of whole programs: random nestings of control flow, custom rules and primitives evaluate equally everywhere."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ MORE = settings(max_examples=4 * settings().max_examples)
 
 
 class Case(NamedTuple):
-    """A program, operands for it, and where they are inexact."""
+    """A program, its operands, and the indices of inexact operands."""
 
     program: ClosedJaxpr
     args: list[np.ndarray]
     smooth: list[int]
 
     def fun(self, *xs: Any) -> list[Any]:
-        """The program as a function of its inexact operands."""
+        """Call the program as a function of its inexact operands."""
         args = list(self.args)
         for i, x in zip(self.smooth, xs):
             args[i] = x
@@ -42,7 +42,7 @@ class Case(NamedTuple):
         return [o for o in self.fun(*xs) if dtypes.is_inexact(typeof(o).dtype)]
 
     def loss(self, *xs: Any) -> Any:
-        """A number that depends on every inexact result."""
+        """Return a number that depends on every inexact result."""
         total = 0.0
         for o in self.inexact(*xs):
             o = lax.add(lax.real(o), lax.imag(o)) if dtypes.is_complex(typeof(o).dtype) else o
@@ -63,7 +63,7 @@ def programs(draw: Callable[..., Any], wide: bool = False, size: int = 5) -> Cas
     return Case(program, args, [i for i, a in enumerate(args) if a.dtype.kind in "fc"])
 
 
-def same(got: Any, wanted: Any, slack: float = 200.0) -> None:
+def assert_all_close(got: Any, wanted: Any, slack: float = 200.0) -> None:
     for a, b in zip(got, wanted, strict=True):
         assert_close(a, b, slack=slack)
 
@@ -75,27 +75,27 @@ def check_derivatives(fun: Callable[..., Any], point: list[np.ndarray]) -> None:
 
 @MORE
 @given(case=programs())
-def test_compiled_programs_have_their_numpy_meaning(case):
+def test_compiled_programs_match_numpy(case):
     check(case.program)
     wanted = evaluate(case.program, *case.args)
-    same(lamina.jit(jaxpr_as_fun(case.program))(*case.args), wanted)
+    assert_all_close(lamina.jit(jaxpr_as_fun(case.program))(*case.args), wanted)
 
 
 @given(case=programs(size=3))
-def test_eager_programs_have_their_numpy_meaning(case):
-    same(jaxpr_as_fun(case.program)(*case.args), evaluate(case.program, *case.args))
+def test_eager_programs_match_numpy(case):
+    assert_all_close(jaxpr_as_fun(case.program)(*case.args), evaluate(case.program, *case.args))
 
 
 @given(case=programs(wide=True))
-def test_compiled_derivatives_are_those_on_numpy(case):
+def test_compiled_derivatives_match_numpy(case):
     at = tuple(range(len(case.smooth)))
     if at:
         program = lamina.make_jaxpr(lamina.grad(case.loss, at))(*case.point)
-        same(lamina.jit(lamina.grad(case.loss, at))(*case.point), evaluate(program, *case.point))
+        assert_all_close(lamina.jit(lamina.grad(case.loss, at))(*case.point), evaluate(program, *case.point))
 
 
-def wrapped(case: Case, names: list[str]) -> Callable[..., list[Any]]:
-    """The program's inexact part under these transformations, the first innermost."""
+def wrap(case: Case, names: list[str]) -> Callable[..., list[Any]]:
+    """Return the inexact part of the program under these transformations, the first innermost."""
     fun = case.inexact
     for name in names:
         fun = WRAPS[name](fun)
@@ -109,14 +109,14 @@ WRAPPED = st.lists(st.sampled_from(sorted(WRAPS)), min_size=2, max_size=3)
 @given(case=programs(wide=True, size=2), names=WRAPPED)
 def test_transformations_nest(case, names):
     if case.smooth and case.inexact(*case.point):
-        fun = wrapped(case, names)
+        fun = wrap(case, names)
         wanted = evaluate(lamina.make_jaxpr(fun)(*case.point), *case.point)
-        same(lamina.jit(fun)(*case.point), wanted)
+        assert_all_close(lamina.jit(fun)(*case.point), wanted)
 
 
 @pytest.mark.usefixtures("on_numpy")
 class TestOnNumPy:
-    """What needs no compiler."""
+    """Tests without a compiler."""
 
     @MORE
     @given(case=programs(wide=True))
@@ -135,13 +135,13 @@ class TestOnNumPy:
     @given(case=programs(wide=True, size=2), names=WRAPPED)
     def test_nested_transformations_have_derivatives(self, case, names):
         if case.smooth and case.inexact(*case.point):
-            fun = wrapped(case, names)
-            same(fun(*case.point), evaluate(lamina.make_jaxpr(fun)(*case.point), *case.point))
+            fun = wrap(case, names)
+            assert_all_close(fun(*case.point), evaluate(lamina.make_jaxpr(fun)(*case.point), *case.point))
             check_derivatives(fun, case.point)
 
     @MORE
     @given(data=st.data())
-    def test_vmap_is_a_loop(self, data):
+    def test_vmap_matches_a_loop(self, data):
         case = data.draw(programs())
         d = Draw(data.draw, False)
         axes = [d.pick((0, None, a.ndim)) for a in case.args]
@@ -161,15 +161,15 @@ class TestOnNumPy:
         d = Draw(data.draw, True)
         args = [np.stack([x, *(d.array(x.shape, x.dtype) for _ in range(2))]) for x in case.point]
         wanted = [[lamina.grad(case.loss, at)(*(a[k] for a in args))[i] for k in range(3)] for i in at]
-        same(lamina.vmap(lamina.grad(case.loss, at))(*args), map(np.stack, wanted))
+        assert_all_close(lamina.vmap(lamina.grad(case.loss, at))(*args), map(np.stack, wanted))
         total = lambda *xs: lax.reduce_sum(lamina.vmap(case.loss)(*xs), (0,))  # noqa: E731
-        same(lamina.grad(total, at)(*args), map(np.stack, wanted))
+        assert_all_close(lamina.grad(total, at)(*args), map(np.stack, wanted))
 
     @MORE
     @given(data=st.data())
-    def test_rewritten_and_saved_programs_mean_the_same(self, data):
+    def test_rewritten_and_serialized_programs_evaluate_equally(self, data):
         case = data.draw(programs())
-        program, args = derived(case, data.draw(st.sampled_from(("plain", "jvp", "vmap"))))
+        program, args = derive(case, data.draw(st.sampled_from(("plain", "jvp", "vmap"))))
         wanted = evaluate(program, *args)
         loaded = loads(dumps(program))
         assert alpha_equal(program, loaded, weak=True)
@@ -177,12 +177,12 @@ class TestOnNumPy:
         for other in (loaded, cse(program), live, inline_calls(program), fold_constants(program),
                       fold_constants(inline_calls(cse(live)))):
             check(other)
-            same(evaluate(other, *args), wanted, slack=1)
-        same(in_stages(program, args, [data.draw(st.booleans()) for _ in args]), wanted, slack=1)
+            assert_all_close(evaluate(other, *args), wanted, slack=1)
+        assert_all_close(evaluate_in_stages(program, args, [data.draw(st.booleans()) for _ in args]), wanted, slack=1)
 
 
-def derived(case: Case, how: str) -> tuple[ClosedJaxpr, list[np.ndarray]]:
-    """The program, that of its directional derivative, or that of three examples."""
+def derive(case: Case, how: str) -> tuple[ClosedJaxpr, list[np.ndarray]]:
+    """Return the program, its directional derivative, or its batch of three members."""
     if how == "plain" or not case.smooth:
         return case.program, case.args
     if how == "jvp":
@@ -193,8 +193,8 @@ def derived(case: Case, how: str) -> tuple[ClosedJaxpr, list[np.ndarray]]:
     return lamina.make_jaxpr(fun)(*args), args
 
 
-def in_stages(program: ClosedJaxpr, args: list[np.ndarray], known: list[bool]) -> list[Any]:
-    """What the program gives when its known operands are used first."""
+def evaluate_in_stages(program: ClosedJaxpr, args: list[np.ndarray], known: list[bool]) -> list[Any]:
+    """Return the results when the known operands are used first."""
     split = partial_eval(program, known)
     check(split.known), check(split.unknown)
     early = evaluate(split.known, *[a for a, k in zip(args, known) if k])

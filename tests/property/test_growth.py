@@ -1,6 +1,6 @@
-"""Work grows in proportion to the program, and caches do not grow for ever. Calls are counted, time is not measured.
+"""Work is proportional to the program, and caches are bounded. Calls are counted; time is not measured.
 
-From 1,000 to 16,000 equations the number of calls, of Python and of C, may grow as n^1.15 at most.
+From 1,000 to 16,000 equations the number of Python and C calls may grow as n^1.15 at most.
 """
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MANY = 10_000 if int(os.environ.get("LAMINA_LAWS", "3")) > 20 else 2_000
 X = np.float32(0.5)
 
 
-def calls(fn, *args):
-    """How many calls of Python and C functions `fn(*args)` makes."""
+def count_calls(fn, *args):
+    """Return the number of Python and C calls that `fn(*args)` makes."""
     count = 0
 
     def watch(frame, event, arg):
@@ -57,21 +57,21 @@ def waves(n):
     return f
 
 
-def traced(n):
+def trace_waves(n):
     return lamina.make_jaxpr(waves(n))(X)
 
 
-def lowering(n):
-    lower(traced(n))  # fills the cache of source locations by equation number, which all programs share
-    return functools.partial(lower, traced(n))
+def prepare_lowering(n):
+    lower(trace_waves(n))  # fills the cache of source locations by equation number, which all programs share
+    return functools.partial(lower, trace_waves(n))
 
 
 STAGED = {
-    "make_jaxpr": lambda n: (lambda: traced(n)),
+    "make_jaxpr": lambda n: (lambda: trace_waves(n)),
     "jvp": lambda n: (lambda: lamina.make_jaxpr(lambda x: lamina.jvp(waves(n), (x,), (x,)))(X)),
     "grad": lambda n: (lambda: lamina.make_jaxpr(lamina.grad(waves(n)))(X)),
     "vmap": lambda n: (lambda: lamina.make_jaxpr(lamina.vmap(waves(n)))(np.ones(3, np.float32))),
-    "lower": lowering,
+    "lower": prepare_lowering,
     "remat": lambda n: (lambda: lamina.make_jaxpr(lamina.grad(lamina.checkpoint(waves(n))))(X)),
 }
 PROGRAMS = {
@@ -83,33 +83,33 @@ PROGRAMS = {
 
 
 def assert_proportional(make):
-    make(SMALL)()  # whatever is done once
-    small, large = calls(make(SMALL)), calls(make(LARGE))
+    make(SMALL)()  # work that is done once
+    small, large = count_calls(make(SMALL)), count_calls(make(LARGE))
     assert large <= small * (LARGE / SMALL) ** 1.15, f"{small} calls for {SMALL} equations, {large} for {LARGE}"
 
 
 @pytest.mark.parametrize("name", [n if n == "grad" else pytest.param(n, marks=pytest.mark.slow) for n in STAGED])
-def test_transformations_grow_with_the_program(name):
+def test_transformation_work_is_proportional_to_the_program(name):
     assert_proportional(STAGED[name])
 
 
 @pytest.mark.parametrize("name", [n if n in ("dce", "dumps") else pytest.param(n, marks=pytest.mark.slow) for n in PROGRAMS])
-def test_program_tools_grow_with_the_program(name):
+def test_pass_work_is_proportional_to_the_program(name):
     assert_proportional(lambda n: functools.partial(PROGRAMS[name], chain(n)))
 
 
-def test_files_and_text_grow_with_the_program():
+def test_files_and_text_are_proportional_to_the_program():
     for write in (dumps, jaxpr_text):
         assert len(write(chain(LARGE))) < len(write(chain(SMALL))) * (LARGE / SMALL) ** 1.15
 
 
-def test_a_failed_attribute_probe_costs_the_same_in_every_program():
+def test_cost_of_a_failed_hasattr_does_not_depend_on_the_program():
     def probe(n):
         found = []
 
         def f(x):
             x = waves(n)(x)
-            found.append(calls(lambda: [hasattr(x, "__array_interface__nope") for _ in range(100)]) / 100)
+            found.append(count_calls(lambda: [hasattr(x, "__array_interface__nope") for _ in range(100)]) / 100)
             return x
         lamina.make_jaxpr(f)(X)
         return found[0]
@@ -117,37 +117,37 @@ def test_a_failed_attribute_probe_costs_the_same_in_every_program():
     assert large <= small + 1 and large <= 25, f"{small} and {large} calls for a probe"
 
 
-def test_a_scanned_program_does_not_grow_with_its_length():
+def test_scan_tracing_does_not_depend_on_the_length():
     def loop(n):
         return lambda: lamina.make_jaxpr(lambda x: lax.scan(lambda c, _: (lax.sin(c), c), x, None, length=n))(X)
     loop(10)()
-    assert calls(loop(10_000)) <= calls(loop(10)) * 1.1 + 20
+    assert count_calls(loop(10_000)) <= count_calls(loop(10)) * 1.1 + 20
 
 
 def doubled(f):
     return lambda x: lax.mul(f(x), 2.0)
 
 
-def ruled(f):
+def with_custom_jvp(f):
     made = lamina.custom_jvp(doubled(f))
     made.defjvp(lambda primals, tangents: (made(*primals), tangents[0]))
     return made
 
 
-NESTS = {"jit": lambda f: lamina.jit(doubled(f)), "custom_jvp": ruled,
+NESTS = {"jit": lambda f: lamina.jit(doubled(f)), "custom_jvp": with_custom_jvp,
          "scan": lambda f: lambda x: lax.scan(lambda c, _: (doubled(f)(c), None), x, None, length=2)[0]}
 
 
 @pytest.mark.parametrize("nest", NESTS)
 @pytest.mark.parametrize("transform", [lamina.vmap, lambda f: lambda x: lamina.linearize(f, x)[0]])
-def test_programs_nested_in_one_another_grow_with_the_depth(nest, transform):
+def test_work_for_nested_programs_is_proportional_to_the_depth(nest, transform):
     def deep(depth):
         f = lax.sin
         for _ in range(depth):
             f = NESTS[nest](f)
         return lambda: lamina.make_jaxpr(transform(f))(np.ones(3, np.float32))
     deep(10)()
-    small, large = calls(deep(10)), calls(deep(40))
+    small, large = count_calls(deep(10)), count_calls(deep(40))
     assert large <= small * 4 ** 1.15, f"{small} calls for depth 10, {large} for depth 40"
 
 
@@ -173,7 +173,7 @@ SHARING = {"plain": (lambda f: f, 1), "grad": (lamina.grad, 2), "both": (lambda 
 
 @pytest.mark.parametrize("use", SHARING)
 def test_calls_of_one_function_share_its_body(use):
-    """A function for each direction, a second backward one where the last call's cotangent is another; not one per call."""
+    """One function per direction, and a second backward one if the last call has another cotangent; not one per call."""
     transform, bodies = SHARING[use]
     x = np.ones((3, 3), np.float32)
     small, large = (lower(lamina.make_jaxpr(transform(blocks(n)))(x, x)).as_text().count("func.func private")
@@ -181,7 +181,7 @@ def test_calls_of_one_function_share_its_body(use):
     assert 1 <= small <= bodies and large <= bodies
 
 
-def rows_of(count):
+def sliced_blocks(count):
     def f(x, ws):
         for k in range(count):
             x = block(x, lax.index_in_dim(ws, k, keepdims=False))
@@ -190,38 +190,38 @@ def rows_of(count):
 
 
 def many_calls(use, count):
-    """The staged program of `count` calls under a transformation, each call with the same weights."""
+    """Return the staged program of `count` calls under a transformation, each call with the same weights."""
     x = np.ones((3, 3), np.float32)
     return lamina.make_jaxpr(SHARING[use][0](blocks(count)))(x, x)
 
 
 @pytest.mark.parametrize("use", ["plain", "grad", "both", "jvp", "vmap", "vmap of grad"])
-def test_calls_that_are_loops_make_modules_of_one_size(use):
+def test_module_size_does_not_depend_on_the_number_of_rolled_calls(use):
     texts = [lower(many_calls(use, n)).as_text() for n in (60, 300)]
     assert texts[0].count("\n") == texts[1].count("\n") and texts[0].count("stablehlo.while") in (1, 2)
 
 
 @pytest.mark.parametrize("transform", [lambda f: f, lambda f: lamina.grad(f, (0, 1))])
-def test_calls_that_take_rows_of_an_array_make_modules_of_one_size(transform):
+def test_module_size_does_not_depend_on_the_number_of_sliced_calls(transform):
     x = np.ones((3, 3), np.float32)
-    small, large = (lower(lamina.make_jaxpr(transform(rows_of(n)))(x, np.ones((n, 3, 3), np.float32))).as_text().count("\n")
-                    for n in (60, 300))
+    programs = [lamina.make_jaxpr(transform(sliced_blocks(n)))(x, np.ones((n, 3, 3), np.float32)) for n in (60, 300)]
+    small, large = [lower(program).as_text().count("\n") for program in programs]
     assert small == large
 
 
 @pytest.mark.parametrize("use", ["plain", "grad", "both", "jvp", "vmap", "vmap of grad"])
-def test_work_grows_with_the_number_of_calls(use):
+def test_work_is_proportional_to_the_number_of_calls(use):
     many_calls(use, 10)
     for work in (functools.partial(many_calls, use), lambda n: functools.partial(lower, many_calls(use, n))()):
-        small, large = calls(work, 30), calls(work, 300)
+        small, large = count_calls(work, 30), count_calls(work, 300)
         assert large <= small * 10 ** 1.1, f"{small} calls for 30, {large} for 300"
     assert len(many_calls(use, 300).eqns) <= len(many_calls(use, 30).eqns) * 10
 
 
 @pytest.mark.parametrize("use", SHARING)
-def test_work_grows_with_the_depth_of_calls(use):
-    """Each function calls the one below it, twice where nothing is saved: 2**20 calls, and as many bodies as levels. A gradient
-    saves something in each call."""
+def test_work_is_proportional_to_the_depth_of_calls(use):
+    """Each function calls the previous one, twice if nothing is saved: 2**20 calls, with one body per level. A gradient saves a
+    residual in each call."""
     twice = use in ("plain", "jvp", "vmap")
 
     def deep(depth):
@@ -232,19 +232,19 @@ def test_work_grows_with_the_depth_of_calls(use):
         return lamina.make_jaxpr(SHARING[use][0](lambda x, w: lax.reduce_sum(f(x, w), (0, 1))))(x, x)
     deep(3)
     for work in (deep, lambda n: lower(deep(n))):
-        small, large = calls(work, 5), calls(work, 20)
+        small, large = count_calls(work, 5), count_calls(work, 20)
         assert large <= small * 4 ** 1.1, f"{small} calls for depth 5, {large} for depth 20"
 
 
-ROOMS = (lamina_ir, lamina_parallel, lamina_runtime, lamina_numpy, lamina)
+PACKAGES = (lamina_ir, lamina_parallel, lamina_runtime, lamina_numpy, lamina)
 
 
-def house_modules():
+def lamina_modules():
     return [m for name, m in list(sys.modules.items()) if name.startswith("lamina") and m is not None]
 
 
-def test_every_memo_has_a_bound():
-    unbounded = [f"{m.__name__}.{name}" for m in house_modules() for name, value in list(vars(m).items())
+def test_every_memo_is_bounded():
+    unbounded = [f"{m.__name__}.{name}" for m in lamina_modules() for name, value in list(vars(m).items())
                  if hasattr(value, "cache_info") and value.cache_info().maxsize is None
                  and inspect.signature(value).parameters]
     assert unbounded == []
@@ -252,7 +252,7 @@ def test_every_memo_has_a_bound():
 
 def table_sizes():
     sizes = {}
-    for m in house_modules():
+    for m in lamina_modules():
         for name, value in list(vars(m).items()):
             if isinstance(value, (dict, list, set)) and not name.startswith("__"):
                 sizes[f"{m.__name__}.{name}"] = len(value)
@@ -267,8 +267,8 @@ def visit(shapes):
 
 
 @pytest.mark.slow
-def test_many_shapes_keep_memory_flat():
-    visit(range(1, 9_000 if MANY > 5_000 else 1_000))  # fills what is bounded
+def test_memory_is_bounded_for_many_shapes():
+    visit(range(1, 9_000 if MANY > 5_000 else 1_000))  # fills the bounded caches
     gc.collect()
     before = table_sizes()
     tracemalloc.start()
@@ -282,7 +282,7 @@ def test_many_shapes_keep_memory_flat():
         grown = tracemalloc.get_traced_memory()[0] - first
     finally:
         tracemalloc.stop()
-    # full memos exchange entries: less than a kilobyte for each of the newest may be there instead of older ones
+    # full caches exchange entries: the newest may need up to a kilobyte more than the oldest
     assert grown < 8_000_000 if MANY > 5_000 else grown < MANY * 6_000
     after = table_sizes()
     tables = {name: (n, after[name]) for name, n in before.items() if after[name] > n + MANY // 2}

@@ -1,11 +1,11 @@
-"""Laws of indexing: NumPy's index expressions read and write what NumPy does, and writing is reading's transpose."""
+"""Properties of indexing: reads and writes match NumPy, and writing is the transpose of reading."""
 from __future__ import annotations
 
 import lamina
 import lamina.numpy as jnp
 import numpy as np
 import pytest
-from law_cases import index_cases
+from sample_cases import index_cases
 from hypothesis import given, settings
 
 MORE = max(20, settings().max_examples)
@@ -34,7 +34,7 @@ def test_writing_matches_numpy(case):
 
 @settings(max_examples=MORE)
 @given(case=index_cases())
-def test_the_derivative_of_reading_adds(case):
+def test_transpose_of_reading_adds(case):
     x, index = case
     picked, pull = lamina.vjp(lambda a: a[index], jnp.asarray(x))
     ct = np.random.default_rng(0).normal(size=picked.shape)
@@ -45,7 +45,7 @@ def test_the_derivative_of_reading_adds(case):
 
 @settings(max_examples=MORE)
 @given(case=index_cases())
-def test_batched_reading_is_a_loop(case):
+def test_batched_reading_matches_a_loop(case):
     x, index = case
     stack = np.stack([x, 2 * x])
     got = lamina.vmap(lambda a: a[index])(jnp.asarray(stack))

@@ -1,7 +1,7 @@
-"""Law: a program with maps inside means the same whether `pmap` or `vmap` makes them, wherever they stand.
+"""A program with maps inside gives the same results with `pmap` and with `vmap`, for every nesting.
 
-Programs are drawn: maps of one axis and of two, in loops, branches, calls and checkpoints, under derivatives and batches,
-beside work that the compiler splits by itself, on arguments that lie in rows, whole, backwards or on the host.
+Programs are random: maps of one axis and of two, in loops, branches, calls and checkpoints, under derivatives and batches, with
+work that the compiler partitions, on arguments that are sharded, on one device, on reversed devices or on the host.
 """
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.devices
 DEVICES = lamina.devices()
 
 
-def rows(rng, name, size):
-    """A row's function: f32[4] -> f32[4]."""
+def member_function(rng, name, size):
+    """Return a function of one member: f32[4] -> f32[4]."""
     pick = rng.choice(["sum", "mean", "max", "gather", "send", "index", "exchange", "none"])
     if pick == "sum":
         return lambda r: jnp.sin(r) + lax.psum(r, name) * 0.125
@@ -39,20 +39,20 @@ def rows(rng, name, size):
 
 
 def layer(rng, make, depth):
-    """A function f32[8,4] -> f32[8,4]; `make` is pmap or vmap."""
+    """Return a function f32[8,4] -> f32[8,4]; `make` is pmap or vmap."""
     kind = rng.choice(["map", "map", "nest", "short", "scan", "cond", "jit", "auto", "flip", "grad", "checkpoint", "batch",
                        "fori"] if depth else ["map", "nest", "auto", "short"])
     inner = layer(rng, make, depth - 1) if kind in ("scan", "cond", "jit", "grad", "checkpoint", "batch", "fori") else None
     if kind == "map":
-        return make(rows(rng, "i", 8), axis_name="i")
+        return make(member_function(rng, "i", 8), axis_name="i")
     if kind == "nest":
-        row, around = rows(rng, "j", 4), rng.random() < 0.5
-        within = make(row, axis_name="j")
+        member, around = member_function(rng, "j", 4), rng.random() < 0.5
+        within = make(member, axis_name="j")
         outer = make((lambda x: within(x * 2) + lax.psum(x, "i")) if around else within, axis_name="i")
         return lambda x: outer(x.reshape(2, 4, 4)).reshape(8, 4)
-    if kind == "short":  # rows that do not fill the devices
+    if kind == "short":  # fewer members than devices
         n = rng.choice([2, 3, 4, 5, 7])
-        f = make(rows(rng, "k", n), axis_name="k")
+        f = make(member_function(rng, "k", n), axis_name="k")
         return lambda x: jnp.concatenate([f(x[:n]), x[n:]])
     if kind == "scan":
         return lambda x: lax.scan(lambda c, _: (inner(c) * 0.5, None), x, None, length=2)[0]
@@ -74,7 +74,7 @@ def layer(rng, make, depth):
     return lambda x: lamina.vmap(inner)(jnp.stack([x, x * 2])).sum(0) * 0.5
 
 
-def drawn(seed, make):
+def random_program(seed, make):
     rng = random.Random(seed)
     layers = [layer(rng, make, 2) for _ in range(rng.choice([1, 2, 3]))]
 
@@ -86,7 +86,7 @@ def drawn(seed, make):
     return program
 
 
-def places(x):
+def with_shardings(x):
     yield x
     yield lamina.pmap(lambda r: r)(x)
     yield lamina.pmap(lambda r: r, devices=DEVICES[::-1])(x)
@@ -94,9 +94,9 @@ def places(x):
 
 
 @pytest.mark.parametrize("seed", [*range(12), *[pytest.param(n, marks=pytest.mark.slow) for n in range(12, 60)]])
-def test_pmap_is_vmap(seed):
+def test_pmap_matches_vmap(seed):
     x = np.random.RandomState(seed).randn(8, 4).astype(np.float32)
-    wanted = np.asarray(lamina.jit(drawn(seed, lamina.vmap))(x))
-    mapped = lamina.jit(drawn(seed, lamina.pmap))
-    for given in places(x):
+    wanted = np.asarray(lamina.jit(random_program(seed, lamina.vmap))(x))
+    mapped = lamina.jit(random_program(seed, lamina.pmap))
+    for given in with_shardings(x):
         np.testing.assert_allclose(np.asarray(mapped(given)), wanted, rtol=2e-4, atol=2e-4)

@@ -1,4 +1,4 @@
-"""A law: a program gives the same on any mesh, by any specs, as without; and each device holds the part that its place says."""
+"""A program gives the same results on any mesh, with any specs, as without; each device holds the shard of its position."""
 import lamina
 import lamina.numpy as jnp
 import numpy as np
@@ -14,7 +14,7 @@ NAMES = st.permutations(["x", "y", "z"])
 
 @st.composite
 def meshes(draw):
-    """Some of the devices, in any order, in any form."""
+    """Return a mesh of some devices, in any order, in any shape."""
     form = draw(st.sampled_from(FORMS))
     devices = draw(st.permutations(lamina.devices()))[:int(np.prod(form))]
     return Mesh(np.reshape(devices, form), draw(NAMES)[:len(form)])
@@ -22,7 +22,7 @@ def meshes(draw):
 
 @st.composite
 def specs(draw, mesh, shape):
-    """Any that an array of this shape can lie by: an entry for some dimensions, of some axes in any order."""
+    """Return any spec for an array of this shape: an entry for some dimensions, of some axes in any order."""
     left, entries = list(draw(st.permutations(mesh.axis_names))), []
     for n in shape[:draw(st.integers(0, len(shape)))]:
         chosen = []
@@ -34,18 +34,18 @@ def specs(draw, mesh, shape):
 
 
 def block(mesh, spec, shape, device):
-    """The part of an array that a device of a mesh holds, from its place there."""
-    place = dict(zip(mesh.axis_names, np.argwhere(mesh.devices == device)[0]))
+    """Return the index of the shard on a device of a mesh, from its position there."""
+    position = dict(zip(mesh.axis_names, np.argwhere(mesh.devices == device)[0]))
     found = []
     for n, entry in zip(shape, [*spec, *[None] * (len(shape) - len(spec))]):
         number, parts = 0, 1
         for name in () if entry is None else entry if isinstance(entry, tuple) else (entry,):
-            number, parts = number * mesh.shape[name] + place[name], parts * mesh.shape[name]
+            number, parts = number * mesh.shape[name] + position[name], parts * mesh.shape[name]
         found.append(slice(number * (n // parts), (number + 1) * (n // parts)))
     return tuple(found)
 
 
-def lies(x, want, spec=None):
+def check_array(x, want, spec=None):
     np.testing.assert_array_equal(np.asarray(x), want)
     for shard in x.addressable_shards:
         np.testing.assert_array_equal(np.asarray(shard.data), want[shard.index])
@@ -59,7 +59,7 @@ def lies(x, want, spec=None):
 A, B = (12, 24), (24, 8)
 PROGRAMS = {
     "product": (lambda a, b: a @ b, (12, 8)),
-    "turned": (lambda a, b: (a + b.sum(1)).T, (24, 12)),
+    "transposed": (lambda a, b: (a + b.sum(1)).T, (24, 12)),
     "sums": (lambda a, b: a.sum(0)[:, None] + b, (24, 8)),
     "sorted": (lambda a, b: jnp.sort(a, 1) * b[:, 0], (12, 24)),
     "gathered": (lambda a, b: a[:, ::-1][:, :8] + b[np.arange(12) * 2], (12, 8)),
@@ -77,7 +77,7 @@ def cases(draw):
 
 
 @given(cases())
-def test_a_program_gives_the_same_on_any_mesh(case):
+def test_results_do_not_depend_on_mesh_and_specs(case):
     mesh, name, for_a, for_b, for_out, inside = case
     f = PROGRAMS[name][0]
     with enable_x64(False):
@@ -85,18 +85,19 @@ def test_a_program_gives_the_same_on_any_mesh(case):
         a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in (A, B))
         want = np.asarray(lamina.jit(f)(a, b))
         pa, pb = (lamina.device_put(v, NamedSharding(mesh, s)) for v, s in ((a, for_a), (b, for_b)))
-        lies(pa, a, for_a)
-        lies(pb, b, for_b)
+        check_array(pa, a, for_a)
+        check_array(pb, b, for_b)
         for _ in range(2):
-            lies(lamina.jit(f)(pa, pb), want)
+            check_array(lamina.jit(f)(pa, pb), want)
 
-        def told(a, b):
+        def constrained(a, b):
             return lax.with_sharding_constraint(f(a, b) * 2, NamedSharding(mesh, inside)) / 2
 
-        lies(lamina.jit(told)(pa, b), want)
-        said = lamina.jit(told, in_shardings=(NamedSharding(mesh, for_a), None), out_shardings=NamedSharding(mesh, for_out))
+        check_array(lamina.jit(constrained)(pa, b), want)
+        with_shardings = lamina.jit(constrained, in_shardings=(NamedSharding(mesh, for_a), None),
+                                    out_shardings=NamedSharding(mesh, for_out))
         with mesh:
-            by_name = pjit(told, in_shardings=(for_a, for_b), out_shardings=for_out)
+            by_name = pjit(constrained, in_shardings=(for_a, for_b), out_shardings=for_out)
             for _ in range(2):
-                lies(said(a, b), want, for_out)
-                lies(by_name(a, pb), want, for_out)
+                check_array(with_shardings(a, b), want, for_out)
+                check_array(by_name(a, pb), want, for_out)

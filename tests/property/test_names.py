@@ -1,5 +1,5 @@
-"""A name of an axis means the same whoever maps it: functions along a name over devices, inside of loops and of jit, values and
-derivatives beside the positional program's."""
+"""Functions along a named axis give the same results for every map: over devices, in loops and in jit. Values and derivatives
+are compared with the positional program."""
 import os
 
 import numpy as np
@@ -21,12 +21,12 @@ MAPS = {"pmap": lambda f: lamina.pmap(f, axis_name="b"), "jit in pmap": lambda f
         "checkpoint": lambda f: lamina.vmap(lamina.checkpoint(f), axis_name="b")}
 
 
-ALL = os.environ.get("LAMINA_WIDE")  # else a sample
+ALL = os.environ.get("LAMINA_WIDE")  # by default a sample
 
 
 @pytest.mark.parametrize("way", MAPS if ALL else ["pmap", "scan in vmap", "checkpoint"])
 @pytest.mark.parametrize("name", [*REDUCTIONS, *KEEP] if ALL else ["max", "median", "sort", "flip"])
-def test_along_a_name(name, way):
+def test_function_along_a_named_axis(name, way):
     f = (REDUCTIONS | KEEP)[name]
     want = np.asarray(f(X, axis=0))
     want = np.broadcast_to(want, X.shape) if name in REDUCTIONS else want

@@ -1,4 +1,4 @@
-"""A law: an array placed anew holds what the host would put there, on every device, and the host sees none of it."""
+"""A resharded array holds the same data as one put by the host, on every device, without transfers to the host."""
 import lamina
 import numpy as np
 from hypothesis import given, settings, strategies as st
@@ -10,7 +10,7 @@ DTYPES = ("bool", "int8", "int32", "uint16", "float16", "float32", "bfloat16", "
 
 @st.composite
 def placements(draw, shape):
-    """Any of the devices in any order; the dimensions that divide split over some of them, copies on the others."""
+    """Return a sharding over any devices in any order: dimensions that divide are split over some, the others hold copies."""
     n = draw(st.sampled_from([1, 2, 3, 4, 5, 6, 8]))
     order = tuple(draw(st.permutations(lamina.devices())))[:n]
     left, dims = n, []
@@ -30,7 +30,7 @@ def moves(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(moves())
-def test_a_moved_array_is_what_the_host_would_put_there(move):
+def test_resharded_array_matches_device_put_from_host(move):
     shape, dtype, first, second, third = move
     host = (np.arange(np.prod(shape)) % 97).reshape(shape).astype(lamina.numpy.dtype(dtype))
     x = lamina.device_put(host, first)

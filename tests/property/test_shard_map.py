@@ -1,4 +1,4 @@
-"""`shard_map` on devices: what it gives, where it lies, which collectives the compiler is left with, and what is refused."""
+"""`shard_map` on devices: results, shardings, collectives of the compiled program, and errors."""
 from __future__ import annotations
 
 import math
@@ -32,7 +32,7 @@ def numbers(*shape):
     return np.sin(np.arange(math.prod(shape), dtype=np.float32)).reshape(shape)
 
 
-def near(a, b):
+def assert_close(a, b):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
@@ -40,25 +40,25 @@ ORDERS = [None, [3, 1, 2, 0, 7, 5, 6, 4]]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_product_and_its_gradients_hold_the_collectives_they_name(order):
+def test_matrix_product_and_gradients_have_only_the_named_collectives(order):
     mesh, a, b = mesh_of(order=order), numbers(8, 16), numbers(16, 4)
     product = shard_map(lambda a, b: lax.psum(a @ b, "y"), mesh, (P("x", "y"), P("y", None)), P("x"))
     out = product(a, b)
-    near(out, a @ b)
+    assert_close(out, a @ b)
     assert out.sharding == NamedSharding(mesh, P("x")) and out.sharding.spec == P("x") and out.sharding.mesh == mesh
     assert [s.device for s in out.addressable_shards if s.index[0] == slice(0, 2)] == mesh.devices[0].tolist()
     inside = jit(lambda a, b: jnp.tanh(product(a * 2, b)))
-    near(inside(a, b), np.tanh(2 * a @ b))
+    assert_close(inside(a, b), np.tanh(2 * a @ b))
     assert collectives(product, a, b) == collectives(inside, a, b) == ["all-reduce"]
     step = jit(grad(lambda a, b: (product(a, b) ** 2).sum(), (0, 1)))
     wanted = grad(lambda a, b: ((a @ b) ** 2).sum(), (0, 1))(jnp.asarray(a), jnp.asarray(b))
     for found, exact, spec in zip(step(a, b), wanted, (P("x", "y"), P("y"))):
-        near(found, exact)
+        assert_close(found, exact)
         assert found.sharding.spec == spec
-    assert collectives(step, a, b) == ["all-reduce"] * 2  # of the product, and of b's cotangent over x
+    assert collectives(step, a, b) == ["all-reduce"] * 2  # for the product, and for the cotangent of b over x
 
 
-def test_each_collective_is_one_of_the_compilers():
+def test_each_collective_compiles_to_one_hlo_collective():
     mesh, x = mesh_of(), np.arange(64, dtype=np.int32).reshape(8, 8)
     ring = [(i, (i + 1) % 4) for i in range(4)]
     table = {
@@ -75,21 +75,21 @@ def test_each_collective_is_one_of_the_compilers():
         assert collectives(f, x) == collectives(inside, x) == [name]
 
 
-def test_in_loops_and_branches_nothing_else_moves():
+def test_loops_and_branches_add_no_collectives():
     mesh, x = mesh_of(), numbers(8, 2)
     ring = shard_map(lambda v: lax.ppermute(v, "x", [(i, (i + 1) % 4) for i in range(4)]), mesh, P("x"), P("x"))
-    turned = jit(lambda x: lax.scan(lambda c, _: (ring(c), None), x, None, length=3)[0])
-    assert np.array_equal(turned(x), np.roll(x, 6, 0)) and collectives(turned, x) == ["collective-permute"]
+    looped = jit(lambda x: lax.scan(lambda c, _: (ring(c), None), x, None, length=3)[0])
+    assert np.array_equal(looped(x), np.roll(x, 6, 0)) and collectives(looped, x) == ["collective-permute"]
     chosen = jit(lambda go, x: lax.cond(go, ring, lambda x: x * 2, x))
     assert np.array_equal(chosen(True, x), np.roll(x, 2, 0)) and np.array_equal(chosen(False, x), x * 2)
     within = shard_map(lambda v: lax.scan(lambda c, _: (c + lax.psum(v, "x"), None), jnp.zeros((2, 2)), None, length=2)[0],
                        mesh, P("x"), P())
-    near(within(x), 2 * x.reshape(4, 2, 2).sum(0))
+    assert_close(within(x), 2 * x.reshape(4, 2, 2).sum(0))
 
 
 @pytest.mark.parametrize("mesh", [mesh_of((8,), ("x",), range(7, -1, -1)), mesh_of((2, 2, 2), ("x", "y", "z")),
                                   mesh_of((2, 3), order=[5, 1, 0, 2, 7, 3]), mesh_of((1, 2)), mesh_of((1,), ("x",), [3])])
-def test_meshes_of_any_form_order_and_subset(mesh):
+def test_meshes_of_any_shape_order_and_subset(mesh):
     x, names = np.arange(2 * mesh.size * 3).reshape(2 * mesh.size, 3).astype(np.int32), mesh.axis_names
 
     def body(v):
@@ -103,14 +103,14 @@ def test_meshes_of_any_form_order_and_subset(mesh):
             assert found.sharding.device_set == {*mesh.flat_devices}
 
 
-# --- drawn programs -----------------------------------------------------------------------------------------------
-def drawn(seed):
-    """(function of a block, mesh, specs, array) of a program that a seed draws."""
+# --- random programs ----------------------------------------------------------------------------------------------
+def random_program(seed):
+    """Return (function of a block, mesh, specs, array) of the random program of a seed."""
     rng = np.random.default_rng(seed)
     sizes = [(8,), (4, 2), (2, 4), (2, 2, 2), (2, 3), (3, 2)][rng.integers(6)]
     names = ("x", "y", "z")[:len(sizes)]
     mesh = mesh_of(sizes, names, rng.permutation(8)[:math.prod(sizes)].tolist())
-    owner = rng.integers(-1, 2, len(names))  # which dimension each axis splits, or none
+    owner = rng.integers(-1, 2, len(names))  # the dimension that each axis splits, or none
     ins = P(*[tuple(rng.permutation([n for n, d in zip(names, owner) if d == k]).tolist()) or None for k in range(2)])
     shape = tuple([n * math.prod([mesh.shape[a] for a in names]) for n in rng.integers(1, 3, 2)])
     steps = []
@@ -138,8 +138,8 @@ COUNT = 40 if os.environ.get("LAMINA_WIDE") else 5
 
 
 @pytest.mark.parametrize("seed", range(COUNT))
-def test_drawn_programs_give_what_they_mean(seed):
-    body, mesh, ins, outs, x = drawn(seed)
+def test_random_programs_match_numpy(seed):
+    body, mesh, ins, outs, x = random_program(seed)
     f = shard_map(body, mesh, ins, outs)
     wanted = evaluate(make_jaxpr(f)(x), x)[0]
     assert np.array_equal(f(x), wanted)
@@ -154,7 +154,7 @@ def test_drawn_programs_give_what_they_mean(seed):
 
 
 # --- several maps in one program ----------------------------------------------------------------------------------
-def test_maps_over_other_axes_of_the_mesh_stand_in_one_another():
+def test_nested_shard_maps_over_other_axes():
     for order in ORDERS:
         mesh = mesh_of(order=order)
 
@@ -172,11 +172,11 @@ def test_maps_over_other_axes_of_the_mesh_stand_in_one_another():
         assert total == x.sum()
 
 
-def test_axes_left_to_the_compiler():
+def test_auto_axes():
     mesh, x, w = mesh_of(), numbers(8, 4), numbers(4, 6)
     f = jit(shard_map(lambda x, w: lax.psum(jnp.tanh(x @ w), "x"), mesh, (P("x"), P()), P(), axis_names={"x"}))
     placed = lamina.device_put(w, NamedSharding(mesh, P(None, "y")))
-    near(f(x, placed), np.tanh(x @ w).reshape(4, 2, 6).sum(0))
+    assert_close(f(x, placed), np.tanh(x @ w).reshape(4, 2, 6).sum(0))
     assert collectives(f, x, placed) == ["all-reduce"] and f(x, placed).sharding.spec == P(None, "y")
 
 
@@ -192,7 +192,7 @@ def test_two_meshes_and_a_pmap_in_one_program():
     assert np.array_equal(jit(f)(x), z.reshape(8, 2) - z.reshape(8, 2).sum(0))
 
 
-def test_transformations_around_and_inside():
+def test_transformations_around_and_inside_shard_map():
     mesh, x, w = mesh_of(), numbers(8, 4), numbers(4, 4)
 
     @custom_vjp
@@ -209,26 +209,26 @@ def test_transformations_around_and_inside():
 
     f = shard_map(local, mesh, (P("x"), P()), P())
     for found, exact in zip(jit(grad(checkpoint(f), (0, 1)))(x, w), grad(plain, (0, 1))(x, w)):
-        near(found, exact)
+        assert_close(found, exact)
     smooth = shard_map(lambda x, w: lax.psum(jnp.sin(x @ w).sum(), "x"), mesh, (P("x"), P()), P())
-    near(jvp(jit(smooth), (x, w), (x, w))[1], jvp(lambda x, w: jnp.sin(x @ w).sum(), (x, w), (x, w))[1])
-    near(jit(vmap(f, (None, 0), spmd_axis_name="y"))(x, np.stack([w, w + 1])), [plain(x, w), plain(x, w + 1)])
-    near(jit(vmap(grad(f, 1), (0, None)))(np.stack([x, x + 1]), w), [grad(plain, 1)(x, w), grad(plain, 1)(x + 1, w)])
+    assert_close(jvp(jit(smooth), (x, w), (x, w))[1], jvp(lambda x, w: jnp.sin(x @ w).sum(), (x, w), (x, w))[1])
+    assert_close(jit(vmap(f, (None, 0), spmd_axis_name="y"))(x, np.stack([w, w + 1])), [plain(x, w), plain(x, w + 1)])
+    assert_close(jit(vmap(grad(f, 1), (0, None)))(np.stack([x, x + 1]), w), [grad(plain, 1)(x, w), grad(plain, 1)(x + 1, w)])
     each = shard_map(lambda x, w: grad(lambda w: (jnp.sin(x @ w) ** 2).sum())(w)[None], mesh, (P("x"), P()), P("x"))
-    near(each(x, w).sum(0), grad(lambda w: (jnp.sin(x @ w) ** 2).sum())(w))
+    assert_close(each(x, w).sum(0), grad(lambda w: (jnp.sin(x @ w) ** 2).sum())(w))
     rows = shard_map(lambda v: vmap(lambda r: lax.psum(r, "x") * 2)(v), mesh, P("x"), P())
-    near(rows(x), 2 * x.reshape(4, 2, 4).sum(0))
+    assert_close(rows(x), 2 * x.reshape(4, 2, 4).sum(0))
 
 
-def test_what_is_closed_over_and_large_constants_are_whole():
+def test_captured_values_and_large_constants_are_replicated():
     mesh, table, x = mesh_of(), numbers(500), np.arange(8, dtype=np.int32)
     f = shard_map(lambda i: jnp.asarray(table)[i], mesh, P(("x", "y")), P(("x", "y")))
-    near(jit(lambda x: f(x) + 1)(x), table[:8] + 1)
-    near(grad(lambda s: shard_map(lambda v: v * s, mesh, P("x"), P("x"))(table[:8]).sum())(2.0), table[:8].sum())
+    assert_close(jit(lambda x: f(x) + 1)(x), table[:8] + 1)
+    assert_close(grad(lambda s: shard_map(lambda v: v * s, mesh, P("x"), P("x"))(table[:8]).sum())(2.0), table[:8].sum())
 
 
-# --- where things lie ---------------------------------------------------------------------------------------------
-def test_arguments_in_place_are_not_moved():
+# --- shardings ----------------------------------------------------------------------------------------------------
+def test_arguments_with_matching_shardings_are_not_moved():
     mesh = mesh_of(order=ORDERS[1])
     f = shard_map(lambda a, b: a + lax.psum(b, "y"), mesh, (P("x"), P(None, "y")), P("x"))
     a = lamina.device_put(numbers(8, 4), NamedSharding(mesh, P("x")))
@@ -240,10 +240,10 @@ def test_arguments_in_place_are_not_moved():
         out = run(a, b)
         assert transfer_counts() == before
         assert out.sharding.spec == P("x")
-    assert f(numbers(8, 4), numbers(2, 8)).sharding == out.sharding  # host arrays are put as they are split
+    assert f(numbers(8, 4), numbers(2, 8)).sharding == out.sharding  # host arrays are sharded when put on devices
 
 
-def test_committed_elsewhere_is_refused():
+def test_argument_committed_to_other_devices_is_refused():
     mesh, far = mesh_of((2,), ("x",)), lamina.device_put(numbers(4), lamina.devices()[5])
     f = shard_map(lambda v: v, mesh, P("x"), P("x"))
     for run in (f, jit(lambda v: f(v) + 1)):
@@ -260,7 +260,7 @@ def test_in_shardings_in_another_order_of_the_devices():
     assert np.array_equal(out, x + np.repeat(np.arange(4), 4)) and out.sharding == NamedSharding(other, P("x"))
 
 
-def test_the_mesh_in_scope_is_that_of_the_call():
+def test_mesh_in_scope_at_the_call_is_used():
     f = shard_map(lambda v: lax.psum(v, "x"), in_specs=P("x"), out_specs=P())
     x = np.arange(8, dtype=np.int32)
     for size in (4, 2):
@@ -268,8 +268,8 @@ def test_the_mesh_in_scope_is_that_of_the_call():
             assert np.array_equal(f(x), x.reshape(size, -1).sum(0)) and np.array_equal(jit(f)(x), x.reshape(size, -1).sum(0))
 
 
-# --- programs of the field: the numbers are those of jax 0.10.2 ------------------------------------------------------
-def field(np, jnp, lax, jax, shard_map, P, mesh):
+# --- common programs: the numbers are those of jax 0.10.2 -------------------------------------------------------------
+def common_programs(np, jnp, lax, jax, shard_map, P, mesh):
     def arr(*shape):
         return np.sin(np.arange(int(np.prod(shape)), dtype=np.float32)).reshape(shape)
 
@@ -277,28 +277,28 @@ def field(np, jnp, lax, jax, shard_map, P, mesh):
         x = np.asarray(x, np.float64)
         return float((x * np.cos(np.arange(x.size)).reshape(x.shape)).sum())
 
-    # 1. a product, its sum scattered
+    # 1. a product, followed by psum_scatter
     scattered = shard_map(lambda a, b: lax.psum_scatter(a @ b, "y", scatter_dimension=1, tiled=True), mesh=mesh,
                           in_specs=(P("x", "y"), P("y", None)), out_specs=P("x", "y"))
     yield total(jax.jit(scattered)(arr(8, 6), arr(6, 4)))
 
-    # 2. a product whose operand goes around
+    # 2. a product whose operand is passed around the ring
     def overlapped(a, b):
         n, me = 4, lax.axis_index("x")
         size = a.shape[1] // n
 
-        def turn(i, carry):
+        def step(i, carry):
             acc, b = carry
             part = lax.dynamic_slice_in_dim(a, ((me + i) % n) * size, size, 1)
             return acc + part @ b, lax.ppermute(b, "x", [(j, (j - 1) % n) for j in range(n)])
 
         start = a[:, :1] * 0 + b[:1] * 0
-        return lax.fori_loop(0, n, turn, (start, b))[0]
+        return lax.fori_loop(0, n, step, (start, b))[0]
 
     around = shard_map(overlapped, mesh=mesh, in_specs=(P("x", None), P("x", None)), out_specs=P("x", None))
     yield total(jax.jit(around)(arr(8, 8), arr(8, 4)))
 
-    # 3. a step of training, data over x
+    # 3. a training step, data over x
     def loss(w, x, y):
         h = jnp.tanh(x @ w["a"])
         return lax.pmean(((h @ w["b"] - y) ** 2).mean(), "x")
@@ -310,7 +310,7 @@ def field(np, jnp, lax, jax, shard_map, P, mesh):
     yield total(g["a"])
     yield total(g["b"])
 
-    # 4. attention: heads over y, the rows of the queries over x
+    # 4. attention: heads over y, queries over x
     def attend(q, k, v):
         k, v = lax.all_gather(k, "x", axis=1, tiled=True), lax.all_gather(v, "x", axis=1, tiled=True)
         s = jnp.einsum("hqd,hkd->hqk", q, k) / 2
@@ -322,7 +322,7 @@ def field(np, jnp, lax, jax, shard_map, P, mesh):
     yield total(jax.jit(heads)(arr(4, 8, 4), arr(4, 8, 4) + 1, arr(4, 8, 4) * 2))
     yield total(jax.grad(lambda q: (heads(q, arr(4, 8, 4) + 1, arr(4, 8, 4) * 2) ** 2).sum())(jnp.asarray(arr(4, 8, 4))))
 
-    # 5. experts: tokens go where their expert is, and come back
+    # 5. experts: tokens are sent to the device of their expert, and back
     def experts(x, w):
         sent = lax.all_to_all(x.reshape(4, -1, x.shape[-1]), "x", 0, 0, tiled=True)
         return lax.all_to_all(jnp.maximum(sent @ w[0], 0), "x", 0, 0, tiled=True).reshape(x.shape[0], -1)
@@ -332,8 +332,9 @@ def field(np, jnp, lax, jax, shard_map, P, mesh):
     yield total(jax.jit(jax.grad(lambda w: (moe(arr(32, 4), w) ** 2).sum()))(jnp.asarray(arr(4, 4, 4))))
 
 
-FIELD = [-0.8695466, -0.134505, 1.0032932, -0.0502746, 0.1788159, 0.688239, 1.4453621, 2.2027897, -0.078358]
+COMMON_RESULTS = [-0.8695466, -0.134505, 1.0032932, -0.0502746, 0.1788159, 0.688239, 1.4453621, 2.2027897, -0.078358]
 
 
-def test_programs_of_the_field():
-    np.testing.assert_allclose([*field(np, jnp, lax, lamina, shard_map, P, mesh_of())], FIELD, rtol=2e-5, atol=2e-5)
+def test_common_programs_match_jax():
+    results = [*common_programs(np, jnp, lax, lamina, shard_map, P, mesh_of())]
+    np.testing.assert_allclose(results, COMMON_RESULTS, rtol=2e-5, atol=2e-5)

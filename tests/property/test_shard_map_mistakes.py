@@ -1,4 +1,4 @@
-"""What `shard_map` refuses, and what debugging says of it."""
+"""Errors of `shard_map`, and debugging of its programs."""
 from __future__ import annotations
 
 import lamina
@@ -24,7 +24,7 @@ def over(ins, outs, fun=same, mesh=MESH, **options):
 
 
 inner = over(P("x"), P("x"))
-MISTAKES = {
+VALUE_ERRORS = {
     "length": (lambda: over(P("x"), P("x"))(X[:6]), r"v, float32\[6,4\], has length 6 along dimension 0, .* 'x' of size 4"),
     "lengths": (lambda: over(P(("x", "y")), P())({"a": X[:4]}), r"v\['a'\].* axes 'x' of size 4 and 'y' of size 2"),
     "name": (lambda: over(P("z"), P())(X), r"in_specs for v: PartitionSpec\('z',\) names the axis 'z', which Mesh"),
@@ -47,7 +47,7 @@ MISTAKES = {
     "two sets of devices": (lambda: jit(lambda v: over(P("x"), P("x"), mesh=PAIR)(inner(v)))(X), "All meshes of a program"),
     "more rows": (lambda: jit(lambda v: pmap(same)(over(P("x"), P("x"), mesh=PAIR)(v)))(X), "the pmaps inside take 8 devices"),
 }
-WRONG_KINDS = {
+TYPE_ERRORS = {
     "mesh": (lambda: over(P(), P(), mesh=[1]), "mesh: expected a Mesh"),
     "spec": (lambda: over("x", P()), "in_specs: expected a PartitionSpec"),
     "spec inside": (lambda: over(P(), {"a": ("x",)}), r"out_specs\['a'\]\[0\]: expected a PartitionSpec"),
@@ -61,19 +61,19 @@ WRONG_KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_what_does_not_fit_is_refused(name):
-    with pytest.raises(ValueError, match=MISTAKES[name][1]):
-        MISTAKES[name][0]()
+@pytest.mark.parametrize("name", VALUE_ERRORS)
+def test_mismatched_arguments_are_refused(name):
+    with pytest.raises(ValueError, match=VALUE_ERRORS[name][1]):
+        VALUE_ERRORS[name][0]()
 
 
-@pytest.mark.parametrize("name", WRONG_KINDS)
-def test_what_is_of_the_wrong_kind_is_refused(name):
-    with pytest.raises(TypeError, match=WRONG_KINDS[name][1]):
-        WRONG_KINDS[name][0]()
+@pytest.mark.parametrize("name", TYPE_ERRORS)
+def test_arguments_of_wrong_type_are_refused(name):
+    with pytest.raises(TypeError, match=TYPE_ERRORS[name][1]):
+        TYPE_ERRORS[name][0]()
 
 
-def test_unproved_results_are_taken_where_asked_to():
+def test_check_rep_false_accepts_unproved_replication():
     x = np.arange(8, dtype=np.int32)
     for option in ({"check_rep": False}, {"check_vma": False}):
         out = over(P("x"), P(), lambda v: lax.all_gather(lax.psum_scatter(jnp.tile(v, 4), "x", tiled=True), "x", tiled=True),
@@ -81,7 +81,7 @@ def test_unproved_results_are_taken_where_asked_to():
         assert np.array_equal(out, np.tile(x.reshape(4, 2).sum(0), 4)) and out.sharding.spec == P()
 
 
-def test_a_bad_number_is_found_on_its_device():
+def test_debug_nans_names_the_device():
     mesh = Mesh(DEVICES[[3, 1, 2, 0, 7, 5, 6, 4]].reshape(4, 2), ("x", "y"))
     f = over(P("x"), P("x"), lambda v: jnp.log(v - 3.5), mesh)
     for run in (f, jit(lambda v: f(v) * 2)):
@@ -89,7 +89,7 @@ def test_a_bad_number_is_found_on_its_device():
             run(np.array([0, 9, 9, 9, 9, 9, 9, 9], np.float32))
 
 
-def test_callbacks_and_donation():
+def test_callbacks_and_donation_in_shard_map():
     x = np.arange(8, dtype=np.float32)
     kind = lamina.ShapeDtypeStruct((2,), x.dtype)
     f = over(P("x"), P("x"), lambda v: lamina.pure_callback(lambda a: np.asarray(a) * 2, kind, v))

@@ -1,9 +1,9 @@
-"""The law of source lines: what transformations make of an op stays on the op's line.
+"""Transformations keep the source line of every primitive.
 
-Functions are drawn as text, one op a line, and compiled from a file, so that the line of each op is known. In every
-program that transformations, loops, branches, calls and rules make of one, each equation's line (its own, or where it has
-none that of the equation whose program it stands in) is a line of the drawn function; what the backward pass computes
-says so; and an op is found on the line it was written on.
+Functions are drawn as text, one primitive per line, and compiled from a file, so that the line of each primitive is known. In
+every program made by transformations, loops, branches, calls and rules, each equation's line is a line of the drawn
+function; an equation without a line has that of its enclosing equation. Equations of the backward pass are marked, and
+each primitive is on the line it was written on.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from lamina import lax
 from lamina_ir import ClosedJaxpr, Eqn, Source, subprograms
 
-# What a line may do, and the primitive it is known by. Rows of other ops bind none of these.
+# An operation of a line, and its primitive. The lowering of other operations binds none of these.
 OPS = {"jnp.sin(a)": "sin", "jnp.tanh(a)": "tanh", "lax.erf(a)": "erf", "jnp.arctan(a)": "atan", "lax.logistic(a)": "logistic",
        "jnp.arcsinh(a)": "asinh", "lax.cumsum(a, axis=0)": "cumsum", "a @ w": "dot_general", "lax.rev(a, (0,))": "rev"}
 
@@ -31,24 +31,24 @@ class Drawn(NamedTuple):
     lines: range
 
 
-def drawn(seed: int, folder: Any, wrap: str = "{body}") -> Drawn:
-    """A function of a vector; `wrap` is text with `{body}` in it, which defines `f` and may call `body`."""
+def random_function(seed: int, folder: Any, wrap: str = "{body}") -> Drawn:
+    """Return a function of a vector; `wrap` is a text with `{body}`, which defines `f` and may call `body`."""
     chosen = random.Random(seed).sample(sorted(OPS), 5)
-    rows = ["def body(a, w):", *[f"    a = {op}" for op in chosen], "    return a", "def f(a, w):", *wrap.splitlines()]
+    lines = ["def body(a, w):", *[f"    a = {op}" for op in chosen], "    return a", "def f(a, w):", *wrap.splitlines()]
     path = folder / f"drawn_{seed}.py"
-    path.write_text("\n".join(rows) + "\n")
+    path.write_text("\n".join(lines) + "\n")
     space: dict[str, Any] = {"lax": lax, "jnp": jnp, "lamina": lamina, "pull": pull, "with_rule": with_rule}
     exec(compile(path.read_text(), str(path), "exec"), space)
-    return Drawn(space["f"], str(path), {i: OPS[op] for i, op in enumerate(chosen, 2)}, range(1, len(rows) + 1))
+    return Drawn(space["f"], str(path), {i: OPS[op] for i, op in enumerate(chosen, 2)}, range(1, len(lines) + 1))
 
 
 def pull(f: Callable[..., Any], a: Any, w: Any) -> Any:
-    """The gradient of the sum of `f`, whose own ops have the line where it is called."""
+    """Return the gradient of the sum of `f`; its own primitives have the line of the call."""
     return lamina.grad(lambda a, w: f(a, w).sum())(a, w)
 
 
 def with_rule(f: Callable[..., Any], kind: str) -> Any:
-    """`f` as a function with rules, which its text gives."""
+    """Return `f` as a function with custom rules, which its text defines."""
     return lamina.custom_jvp(f) if kind == "jvp" else lamina.custom_vjp(f)
 
 
@@ -57,7 +57,7 @@ NESTS = {
     "jit": "    return lamina.jit(body)(a, w)",
     "jit of jit": "    return lamina.jit(lambda a: lamina.jit(body)(a, w))(a)",
     "scan": "    return lax.scan(lambda c, _: (body(c, w), None), a, None, length=3)[0]",
-    "scan with rows": "    return lax.scan(lambda c, x: (body(c, w), x * c), a, jnp.arange(2.0, dtype='float32'))[1].sum(0)",
+    "scan with slices": "    return lax.scan(lambda c, x: (body(c, w), x * c), a, jnp.arange(2.0, dtype='float32'))[1].sum(0)",
     "fori": "    return lax.fori_loop(0, 3, lambda i, c: body(c, w), a)",
     "while": "    return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, body(c[1], w)), (0, a), max_iters=4)[1]",
     "cond": "    return lax.cond(a[0] > 0, lambda a: body(a, w), lambda a: -a, a)",
@@ -79,14 +79,14 @@ def _while_without_bound(text: str) -> str:
     return text.replace(", max_iters=4", "")
 
 
-def every(closed: ClosedJaxpr, around: Source | None = None, part: str = "") -> Iterator[tuple[Eqn, Source | None, str]]:
-    """(equation, its line, its part), those of nested programs included."""
+def with_lines(closed: ClosedJaxpr, around: Source | None = None, part: str = "") -> Iterator[tuple[Eqn, Source | None, str]]:
+    """Yield (equation, its line, its part), including nested programs."""
     for eqn in closed.jaxpr.eqns:
         source = eqn.source or around
         here = (eqn.source.part if eqn.source is not None else "") or part
         yield eqn, source, here
         for inner in subprograms(eqn):
-            yield from every(inner, source, here)
+            yield from with_lines(inner, source, here)
 
 
 SEEDS = max(2, int(os.environ.get("LAMINA_LAWS", "3")) // 2)
@@ -114,16 +114,16 @@ TRANSFORMATIONS = {
 
 @pytest.mark.parametrize("change", TRANSFORMATIONS)
 @pytest.mark.parametrize("nest", NESTS)
-def test_every_equation_stays_on_its_line(nest, change, tmp_path):
+def test_every_equation_has_the_line_of_its_primitive(nest, change, tmp_path):
     for seed in range(SEEDS):
         text = NESTS[nest] if "grad" in change else _while_without_bound(NESTS[nest])
-        f, file, ops, lines = drawn(seed, tmp_path, text)
+        f, file, ops, lines = random_function(seed, tmp_path, text)
         program = TRANSFORMATIONS[change](f)
         written = {op: line for line, op in ops.items()}
         backward = set()
-        for eqn, source, part in every(program):
+        for eqn, source, part in with_lines(program):
             if source is None or source.file != file:
-                # Around the drawn function: this file's calls and their glue, which hold no op of the drawn lines.
+                # Outside of the drawn function: calls in this file, which have no primitive of the drawn lines.
                 assert source is not None and source.file == __file__, (eqn, source)
                 assert eqn.primitive.name not in written, (eqn, source)
                 continue
@@ -135,5 +135,5 @@ def test_every_equation_stays_on_its_line(nest, change, tmp_path):
         if "grad" in change and nest != "custom_jvp":
             expected = set(ops) if nest != "custom_vjp" else {len(lines) - 1}
             assert expected <= backward, program
-        if "grad" not in change and nest != "grad" and (nest, change) != ("custom_vjp", "jvp"):  # that transposes its rule
+        if "grad" not in change and nest != "grad" and (nest, change) != ("custom_vjp", "jvp"):  # transposes its rule
             assert not backward

@@ -1,5 +1,5 @@
-"""Drawn programs under `xmap` are those under nested `vmap`: values exactly, derivatives within rounding; so too over a mesh,
-in turns (`SerialLoop`), both, and with a `pmap` for the outermost axis."""
+"""Random programs under `xmap` match nested `vmap`: values exactly, derivatives within rounding. Also over a mesh, with serial
+axes (`SerialLoop`), both, and with a `pmap` for the outermost axis."""
 from __future__ import annotations
 
 import os
@@ -40,8 +40,8 @@ def clipped(x):
 clipped.defvjp(lambda x: (x, None), lambda _, ct: (jnp.clip(ct, -3, 3),))
 
 
-def one_op(rng, names):
-    """A function of two arrays of shape (4,): name of the op for reports, the function."""
+def random_operation(rng, names):
+    """Return a function of two arrays of shape (4,): its name for reports, the function."""
     axis = names[rng.integers(len(names))]
     size = SIZES[axis]
     shift = [(k, (k + 1) % size) for k in range(size)]
@@ -92,10 +92,10 @@ def one_op(rng, names):
     return f"{name} over {axis}", ops[name]
 
 
-def drawn(seed):
+def random_program(seed):
     rng = np.random.default_rng(seed)
     names = ["i", "j", "k"][:rng.integers(1, 4)]
-    steps = [(one_op(rng, names), rng.integers(0, 2 + n), rng.integers(0, 2 + n)) for n in range(4)]
+    steps = [(random_operation(rng, names), rng.integers(0, 2 + n), rng.integers(0, 2 + n)) for n in range(4)]
 
     def fun(x, y):
         values = [x, y]
@@ -103,10 +103,10 @@ def drawn(seed):
             values.append(op(values[a], values[b]) % 64)
         return values[-1], values[-2]
 
-    placed = []  # of each argument: dimension -> name
+    placed = []  # for each argument: dimension -> name
     for _ in range(2):
         mine = [n for n in names if rng.integers(3)]
-        order = rng.permutation(len(mine) + 1)  # one of the dimensions stays
+        order = rng.permutation(len(mine) + 1)  # one dimension is not mapped
         placed.append({int(at): n for at, n in zip(order, mine)})
     args = []
     for mine in placed:
@@ -115,37 +115,37 @@ def drawn(seed):
     return names, fun, placed, args, [text for (text, _), *_ in steps]
 
 
-def drawn_mesh(seed):
-    """Eight devices in any order, in a grid of one to three dimensions."""
+def random_mesh(seed):
+    """Return a mesh of eight devices in any order, in one to three dimensions."""
     devices = np.random.default_rng(seed).permutation(np.array(lamina.devices()[:8], object))
     return Mesh(devices.reshape(SHAPES[seed % 3]), tuple("xyz"[:len(SHAPES[seed % 3])]))
 
 
-def drawn_resources(seed, names, devices=True):
+def random_resources(seed, names, devices=True):
     rng = np.random.default_rng(seed)
     free = list(zip("xyz", SHAPES[seed % 3])) if devices else []
     rng.shuffle(free)
     found: dict = {}
     for name in names:
-        room, mine = SIZES[name], []
-        while free and room % int(free[-1][1]) == 0 and rng.integers(4):
+        remaining, mine = SIZES[name], []
+        while free and remaining % int(free[-1][1]) == 0 and rng.integers(4):
             axis, n = free.pop()
-            room //= int(n)
+            remaining //= int(n)
             mine.append(str(axis))
-        turns = int(rng.choice([n for n in (1, 2, 4) if room % n == 0]))
-        if turns > 1 or not rng.integers(4):
-            mine.insert(rng.integers(len(mine) + 1), SerialLoop(turns))
+        iterations = int(rng.choice([n for n in (1, 2, 4) if remaining % n == 0]))
+        if iterations > 1 or not rng.integers(4):
+            mine.insert(rng.integers(len(mine) + 1), SerialLoop(iterations))
         if mine:
             found[name] = tuple(mine)
     return found
 
 
 @pytest.mark.parametrize("seed", range(COUNT))
-def test_a_drawn_program_is_that_of_nested_vmap(seed):
-    names, fun, placed, args, text = drawn(seed)
+def test_random_program_matches_nested_vmap(seed):
+    names, fun, placed, args, text = random_program(seed)
 
     def nested(*args, outermost=lamina.vmap):
-        """All axes in front of the results, in order."""
+        """Return the results with all mapped axes first, in order."""
         f = fun
         fronts = [sorted(range(a.ndim), key=lambda d, mine=mine: names.index(mine[d]) if d in mine else 9)
                   for a, mine in zip(args, placed)]
@@ -171,7 +171,7 @@ def test_a_drawn_program_is_that_of_nested_vmap(seed):
     def whole(h):
         return lambda *args: sum([(o * c).sum() for o, c in zip(h(*args), cts)])
 
-    backward = any("clips" in t for t in text)  # such a rule has no forward derivative
+    backward = any("clips" in t for t in text)  # a clipping rule has no forward derivative
     derivative = (lamina.grad, lambda h, n: lamina.jit(lamina.grad(h, n)), lamina.grad if backward else lamina.jacfwd)[seed % 3]
     for a, b in zip(derivative(whole(f), (0, 1))(*args), derivative(whole(g), (0, 1))(*args)):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=str(text))
@@ -181,8 +181,8 @@ def test_a_drawn_program_is_that_of_nested_vmap(seed):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=str(text))
     for devices in (True, False):
         h = xmap(fun, tuple(placed), [*reversed(names), ...], axis_sizes={n: SIZES[n] for n in names},
-                 axis_resources=drawn_resources(seed, names, devices))
-        with drawn_mesh(seed):
+                 axis_resources=random_resources(seed, names, devices))
+        with random_mesh(seed):
             for a, b in zip(h(*args), g(*args)):
                 np.testing.assert_array_equal(a, b, err_msg=f"{text} {h.spec.resources}")
             for a, b in zip(lamina.jit(lamina.grad(whole(h), (0, 1)))(*args), lamina.grad(whole(g), (0, 1))(*args)):

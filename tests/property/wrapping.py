@@ -1,4 +1,4 @@
-"""Transformations, loops, branches and rules around a function: each makes one list of inexact arrays into another."""
+"""Transformations, loops, branches and rules around a function from a list of inexact arrays to another."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -27,19 +27,19 @@ def added(ys: Sequence[Any]) -> list[Any]:
     return [lax.reduce_sum(y, (0,)) for y in ys]
 
 
-def ruled_by_jvp(fun: Fun) -> Fun:
+def with_jvp_rule(fun: Fun) -> Fun:
     rule = lamina.custom_jvp(fun)
     rule.defjvp(lambda primals, tangents: lamina.jvp(fun, primals, tangents))
     return rule
 
 
-def ruled_by_vjp(fun: Fun) -> Fun:
+def with_vjp_rule(fun: Fun) -> Fun:
     rule = lamina.custom_vjp(fun)
     rule.defvjp(lambda *xs: (fun(*xs), xs), lambda xs, ct: lamina.vjp(fun, *xs)[1](ct))
     return rule
 
 
-def ruled_by_vmap(fun: Fun) -> Fun:
+def with_vmap_rule(fun: Fun) -> Fun:
     rule = lamina.custom_batching.custom_vmap(fun)
     rule.def_vmap(lambda size, batched, *xs: batched_by_hand(fun, size, batched, xs))
     return rule
@@ -57,5 +57,5 @@ WRAPS: dict[str, Callable[[Fun], Fun]] = {
     "while": lambda f: lambda *xs: lax.while_loop(
         lambda c: lax.lt(c[0], 1), lambda c: (lax.add(c[0], 1), f(*xs)), (0, [lax.mul(y, 0) for y in f(*xs)]),
         max_iters=2)[1],
-    "jit": lamina.jit, "checkpoint": lamina.checkpoint, "custom_jvp": ruled_by_jvp, "custom_vjp": ruled_by_vjp,
-    "custom_vmap": ruled_by_vmap}
+    "jit": lamina.jit, "checkpoint": lamina.checkpoint, "custom_jvp": with_jvp_rule, "custom_vjp": with_vjp_rule,
+    "custom_vmap": with_vmap_rule}

@@ -1,11 +1,12 @@
-"""What a system says to forms in which people call public functions: expressions, with what came of each.
+"""Evaluate calls of public functions, given as expressions, and record their results.
 
 usage: python call_forms.py ROOT FORMS.json
 
-Evaluates every form of the file over the package ROOT (`lamina`, or another one of the same interface, as oracle) and writes
-what came of those that it takes: types, shapes and a digest of the numbers. `test_call_forms.py` holds lamina to what JAX
-0.4.30 took, kept in `call_forms.json`; to try a form, put it there with null and run this with JAX. Numbers are compared in
-three digits: a form is to be taken, and to mean the same.
+Evaluates every form of the file with the package ROOT (`lamina`, or JAX as reference) and writes the results of those
+that it
+accepts: types, shapes and a digest of the numbers. `test_call_forms.py` compares lamina with the results of JAX 0.4.30
+in `call_forms.json`. To add a form, add it there with null and run this program with JAX. Numbers are compared with
+three digits: a form must be accepted, and have the same meaning.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ Point = collections.namedtuple("Point", "x y")
 
 
 class Holder:
-    """A stranger that is an array when asked."""
+    """An object with `__jax_array__`."""
 
     def __jax_array__(self) -> Any:
         return importlib.import_module(f"{ROOT}.numpy").arange(3.0)
@@ -32,7 +33,7 @@ ROOT = "lamina"
 
 
 def names(root: str) -> dict[str, Any]:
-    """What forms are written with."""
+    """Return the names that forms use."""
     jax = importlib.import_module(root)
     jnp = importlib.import_module(f"{root}.numpy")
     for module in ("nn", "nn.initializers", "random", "tree_util", "dtypes", "lax", "lax.linalg", "tree"):
@@ -48,7 +49,7 @@ def names(root: str) -> dict[str, Any]:
 
 
 def digest(x: Any) -> str:
-    """An array's numbers in a few digits; sums where it is long."""
+    """Return an array's numbers with a few digits; a sum if it is long."""
     values = np.asarray(x)
     if values.dtype.name in ("bfloat16", "float8_e4m3fn", "float16"):
         values = values.astype(np.float32)
@@ -66,17 +67,17 @@ def digest(x: Any) -> str:
                     for v in values.ravel())
 
 
-def told(x: Any, deep: int = 0) -> Any:
-    """What a result is, in words that are the same for every system."""
+def describe(x: Any, deep: int = 0) -> Any:
+    """Describe a result, in the same form for every system."""
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         if not hasattr(x, "__array__"):
             return f"type {x.dtype}{tuple(x.shape)}"
         weak = "*" if getattr(x, "weak_type", False) else ""
         return f"{x.dtype}{weak}{tuple(x.shape)}: {digest(x)}".replace(" ", "_")
     if isinstance(x, (list, tuple)) and deep < 4:
-        return [told(y, deep + 1) for y in x]
+        return [describe(y, deep + 1) for y in x]
     if isinstance(x, dict):
-        return {str(k): told(v, deep + 1) for k, v in x.items()}
+        return {str(k): describe(v, deep + 1) for k, v in x.items()}
     if isinstance(x, (bool, int, float, complex, str, type(None))):
         return f"{type(x).__name__} {x:.4g}" if isinstance(x, float) else f"{type(x).__name__} {x}"
     if isinstance(x, np.dtype):
@@ -86,19 +87,19 @@ def told(x: Any, deep: int = 0) -> Any:
     return "object"
 
 
-def said(form: str, scope: dict[str, Any]) -> Any:
-    """What a system says to a form: what came, or the exception's class."""
+def evaluate(form: str, scope: dict[str, Any]) -> Any:
+    """Evaluate a form; return the description of its result, or the class of its exception."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return told(eval(form, dict(scope)))  # the forms above
+            return describe(eval(form, dict(scope)))  # the forms above
     except Exception as error:
         kind = next(c for c in type(error).__mro__ if c.__module__ == "builtins")
         return f"! {kind.__name__}"
 
 
-def refused(out: Any) -> bool:
-    """Whether a system raised."""
+def is_error(out: Any) -> bool:
+    """Return whether a form raised an exception."""
     return isinstance(out, str) and out.startswith("! ")
 
 
@@ -107,7 +108,7 @@ def main() -> None:
     ROOT, path = sys.argv[1:]
     scope = names(ROOT)
     with open(path, encoding="utf-8") as file:
-        table = {form: out for form in json.load(file) if not refused(out := said(form, scope))}
+        table = {form: out for form in json.load(file) if not is_error(out := evaluate(form, scope))}
     with open(path, "w", encoding="utf-8") as file:
         file.write(json.dumps(table, indent=0, ensure_ascii=False) + "\n")
 

@@ -1,4 +1,4 @@
-"""The roof's tests import the tables that stand beside them."""
+"""Make the modules of this folder importable."""
 import sys
 from pathlib import Path
 

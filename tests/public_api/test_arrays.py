@@ -1,4 +1,4 @@
-"""Arrays of the runtime answer as those without one do; lamina-numpy's own tests run the same checks on these."""
+"""Arrays of the runtime behave like those without one; lamina-numpy's own tests run the same checks on these."""
 import lamina
 import lamina.numpy as jnp
 import pytest
@@ -8,10 +8,10 @@ from lamina_tracing.extend import HostArray
 CHECKS = checks()
 
 
-def test_a_runtime_made_the_arrays():
+def test_arrays_are_those_of_the_runtime():
     assert type(jnp.zeros(2)) is not HostArray and isinstance(jnp.zeros(2), lamina.Array)
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_arrays_answer(name):
+def test_array_behaviour(name):
     CHECKS[name]()

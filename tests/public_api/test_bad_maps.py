@@ -1,5 +1,5 @@
-"""Mistakes in what a map is told: the first line of the error names the user's argument by name and path, its type, the axis
-and what was expected, and nothing of ours."""
+"""Invalid arguments of maps: the first line of the error names the user's argument by name and path, its type, the axis
+and the expected value, without internal names."""
 import lamina as jax
 import lamina.numpy as jnp
 import numpy as np
@@ -22,7 +22,7 @@ def member():
     return lax.axis_index("i")
 
 
-# Of vmap and pmap alike: how the map is made, the arguments, and words of the first line behind "vmap of `step`: ".
+# For both vmap and pmap: function, options, arguments, and the first line of the error after "vmap of `step`: ".
 BOTH = {
     "entries": (step, dict(in_axes=(0,)), (PARAMS, X),
                 r"one entry per positional .* 1 entries \(0,\) for 2 arguments \(params, x\)"),
@@ -34,8 +34,8 @@ BOTH = {
     "kind of node": (step, dict(in_axes=(0, (0, 0))), (PARAMS, [X, X]), "prefix of argument `x`, which has a list"),
     "a float": (step, dict(in_axes=({"w": [0, 0.5], "b": 0}, 0)), (PARAMS, X),
                 r"in_axes\[0\]\['w'\]\[1\] \(for argument `params`\) must be an int or None; got float: 0.5"),
-    "a truth value": (step, dict(in_axes=(0, True)), (PARAMS, X), r"in_axes\[1\] \(for argument `x`\) .* got bool: True"),
-    "a word": (step, dict(in_axes="0"), (PARAMS, X), "in_axes must be an int, None, or a tuple .* got '0'"),
+    "a bool": (step, dict(in_axes=(0, True)), (PARAMS, X), r"in_axes\[1\] \(for argument `x`\) .* got bool: True"),
+    "a string as axes": (step, dict(in_axes="0"), (PARAMS, X), "in_axes must be an int, None, or a tuple .* got '0'"),
     "a dict": (lambda d: d, dict(in_axes={"a": 0}), ({"a": X},), r"in_axes must be .* dict, write \({'a': 0},\)"),
     "axis": (step, dict(in_axes=({"w": [0, 2], "b": 0}, 0)), (PARAMS, X),
              r"in_axes 2 is out of range for params\['w'\]\[1\], float32\[3,8\]; expected -2 <= axis < 2"),
@@ -48,7 +48,7 @@ BOTH = {
               r"x float32\[8,3\] axis 0; 3: params\['w'\]\[1\] float32\[3,8\] axis 0$"),
     "many of one size": (lambda *xs: xs, {}, (X,) * 6 + (X[:2],), r"args\[6\], .* 8: args\[0\].*args\[3\] .* and 2 more; 2: "),
     "size": (two, dict(axis_size=4), (X, X), r"x, float32\[8,3\], has 8 along axis 0; expected 4, as axis_size says"),
-    "size in words": (two, dict(axis_size="8"), (X, X), "axis_size must be an int; got str: '8'"),
+    "size as text": (two, dict(axis_size="8"), (X, X), "axis_size must be an int; got str: '8'"),
     "size as a float": (two, dict(axis_size=8.0), (X, X), "axis_size must be an int; got float: 8.0"),
     "negative size": (member, dict(axis_size=-1, axis_name="i"), (), "axis_size must be at least .; got -1"),
     "nothing mapped": (two, dict(in_axes=None), (X, X), r"at least one in_axes .* for x float32\[8,3\], y float32\[8,3\]"),
@@ -65,7 +65,7 @@ BOTH = {
 
 @pytest.mark.parametrize("mapper", [jax.vmap, jax.pmap])
 @pytest.mark.parametrize("case", BOTH)
-def test_mistakes_of_every_map(case, mapper):
+def test_invalid_arguments_of_vmap_and_pmap(case, mapper):
     fun, options, args, words = BOTH[case]
     with pytest.raises((TypeError, ValueError), match=f"^{mapper.__name__} of `{fun.__name__}`: .*{words}") as caught:
         mapper(fun, **options)(*args)
@@ -137,7 +137,7 @@ ROWS = jax.pmap(lambda x: x)(X).sharding
 JIT = {
     "rows": (lambda: jax.jit(lambda n, p: jax.pmap(two)(p["x"], p["x"]))(1, {"x": NINE}),
              rf"jit of `<lambda>`: .* requires 9 .* {AVAILABLE} .*: p\['x'\], float32\[9,2\], has 9 rows along axis 0, one"),
-    "rows of the map alone": (lambda: jax.jit(jax.pmap(two))(NINE, NINE), r"pmap of `two`: .*: x, float32\[9,2\], has 9 rows"),
+    "rows of a single map": (lambda: jax.jit(jax.pmap(two))(NINE, NINE), r"pmap of `two`: .*: x, float32\[9,2\], has 9 rows"),
     "rows made inside": (lambda: jax.jit(lambda x: jax.pmap(two)(2 * x, x * x))(NINE), "the mapped axis has 9 members, one"),
     "given up twice": (lambda: jax.jit(step, donate_argnums=0)({"w": W}, W),
                        r"params\['w'\], float32\[8,3\], is donated and passed twice: params\['w'\] and x are the same array"),
@@ -159,7 +159,7 @@ JIT = {
 
 
 @pytest.mark.parametrize("case", JIT)
-def test_mistakes_of_jit(case):
+def test_invalid_arguments_of_jit(case):
     call, words = JIT[case]
     with pytest.raises((TypeError, ValueError, RuntimeError), match=words) as caught:
         call()
@@ -167,14 +167,14 @@ def test_mistakes_of_jit(case):
 
 
 @pytest.mark.parametrize("case", PMAP)
-def test_mistakes_of_pmap(case):
+def test_invalid_arguments_of_pmap(case):
     call, words = PMAP[case]
     with pytest.raises((TypeError, ValueError, RuntimeError), match=f"^pmap(?: of `.*`)?: .*{words}") as caught:
         call()
     check_clean(caught.value)
 
 
-def test_names_of_axes_that_are_bound():
+def test_unbound_axis_error_lists_bound_axes():
     def inner(x):
         return jax.vmap(lambda v: lax.psum(v, "k"), axis_name="j")(x)
 
@@ -184,6 +184,6 @@ def test_names_of_axes_that_are_bound():
         jax.pmap(inner)(jnp.ones((8, 2)))
 
 
-def test_a_result_for_each_example_is_not_one():
+def test_out_axes_none_requires_an_unmapped_result():
     with pytest.raises(ValueError, match=r"out_axes is None for output\[1\]\['out'\], which depends on the mapped axis"):
         jax.vmap(two, out_axes=(0, {"out": None}))(X, X)

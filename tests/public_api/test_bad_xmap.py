@@ -1,5 +1,5 @@
-"""Mistakes in what `xmap` is told: each raises when it is traced at the latest, names the argument, the axis, sizes and types,
-and nothing of ours; called directly, under `jit`, in another `xmap` and in gradients alike."""
+"""Invalid arguments of `xmap` raise at tracing at the latest, and name the argument, the axis, sizes and types, without
+internal names: if called directly, under `jit`, in another `xmap` and in gradients."""
 import lamina as jax
 import numpy as np
 import pytest
@@ -18,11 +18,11 @@ def loss(v, w):
 
 
 B = {0: "b"}
-# what xmap is given, the arguments, the kind of error and words of it
+# arguments of xmap, those of the function, the class of the error and its text
 CASES = {
     "in_axes is vmap's": ((ident, 0, B), (X,), TypeError, r"in_axes must be a dict .* got int: 0. vmap's integers are written"),
     "in_axes is None": ((ident, None, {}), (X,), TypeError, "in_axes must be .* For an array without named axes write {}"),
-    "in_axes is a word": ((ident, "b", {}), (X,), TypeError, "in_axes must be .* got str: 'b'"),
+    "in_axes is a string": ((ident, "b", {}), (X,), TypeError, "in_axes must be .* got str: 'b'"),
     "in_axes is an Ellipsis": ((ident, ..., {}), (X,), TypeError, r"in_axes must be .* Write it in a list, \[...\]"),
     "out_axes is vmap's": ((ident, B, 0), (X,), TypeError, "out_axes must be a dict .* got int: 0"),
     "no function": ((3, B, B), (X,), TypeError, "xmap: expected a function; got int: 3"),
@@ -45,13 +45,13 @@ CASES = {
     "an integer as name": ((ident, {0: 3}, B), (X,), TypeError, "in_axes: .*3 cannot name a mapped axis"),
     "None as name": ((ident, {0: None}, {}), (X,), TypeError, "an axis name must not be None"),
     "an Ellipsis inside": ((ident, [..., "b"], {}), (X,), TypeError, "the Ellipsis must be last"),
-    "a truth value as dimension": ((ident, {True: "b"}, {}), (X,), TypeError, "the keys of a mapping are positions"),
+    "a bool as dimension": ((ident, {True: "b"}, {}), (X,), TypeError, "the keys of a mapping are positions"),
     "sizes": ((loss, B, B), (X, X[0]), ValueError, r"the axis 'b' differ: w, float32\[3\], has 3 along dimension 0, and v, "
               r"float32\[4,3\], has 4 along dimension 0"),
     "sizes given": ((ident, B, B, dict(axis_sizes={"b": 5})), (X,), ValueError,
                     "the axis 'b' differ: v, .* has 4 along dimension 0, and axis_sizes says 5"),
     "size 0 given": ((ident, B, B, dict(axis_sizes={"b": 0})), (X,), ValueError, r"axis_sizes\['b'\] must be at least 1"),
-    "size in words": ((ident, B, B, dict(axis_sizes={"b": "4"})), (X,), TypeError, r"axis_sizes\['b'\] must be an integer"),
+    "size as text": ((ident, B, B, dict(axis_sizes={"b": "4"})), (X,), TypeError, r"axis_sizes\['b'\] must be an integer"),
     "sizes not by name": ((ident, B, B, dict(axis_sizes=4)), (X,), TypeError, "axis_sizes must be a dict"),
     "no size": ((ident, (B, {0: "c"}), B), (X, []), (TypeError, ValueError), "no argument has the axis 'c'"),
     "entries": ((loss, (B,), B), (X, X), ValueError, r"one entry per argument; got 1 entries for 2 arguments \(v, w\)"),
@@ -82,23 +82,23 @@ CASES = {
     "a resource twice": ((ident, B, B, dict(axis_resources={"b": ("x", "x")})), (X,), ValueError, "names a resource twice"),
     "resources not by name": ((ident, B, B, dict(axis_resources="b")), (X,), TypeError, "axis_resources must be a dict"),
     "resources without a mesh": ((ident, B, B, dict(axis_resources={"b": "x"})), (X,), ValueError, "no mesh is in scope"),
-    "turns that do not divide": ((ident, B, B, dict(axis_resources={"b": SerialLoop(3)})), (X,), ValueError,
+    "iterations that do not divide": ((ident, B, B, dict(axis_resources={"b": SerialLoop(3)})), (X,), ValueError,
                                  r"the axis 'b' of size 4 cannot be divided evenly over SerialLoop\(3\). .* multiple of 3"),
     "one loop twice": ((ident, B, B, dict(axis_resources={"b": (SerialLoop(2), SerialLoop(2))})), (X,), ValueError,
                        "names a resource twice"),
-    "a loop that is not in scope": ((ident, B, B, dict(axis_resources={"b": "turns"})), (X,), ValueError,
-                                    "gives the axis 'b' 'turns', and no mesh is in scope. .* `with serial_loop"),
+    "a loop that is not in scope": ((ident, B, B, dict(axis_resources={"b": "steps"})), (X,), ValueError,
+                                    "gives the axis 'b' 'steps', and no mesh is in scope. .* `with serial_loop"),
     "a branch on a traced value": ((lambda v: v if v.sum() > 0 else -v, B, B), (X,), TypeError, "no known number"),
 }
 
 
 def clips(v):  # a rule whose cotangent has another shape
     f = jax.custom_vjp(lambda u: u)
-    f.defvjp(lambda u: (u, None), lambda kept, ct: (ct[:2],))
+    f.defvjp(lambda u: (u, None), lambda residual, ct: (ct[:2],))
     return jax.grad(lambda u: f(u).sum())(v)
 
 
-INSIDE = {  # what a function of one position does wrong, and words of what it is told
+INSIDE = {  # invalid calls in the mapped function, with the class of the error and its text
     "too few rows to scatter": (lambda v: lax.psum_scatter(v, "b"), ValueError,
                                 r"psum_scatter: axis 0 .* the size of the mapped axis 'b', 4; got float32\[3\]"),
     "no multiple to scatter": (lambda v: lax.psum_scatter(v, "b", tiled=True), ValueError,
@@ -127,12 +127,12 @@ INSIDE = {  # what a function of one position does wrong, and words of what it i
     "reduce_axes unbound": (lambda v: jax.grad(jax.numpy.sum, reduce_axes="batch")(v), ValueError, "'batch' is not bound.*'b'"),
     "a shape with a name": (lambda v: v + random.normal(random.PRNGKey(0), ("b",)), TypeError,
                             r"normal: shape must hold integers; got \('b',\).*NamedShape"),
-    "a named shape of words": (lambda v: v + random.normal(random.PRNGKey(0), random.NamedShape("b", b=4)), TypeError,
+    "a named shape of strings": (lambda v: v + random.normal(random.PRNGKey(0), random.NamedShape("b", b=4)), TypeError,
                                "NamedShape: size 0 must be an integer; got str: 'b'"),
     "a named shape of another size": (lambda v: v + random.normal(random.PRNGKey(0), random.NamedShape(3, b=5)),
                                       ValueError, r"normal: .*NamedShape\(3, b=5\), but the mapped axis 'b' has 4 positions"),
     "a name twice to sum over": (lambda v: v.sum(("b", "b")), ValueError, r"sum: axes \('b', 'b'\) name an axis twice"),
-    "a position beside a name": (lambda v: v.sum(("b", 5)), ValueError, "sum: axis 5 is out of range for an array with 1 axes"),
+    "a position with a name": (lambda v: v.sum(("b", 5)), ValueError, "sum: axis 5 is out of range for an array with 1 axes"),
     "a brace left open": (lambda v: jax.numpy.einsum("a{b->a", v), ValueError, "einsum: each term is letters .*'a{b'"),
     "a name that a map inside lacks": (lambda v: jax.vmap(lambda u: lax.psum(u, "z"), axis_name="k")(v), ValueError,
                                         "'z' is not bound; bound here: .*'b', 'k'"),
@@ -147,7 +147,7 @@ CASES.update({name: ((fun, B, B), (X,), kind, words) for name, (fun, kind, words
 CASES.update({
     "a float as dimension": ((ident, {0.0: "b"}, B), (X,), TypeError,
                              "in_axes.0.0. must be a dict .* got str: 'b'. The keys of a dict .* are integers"),
-    "a word as dimension": ((ident, {"0": "b"}, B), (X,), TypeError, "in_axes.'0'. must be .* are integers"),
+    "a string as dimension": ((ident, {"0": "b"}, B), (X,), TypeError, "in_axes.'0'. must be .* are integers"),
     "a set as name": ((ident, {0: {"b"}}, B), (X,), TypeError,
                       "in_axes: .*{'b'} cannot name a mapped axis: names are hashable"),
     "None has no size": ((ident, B, B, dict(axis_sizes={None: 4})), (X,), TypeError,
@@ -184,14 +184,14 @@ def in_gradient(f, args):
 
 @pytest.mark.parametrize("how", [direct, jitted, nested, in_gradient])
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_is_told_by_name(case, how):
-    given, args, kind, words = CASES[case]
-    *positional, options = given if isinstance(given[-1], dict) and len(given) == 4 else (*given, {})
-    if how is not direct and case == "no array":  # it does not get that far
+def test_error_names_the_argument(case, how):
+    options, args, kind, words = CASES[case]
+    *positional, keywords = options if isinstance(options[-1], dict) and len(options) == 4 else (*options, {})
+    if how is not direct and case == "no array":  # the wrapper raises first
         return
-    with pytest.raises(kind, match=words) as told:
-        how(lambda *args: xmap(*positional, **options)(*args), args)
-    text = str(told.value)
+    with pytest.raises(kind, match=words) as caught:
+        how(lambda *args: xmap(*positional, **keywords)(*args), args)
+    text = str(caught.value)
     assert not any(word in text for word in ("PyTreeDef", "ShapedArray", "_Shown", "Indexed", "xmap_p", "0x", "lamina_")), text
 
 
@@ -202,21 +202,21 @@ def test_keyword_arguments_are_refused_by_name():
         xmap(loss, B, B).lower(X, w=X)
 
 
-def test_a_stale_value_of_another_map():
-    kept = []
-    xmap(lambda v: kept.append(v) or v, B, B)(X)
+def test_leaked_value_of_another_map():
+    leaked = []
+    xmap(lambda v: leaked.append(v) or v, B, B)(X)
     for how in (direct, jitted, nested, in_gradient):
-        with pytest.raises(jax.errors.LeakedTracerError, match=r"float32\[3\] with the named axis 'b' whose trace") as told:
-            how(lambda x: xmap(lambda v: v + kept[0], B, B)(x), (X + 1,))
-        assert isinstance(told.value, TypeError)
+        with pytest.raises(jax.errors.LeakedTracerError, match=r"float32\[3\] with the named axis 'b' whose trace") as caught:
+            how(lambda x: xmap(lambda v: v + leaked[0], B, B)(x), (X + 1,))
+        assert isinstance(caught.value, TypeError)
 
 
-def test_a_name_of_a_map_around():
+def test_name_of_an_outer_map_is_refused():
     with pytest.raises(ValueError, match="'b' is bound already, by a map around, with size 1"):
         jax.vmap(xmap(ident, B, B), axis_name="b")(X[None])
 
 
-def test_donated_arguments_are_gone():
+def test_donated_arguments_are_deleted():
     f = xmap(lambda v: v + 1, B, B, donate_argnums=0)
     x = jax.numpy.ones((4, 3))
     assert np.array_equal(f(x), X + 1)
@@ -228,14 +228,14 @@ def test_donated_arguments_are_gone():
     (0, ValueError, "at least 1, the number of iterations; got 0"),
     (2.0, TypeError, "must be an integer, the number of iterations; got float: 2.0"),
     (True, TypeError, "got bool: True"), ("4", TypeError, "got str: '4'")])
-def test_loops_of_no_length(length, kind, words):
+def test_invalid_loop_lengths_are_refused(length, kind, words):
     with pytest.raises(kind, match="SerialLoop: length .*" + words):
         SerialLoop(length)
     with pytest.raises(kind, match="serial_loop 'l': length .*" + words):
         serial_loop("l", length)
 
 
-def test_names_of_loops():
+def test_invalid_loop_names_are_refused():
     with serial_loop("l", 2), pytest.raises(ValueError, match="a loop 'l' is in scope already, of 2 iterations"):
         with serial_loop("l", 4):
             pass

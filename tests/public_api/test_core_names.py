@@ -1,6 +1,6 @@
-"""The public names that programs of the field use, as `core_names.tsv` lists them: what is there stays there.
+"""Public names of JAX in `core_names.tsv`: a name that exists here must not be removed.
 
-`python tests/public_api/test_core_names.py` prints what is missing; with `--write` it brings the table up to date.
+`python tests/public_api/test_core_names.py` prints the missing names; with `--write` it updates the table.
 """
 import enum
 import importlib
@@ -18,7 +18,7 @@ def rows():
 
 
 def holder(path):
-    """The module, class or object of a dotted path below `lamina`; None where there is none."""
+    """Return the module, class or object of a dotted path below `lamina`, or None."""
     import lamina
     if path in ("Array", "Array.at[]"):
         x = lamina.numpy.arange(3.0)
@@ -32,7 +32,7 @@ def holder(path):
     return found
 
 
-def has(found, name):
+def has_name(found, name):
     if found is None:
         return False
     if not name:
@@ -42,14 +42,14 @@ def has(found, name):
         try:
             getattr(found, name)
         except AttributeError:
-            return isinstance(found, type) and of_its_objects(found, name)
+            return isinstance(found, type) and instances_have(found, name)
         except Exception:
-            return True  # it is there, and refuses this use
+            return True  # it exists, and refuses this use
     return True
 
 
-def of_its_objects(kind, name):
-    """Whether a class gives its objects a field when it makes them, or is an enumeration whose members have it."""
+def instances_have(kind, name):
+    """Return whether instances of a class get a field in `__init__`, or members of an enumeration have it."""
     if issubclass(kind, enum.Enum):
         return hasattr(next(iter(kind)), name)
     if name in getattr(kind, "__dataclass_fields__", ()):
@@ -58,19 +58,19 @@ def of_its_objects(kind, name):
     return any(code is not None and name in code.co_names for code in makers)
 
 
-def looked_up():
+def look_up_all():
     holders = {}
     for path, name, _ in rows():
         found = holders[path] if path in holders else holders.setdefault(path, holder(path))
-        yield path, name, "yes" if has(found, name) else "no"
+        yield path, name, "yes" if has_name(found, name) else "no"
 
 
-def test_no_name_is_lost():
-    lost = [f"{path}.{name}" for (path, name, before), (*_, now) in zip(rows(), looked_up()) if before == "yes" != now]
-    assert not lost
+def test_no_name_is_removed():
+    removed = [f"{path}.{name}" for (path, name, before), (*_, now) in zip(rows(), look_up_all()) if before == "yes" != now]
+    assert not removed
 
 
-def test_array_members_mean_what_they_say():
+def test_array_members():
     import lamina
     import lamina.numpy as jnp
     import pytest
@@ -83,7 +83,7 @@ def test_array_members_mean_what_they_say():
 
 
 if __name__ == "__main__":
-    found = list(looked_up())
+    found = list(look_up_all())
     if "--write" in sys.argv:
         TABLE.write_text("".join(["\t".join(row) + "\n" for row in [("module", "name", "present"), *found]]), encoding="utf-8")
     missing = {}
@@ -91,4 +91,4 @@ if __name__ == "__main__":
         if there == "no":
             missing.setdefault(path, []).append(name or "(import)")
     print("\n".join([f"lamina.{path}: {' '.join(names)}" for path, names in missing.items()]))
-    print(f"{sum(r[2] == 'yes' for r in found)} of {len(found)} names are there")
+    print(f"{sum(r[2] == 'yes' for r in found)} of {len(found)} names exist")

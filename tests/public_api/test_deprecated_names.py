@@ -28,14 +28,14 @@ def test_former_names_name_their_replacement(package, name):
         assert value.__deprecated__.startswith("use ")
 
 
-def test_a_former_function_warns_and_calls_the_new_one():
+def test_deprecated_function_warns_and_calls_the_new_one():
     from lamina_ir.extend import const_operands, held
 
     with pytest.warns(DeprecationWarning, match="use const_operands"):
         assert held("n") == const_operands("n")
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'lamina_ir.extend' has no attribute 'nothing'"):
         importlib.import_module("lamina_ir.extend").nothing
 
@@ -43,8 +43,36 @@ def test_an_unknown_name_is_an_attribute_error():
 @pytest.mark.parametrize("former, new", [("lamina_tracing.slots", "lamina_tracing._jit.hooks"),
                                          ("lamina_ir.seams", "lamina_ir.interfaces"),
                                          ("lamina_batching.stock", "lamina_batching._default")])
-def test_a_renamed_module_is_imported_by_its_former_path(former, new):
+def test_former_module_path_warns_and_imports_the_new_one(former, new):
     with pytest.warns(DeprecationWarning, match=f"{former} is deprecated; import {new}"):
         module = importlib.import_module(former)
     for name in importlib.import_module(new).__all__:
         assert getattr(module, name) is getattr(importlib.import_module(new), name)
+
+
+def _shape():
+    return importlib.import_module("lamina_ir").shaped((2,), "float32")
+
+
+@pytest.mark.parametrize("make, former, new", [
+    (_shape, "over", "varying_axes"),
+    (lambda: importlib.import_module("lamina_ir.prims").add_p, "flow", "region_signature"),
+    (lambda: importlib.import_module("lamina_ir").AxisEnv([("i", 2)]), "spare", "idle_participants"),
+    (lambda: importlib.import_module("lamina_ir").Cost(flops=1), "holes", "uncounted"),
+    (lambda: importlib.import_module("lamina_ir").RuleTable("rules", "folder"), "holes", "missing_rules")])
+def test_former_attribute_warns_and_reads_the_new_one(make, former, new):
+    value = make()
+    with pytest.warns(DeprecationWarning, match=f"{former} is now called {new}"):
+        assert getattr(value, former) == getattr(value, new)
+
+
+def test_former_method_warns_and_calls_the_new_one():
+    with pytest.warns(DeprecationWarning, match="ShapedArray.short is now called str_short"):
+        assert _shape().short() == _shape().str_short()
+
+
+def test_former_parameter_warns_and_sets_the_new_one():
+    ir = importlib.import_module("lamina_ir")
+    program = ir.parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
+    with pytest.warns(DeprecationWarning, match="program_cost: the parameter turns is now called iterations"):
+        assert ir.program_cost(program, turns=3) == ir.program_cost(program, iterations=3)

@@ -1,4 +1,4 @@
-"""The roof's extras: a GPU plugin and the jaxlib of its own version, pinned together for each Python."""
+"""The extras of the umbrella package pin a GPU plugin and the jaxlib of the same version for each Python."""
 import tomllib
 from pathlib import Path
 
@@ -8,7 +8,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "packages/lamina/pyproject.
 
 
 @pytest.mark.parametrize("cuda", ["12", "13"])
-def test_plugin_and_jaxlib_are_one_version(cuda):
+def test_plugin_and_jaxlib_have_the_same_version(cuda):
     pins = {}
     for line in PROJECT["optional-dependencies"][f"cuda{cuda}"]:
         requirement, marker = line.split(";")

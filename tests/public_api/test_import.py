@@ -1,9 +1,8 @@
-"""What `import lamina` loads: nothing that few programs need."""
+"""`import lamina` does not import modules that few programs need."""
 import subprocess
 import sys
 
-# Many modules that only rare paths use. Those that numpy or jaxlib load
-# themselves are not ours to choose.
+# Modules that only rare code paths use, except those that numpy or jaxlib import.
 LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random",
         "multiprocessing", "unittest", "lamina_nn", "lamina_scipy", "lamina_random", "lamina_numpy.special",
         "lamina_numpy.extend", "sysconfig", "glob", "lamina_ir.testing",
@@ -15,15 +14,15 @@ LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib
         "hypothesis"}
 
 
-def test_what_few_programs_need_is_loaded_when_asked_for():
+def test_rarely_used_modules_are_not_imported():
     code = ("import sys, numpy, ml_dtypes, jaxlib.xla_client\nbefore = set(sys.modules)\nimport lamina, lamina.numpy\n"
             f"print(*sorted((set(sys.modules) - before) & {LATE!r}))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
 
-def test_rooms_are_loaded_with_the_first_name():
-    """Until then what stands for a layer can be chosen."""
+def test_packages_are_imported_at_the_first_use():
+    """Before that, implementations of layers can be selected."""
     code = ("import sys, lamina\nlamina.use(batching=None), lamina.layers\n"
             "print(*[m for m in sys.modules if m.startswith('lamina_') and not m.startswith('lamina_ir')])\n"
             "lamina.grad\nprint({'lamina_autodiff', 'lamina_batching', 'lamina_runtime'} <= set(sys.modules))")
@@ -31,7 +30,7 @@ def test_rooms_are_loaded_with_the_first_name():
     assert done.stdout.split() == ["True"]
 
 
-def test_operators_and_methods_are_numpys_whatever_is_imported_first():
+def test_numpy_operators_do_not_depend_on_the_import_order():
     code = ("from lamina.experimental.maps import xmap\nimport numpy as np\n"
             "print(xmap(lambda v: v.sum('i'), {0: 'i'}, {})(np.ones((4, 3), np.float32)))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,9 +1,10 @@
-"""Every draw gives JAX's numbers, bit for bit: 0.10.2's, whose compiler is the one underneath.
+"""Every random function gives the numbers of JAX 0.10.2, which uses the same compiler, bit for bit.
 
-`jax_numbers.txt` holds, for each draw and dtype, the CRC-32 of the bytes that JAX gave on a CPU, with the classic stream and
-with the partitionable one; a second pair is JAX's on CPUs with float16 arithmetic (AVX512-FP16), where the compiler
-rounds elsewhere. `python test_jax_numbers.py jax` in an environment with JAX prints the table. Factorizations are those of
-OpenBLAS, which has other kernels for each CPU: both systems draw what needs them with `OPENBLAS_CORETYPE=Haswell`.
+`jax_numbers.txt` contains, for each call and dtype, the CRC-32 of JAX's bytes on a CPU, with the classic stream and
+with the partitionable one. A second pair is JAX's on CPUs with float16 arithmetic (AVX512-FP16), where the compiler
+rounds differently. `python test_jax_numbers.py jax` in an environment with JAX prints the table. Factorizations are
+those of OpenBLAS, which has different kernels for each CPU: calls that need them run with `OPENBLAS_CORETYPE=Haswell`
+in both systems.
 """
 import functools
 import os
@@ -16,7 +17,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-SMALL = ("bfloat16", "float16")  # factorizations do not take them
+SMALL = ("bfloat16", "float16")  # not supported by factorizations
 FLOATS = ("float32", "float64", *SMALL)
 INTS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 N = (33,)
@@ -68,14 +69,14 @@ FLOAT_DRAWS = {
     "choice_a": lambda r, k, d, a: r.choice(k, a(SHAPES), (5,)),
     "perm_a": lambda r, k, d, a: r.permutation(k, a(SHAPES)),
     "rademacher": lambda r, k, d, a: r.rademacher(k, N, d),
-    # Sums of so many threes the compiler takes in other ways than of few.
+    # The compiler sums many triples in another way than few.
     "maxwell_many": lambda r, k, d, a: r.maxwell(k, (2100,), d),
     "maxwell_long": lambda r, k, d, a: r.maxwell(k, (22000,), d),
     "double_sided_maxwell_many": lambda r, k, d, a: r.double_sided_maxwell(k, 1., 2., (2100,), d),
     "double_sided_maxwell_long": lambda r, k, d, a: r.double_sided_maxwell(k, 1., 2., (22000,), d),
-    # Of so many, some are accepted or not by the last bit of a logarithm.
+    # Among so many, the last bit of a logarithm decides on the acceptance of some.
     "loggamma_long": lambda r, k, d, a: r.loggamma(k, 1e4, (22000,), d),
-    # Of so many the compiler leaves logarithms, exponentials and sums to a library.
+    # For so many the compiler uses a library for logarithms, exponentials and sums.
     "dirichlet_many": lambda r, k, d, a: r.dirichlet(k, a([.3, 1, 2.5]), (1400,), d),
     "dirichlet_long": lambda r, k, d, a: r.dirichlet(k, a(SHAPES[:5]), (4100,), d),
 }
@@ -124,15 +125,15 @@ KEY_DRAWS = {
 GROUPS = ((FLOATS, FLOAT_DRAWS), (("float32", "float64"), WIDE_DRAWS), (INTS, INT_DRAWS), (INTS[1::2], BIT_DRAWS),
           (("-",), KEY_DRAWS))
 CASES = {f"{name}:{d}": (draw, d) for dtypes, draws in GROUPS for d in dtypes for name, draw in draws.items()}
-# Every draw in one dtype, and 8-bit numbers, of which earlier releases gave other ones; LAMINA_DRAWS=all: in every dtype.
+# Every call in one dtype, and 8-bit numbers, which differ in earlier releases; LAMINA_DRAWS=all: in every dtype.
 SAMPLE = [*(f"{name}:{dtypes[i % len(dtypes)]}" for dtypes, draws in GROUPS for i, name in enumerate(draws)),
           "randint:uint8", "gamma:float32", "gamma:bfloat16", "ball:float64", "ball:bfloat16", "maxwell_long:bfloat16",
           "double_sided_maxwell_long:bfloat16", "dirichlet_many:float32", "dirichlet_long:bfloat16",
           "loggamma_long:float32"]
 
 
-def found(system, case):
-    """CRC-32 of the numbers, one for each stream. What has 64 bits is drawn in 64-bit mode."""
+def checksums(system, case):
+    """Return the CRC-32 of the numbers for each stream. 64-bit dtypes use 64-bit mode."""
     draw, dtype = CASES[case]
     out = []
     system.config.update("jax_enable_x64", "64" in dtype)
@@ -148,9 +149,9 @@ def found(system, case):
 
 
 if __name__ == "__main__":
-    os.environ["OPENBLAS_CORETYPE"] = "Haswell"  # read when it is loaded
+    os.environ["OPENBLAS_CORETYPE"] = "Haswell"  # must be set before OpenBLAS is loaded
     for name in sys.argv[2:] or CASES:
-        print(name, *found(import_module(sys.argv[1]), name), flush=True)
+        print(name, *checksums(import_module(sys.argv[1]), name), flush=True)
     sys.exit()
 
 import lamina  # noqa: E402
@@ -171,21 +172,21 @@ def cpu_has(feature):
         return False
 
 
-def test_all_draws_are_in_the_table():
+def test_table_contains_all_cases():
     assert set(TABLE) == set(CASES)
 
 
-# Draws of 16 bits of which the table has no numbers of CPUs with float16 arithmetic.
-MADE_OF_GAMMA = ("gamma", "gamma.5", "loggamma", "loggamma.5", "beta", "beta1", "dirichlet", "dirichlet2", "chisquare1", "f",
+# 16-bit cases without numbers of CPUs with float16 arithmetic in the table.
+FROM_GAMMA = ("gamma", "gamma.5", "loggamma", "loggamma.5", "beta", "beta1", "dirichlet", "dirichlet2", "chisquare1", "f",
                  "f1", "t1", "ball")
-NOT_SEEN_THERE = {*(f"{name}:{d}" for name in FLOAT_DRAWS if name.endswith(("_many", "_long")) for d in SMALL),
-                  *(f"{name}:bfloat16" for name in MADE_OF_GAMMA), *(f"ball_of_one:{d}" for d in SMALL)}
-WHOLE = {f"{name}:{d}" for dtypes, draws in GROUPS[2:] for d in dtypes for name in draws}  # of numbers that no compiler rounds
+UNKNOWN_WITH_FP16 = {*(f"{name}:{d}" for name in FLOAT_DRAWS if name.endswith(("_many", "_long")) for d in SMALL),
+                  *(f"{name}:bfloat16" for name in FROM_GAMMA), *(f"ball_of_one:{d}" for d in SMALL)}
+EXACT = {f"{name}:{d}" for dtypes, draws in GROUPS[2:] for d in dtypes for name in draws}  # without rounding by a compiler
 
 
 @functools.cache
 def factorized():
-    """What is drawn by factorizations, in a process of its own."""
+    """Return the checksums of cases with factorizations, computed in a separate process."""
     cases = [case for case in CASES if case.startswith(("mvn", "orthogonal"))]
     done = subprocess.run([sys.executable, __file__, "lamina", *cases], capture_output=True, text=True, check=True)
     return {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
@@ -193,16 +194,16 @@ def factorized():
 
 @pytest.mark.parametrize("case", CASES if os.environ.get("LAMINA_DRAWS") == "all" else SAMPLE)
 def test_numbers_are_those_of_jax(case):
-    if case not in WHOLE and version("jaxlib") != "0.10.2":
-        pytest.skip("another compiler rounds elementary functions otherwise")
+    if case not in EXACT and version("jaxlib") != "0.10.2":
+        pytest.skip("another compiler rounds elementary functions differently")
     library = case.startswith(("dirichlet_", "mvn_")) and case.split(":")[0].endswith(("_many", "_long"))
     if library and (not cpu_has("avx512f") or cpu_has("avx512_fp16")):
-        pytest.skip("the library has other kernels for this CPU, and JAX's numbers there are not known")
-    if case in NOT_SEEN_THERE and cpu_has("avx512_fp16"):
-        pytest.skip("the compiler rounds elsewhere on this CPU, and JAX's numbers there are not known")
+        pytest.skip("the library has other kernels for this CPU, for which JAX's numbers are unknown")
+    if case in UNKNOWN_WITH_FP16 and cpu_has("avx512_fp16"):
+        pytest.skip("the compiler rounds differently on this CPU, for which JAX's numbers are unknown")
     drawn = factorized().get(case)
     if drawn is None:
-        drawn = found(lamina, case)
+        drawn = checksums(lamina, case)
     elif platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("OpenBLAS has no such kernels here")
     assert drawn in (TABLE[case][:2], TABLE[case][2:])
@@ -211,13 +212,13 @@ def test_numbers_are_those_of_jax(case):
 @pytest.mark.parametrize("distribution, frozen", [("uniform", "f78c633d"), ("truncated_normal", "4cff53e8")])
 def test_complex_initial_weights_are_those_of_jax(distribution, frozen):
     if version("jaxlib") != "0.10.2":
-        pytest.skip("another compiler rounds elementary functions otherwise")
+        pytest.skip("another compiler rounds elementary functions differently")
     made = lamina.nn.initializers.variance_scaling(2., "fan_in", distribution)(lamina.random.PRNGKey(3), (5, 7), "complex64")
     assert f"{zlib.crc32(np.asarray(made).tobytes()):08x}" == frozen
 
 
 @pytest.mark.parametrize("name", ["wald", "t", "chisquare", "pareto", "triangular"])
-def test_known_parameters_draw_within_programs_what_they_draw_alone(name):
+def test_numbers_of_known_parameters_are_the_same_inside_jit(name):
     import lamina
     parameters = (-1.0, 0.5, 2.0) if name == "triangular" else (3,)
     draw = functools.partial(getattr(lamina.random, name), shape=(5000,))
@@ -231,7 +232,7 @@ def test_known_parameters_draw_within_programs_what_they_draw_alone(name):
 
 def test_counts_of_narrow_parameters_are_not_rounded():
     bf16 = lamina.numpy.bfloat16
-    for part, wanted in ((False, [756, 744, 752, 752]), (True, [769, 754, 751, 726])):
+    for part, expected in ((False, [756, 744, 752, 752]), (True, [769, 754, 751, 726])):
         with lamina.config.threefry_partitionable(part):
             drawn = lamina.random.binomial(np.array([0, 7], np.uint32), np.array(1000, bf16), np.array(.75, bf16), (4,))
-        assert drawn.dtype == np.float32 and np.asarray(drawn).tolist() == wanted
+        assert drawn.dtype == np.float32 and np.asarray(drawn).tolist() == expected

@@ -1,7 +1,7 @@
-"""Whoever calls a public function with the parameters it has in JAX 0.4.30 is understood, or the page on JAX says why not.
+"""Public functions have the parameters of JAX 0.4.30, or the page for users of JAX lists the difference.
 
-`jax_parameters.tsv` holds those parameters, a function a line: `python test_jax_parameters.py jax` in an environment with JAX
-prints it. What differs must stand in the table of `docs/tutorials/coming-from-jax.md`.
+`jax_parameters.tsv` contains JAX's parameters, one function per line: `python test_jax_parameters.py jax` in an
+environment with JAX prints it. Differences must be in the table of `docs/tutorials/coming-from-jax.md`.
 """
 import ast
 import enum
@@ -20,7 +20,7 @@ MARKS = {KINDS.POSITIONAL_ONLY: "/", KINDS.VAR_POSITIONAL: "*", KINDS.KEYWORD_ON
 
 
 def literal(value):
-    """The text of a default that every system can have; "..." of others."""
+    """Return the text of a literal default; "..." for others."""
     text = repr(value)
     try:
         ast.literal_eval(text)
@@ -30,13 +30,13 @@ def literal(value):
 
 
 def parameters(fun):
-    """Of each parameter: name, mark of its kind, its default's text ("" where it has none)."""
+    """Return for each parameter: name, mark of its kind, text of its default ("" if it has none)."""
     return [(p.name, MARKS.get(p.kind, ""), "" if p.default is p.empty else literal(p.default))
             for p in inspect.signature(fun).parameters.values()]
 
 
 def holder(system, path):
-    """A module of a system by its path; None where the path is a class's."""
+    """Return a module of a system by its path; None if the path is that of a class."""
     found = importlib.import_module(system)
     for part in filter(None, path.split(".")):
         try:
@@ -50,7 +50,7 @@ def holder(system, path):
 
 
 def functions(system):
-    """Dotted name -> parameters, of the public functions and classes that can say what they take."""
+    """Return dotted name -> parameters of the public functions and classes with a signature."""
     rows = [line.split("\t")[:2] for line in (HERE / "core_names.tsv").read_text(encoding="utf-8").splitlines()[1:]]
     found = {}
     for path, name in rows:
@@ -67,11 +67,11 @@ def functions(system):
     return found
 
 
-def written(name, found):
+def format_line(name, found):
     return "\t".join([name, *(f"{mark}{n}{'=' if default else ''}{default}" for n, mark, default in found)])
 
 
-def read(line):
+def parse_line(line):
     name, *fields = line.split("\t")
     found = []
     for field in fields:
@@ -82,36 +82,37 @@ def read(line):
 
 
 def differences(theirs, ours):
-    """What a call that JAX takes may not mean here, parameter by parameter."""
+    """Yield the parameters whose use in JAX is not possible here, with the difference."""
     by_name = {n: (mark, default) for n, mark, default in ours if mark in ("", "!")}
-    by_place = [n for n, mark, _ in ours if mark in ("", "/")]
-    any_place, any_name = (any(mark == m for _, mark, _ in ours) for m in ("*", "**"))
+    by_position = [n for n, mark, _ in ours if mark in ("", "/")]
+    any_position, any_name = (any(mark == m for _, mark, _ in ours) for m in ("*", "**"))
     for i, (n, mark, default) in enumerate(theirs):
         if mark in ("", "!") and n not in by_name and not any_name:
-            yield n, "is not taken by name"
-        elif mark in ("", "/") and not any_place and (i >= len(by_place) or mark == "" and n in by_place and by_place[i] != n):
-            yield n, "is not taken in its place"
+            yield n, "is not accepted by name"
+        elif mark in ("", "/") and not any_position and (
+                i >= len(by_position) or mark == "" and n in by_position and by_position[i] != n):
+            yield n, "is not accepted at its position"
         elif n in by_name and default and not by_name[n][1]:
-            yield n, "may not be left out"
+            yield n, "is required"
         elif n in by_name and default and default != by_name[n][1] and "..." not in (default, by_name[n][1]):
             yield n, f"is {by_name[n][1]} by default, {default} there"
     if not any(mark == "*" for _, mark, _ in theirs):
-        places = sum(mark in ("", "/") for _, mark, _ in theirs)
+        positions = sum(mark in ("", "/") for _, mark, _ in theirs)
         for i, (n, mark, default) in enumerate(ours):
-            if not default and (mark == "!" or mark in ("", "/") and i >= places) and n not in [m for m, *_ in theirs]:
-                yield n, "is asked for"
+            if not default and (mark == "!" or mark in ("", "/") and i >= positions) and n not in [m for m, *_ in theirs]:
+                yield n, "is required here only"
 
 
 if __name__ == "__main__":
     for name, found in functions(sys.argv[1]).items():
-        print(written(name, found))
+        print(format_line(name, found))
     sys.exit()
 
 def listed_differences(text):
-    """(pattern of a dotted name, parameters) of each function that the page's table names."""
+    """Yield (pattern of a dotted name, parameters) of each function in the page's table."""
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("| ") or len(cells) != 4 or cells[0] in ("where", "---"):
+        if not line.startswith("| ") or len(cells) != 4 or cells[0] in ("name", "---"):
             continue
         functions, _, rest = cells[0].partition(": ")
         parameters, prefix = re.findall(r"`(\w+)`", rest), ""
@@ -125,23 +126,24 @@ def listed_differences(text):
 PAGE = list(listed_differences((HERE.parent.parent / "docs" / "tutorials" / "coming-from-jax.md").read_text(encoding="utf-8")))
 
 
-def told(name, parameter):
-    """Whether the page tells of a parameter of a function; of one of its rows without parameters, of all."""
+def is_listed(name, parameter):
+    """Return whether the page lists a parameter of a function; a row without parameters lists all."""
     return any(fnmatch.fnmatchcase(name, pattern) and (not names or parameter in names) for pattern, names in PAGE)
 
 
-def test_every_difference_from_jax_stands_on_the_page():
+def test_every_difference_from_jax_is_listed():
     ours = functions("lamina")
-    untold = [f"{name}: {n} {what}" for name, theirs in map(read, TABLE.read_text(encoding="utf-8").splitlines())
-              if name in ours for n, what in differences(theirs, ours[name]) if not told(name, n)]
-    assert not untold, "\n".join(untold)
+    unlisted = [f"{name}: {n} {what}" for name, theirs in map(parse_line, TABLE.read_text(encoding="utf-8").splitlines())
+              if name in ours for n, what in differences(theirs, ours[name]) if not is_listed(name, n)]
+    assert not unlisted, "\n".join(unlisted)
 
 
-def test_differences_are_seen():
+def test_differences_are_found():
     theirs = [("x", "", ""), ("axis", "", "None"), ("keepdims", "!", "False")]
     assert list(differences(theirs, theirs)) == []
-    assert list(differences(theirs, theirs[:1])) == [("axis", "is not taken by name"), ("keepdims", "is not taken by name")]
+    assert list(differences(theirs, theirs[:1])) == [
+        ("axis", "is not accepted by name"), ("keepdims", "is not accepted by name")]
     assert list(differences(theirs, [theirs[1], theirs[0], theirs[2]])) == [
-        ("x", "is not taken in its place"), ("axis", "is not taken in its place")]
+        ("x", "is not accepted at its position"), ("axis", "is not accepted at its position")]
     assert list(differences(theirs, [*theirs[:2], ("keepdims", "!", "True")])) == [
         ("keepdims", "is True by default, False there")]

@@ -1,4 +1,4 @@
-"""Keys used twice, with `debug_key_reuse`: the programs that JAX 0.4.30 refuses are refused, but for those that are named."""
+"""With `debug_key_reuse`, the programs that JAX 0.4.30 refuses are refused, with some listed exceptions."""
 from __future__ import annotations
 
 import numpy as np
@@ -18,7 +18,7 @@ def key():
 
 
 def draws(n):
-    """`n` draws from keys of which each is one of a `split`, mapped or not."""
+    """Return `n` normal numbers from the keys of one `split`."""
     return jax.vmap(normal)(split(key(), n))
 
 
@@ -62,7 +62,7 @@ TWICE = {
     "gradient, drawn": lambda: [jax.grad(lambda x, k: x * normal(k))(1.0, k := key()), normal(k)],
     "without jit": lambda: jax.disable_jit()(both(normal))(),
     "other generators": lambda: [normal(k := random.key(0, impl="rbg")), normal(k)],
-    # and some that JAX lets pass
+    # programs that JAX accepts
     "two names of an argument": lambda: jax.jit(lambda a, b: normal(a) + normal(b))(k := key(), k),
     "jit gives it back": lambda: [normal(jax.jit(lambda k: k)(k := key())), normal(k)],
     "another shape": lambda: [normal((k := key()).reshape(1)[0]), normal(k)],
@@ -100,7 +100,7 @@ ONCE = {
     "gradient": lambda: jax.grad(jax.jit(lambda x, k: x * normal(k)))(1.0, key()),
     "one type, no run": lambda: [jax.eval_shape(normal, k := key()), normal(k)],
     "copies": lambda: [normal(k := key()), normal(k.copy()), normal(jax.device_put(k))],
-    "one turn": lambda: (lambda k: lax.scan(lambda c, _: (c + normal(k), None), 0.0, None, length=1))(key()),
+    "one iteration": lambda: (lambda k: lax.scan(lambda c, _: (c + normal(k), None), 0.0, None, length=1))(key()),
     "every draw": lambda: [draw(k) for draw, k in zip(DRAWS, split(key(), len(DRAWS)))]}
 
 DRAWS = [
@@ -121,7 +121,7 @@ DRAWS = [
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_a_key_used_twice_is_refused(name):
+def test_reused_key_is_refused(name):
     with jax.debug_key_reuse(True), pytest.raises(KeyReuseError, match="test_key_reuse.py:.*test_key_reuse.py:"):
         TWICE[name]()
 
@@ -130,7 +130,7 @@ def test_a_key_used_twice_is_refused(name):
     lambda k: random.gamma(k, 2.0), lambda k: random.poisson(k, 3.0), lambda k: random.ball(k, 2),
     lambda k: random.permutation(k, 4),
     lambda k: random.randint(k, (), 0, 9), lambda k: random.generalized_normal(k, 2.0)])
-def test_draws_of_other_generators_use_a_key_once(draw):
+def test_random_functions_of_other_generators_consume_a_key_once(draw):
     with jax.debug_key_reuse(True):
         draw(k := random.key(1, impl="rbg"))
         with pytest.raises(KeyReuseError):
@@ -138,12 +138,12 @@ def test_draws_of_other_generators_use_a_key_once(draw):
 
 
 @pytest.mark.parametrize("name", ONCE)
-def test_keys_used_once_pass(name):
+def test_keys_used_once_are_accepted(name):
     with jax.debug_key_reuse(True):
         ONCE[name]()
 
 
-def test_nothing_is_counted_otherwise():
+def test_reuse_is_checked_only_with_the_setting():
     k = key()
     np.testing.assert_array_equal(normal(k), normal(k))
     with jax.debug_key_reuse(True):
@@ -151,7 +151,7 @@ def test_nothing_is_counted_otherwise():
     normal(k)
 
 
-def test_both_lines_are_named():
+def test_error_names_both_source_lines():
     def first(k):
         return normal(k)
 
@@ -165,7 +165,7 @@ def test_both_lines_are_named():
             second(k)
 
 
-def test_a_refused_call_uses_nothing_up():
+def test_refused_call_consumes_no_key():
     with jax.debug_key_reuse(True):
         a, b = split(key())
         normal(b)

@@ -1,4 +1,4 @@
-"""Each name on the roof is the object of its home room."""
+"""Each name of the umbrella package is the object of its own package."""
 import importlib
 import subprocess
 import sys
@@ -31,7 +31,7 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "experimental.compilation_cache": "lamina_runtime.compilation_cache",
               "experimental.compilation_cache.compilation_cache": "lamina_runtime.compilation_cache",
               "tree_util": "lamina_ir.trees", "flatten_util": "lamina_numpy.flatten_util"}
-# Modules that gather names of several rooms, or some names of one.
+# Modules with names of several packages, or some names of one.
 GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_transpose": ["lamina_autodiff"],
             "custom_batching": ["lamina_batching"],
             "custom_derivatives": ["lamina_autodiff", "lamina_ir.prims"],
@@ -51,40 +51,40 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_tra
 OWN = {"__version__", "float0"}
 
 
-def _listed(home):
-    """The dotted paths of the modules that a module's `__all__` lists, and of theirs."""
+def _module_paths(home):
+    """Yield the dotted paths of the modules in a module's `__all__`, recursively."""
     for name in importlib.import_module(home).__all__:
         if isinstance(getattr(importlib.import_module(home), name), ModuleType):
             yield f"{home}.{name}"
-            yield from _listed(f"{home}.{name}")
+            yield from _module_paths(f"{home}.{name}")
 
 
-SUBMODULES |= {path.replace("lamina_scipy", "scipy"): path for path in _listed("lamina_scipy")}
+SUBMODULES |= {path.replace("lamina_scipy", "scipy"): path for path in _module_paths("lamina_scipy")}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
          "lamina_ir.trees", "lamina_ir.config", "lamina_ir.layers"]
 
 
 @pytest.mark.parametrize("name", SUBMODULES)
-def test_submodules_hold_the_home_rooms_objects(name):
-    roof, home = importlib.import_module(f"lamina.{name}"), importlib.import_module(SUBMODULES[name])
-    assert set(roof.__all__) >= set(home.__all__)
+def test_submodules_reexport_the_objects_of_their_package(name):
+    module, home = importlib.import_module(f"lamina.{name}"), importlib.import_module(SUBMODULES[name])
+    assert set(module.__all__) >= set(home.__all__)
     for n in home.__all__:
-        if isinstance(getattr(home, n), ModuleType):  # the same names under the roof's own path
-            assert getattr(roof, n).__name__ == f"lamina.{name}.{n}" and f"{name}.{n}" in SUBMODULES
+        if isinstance(getattr(home, n), ModuleType):  # the same names under the umbrella package's path
+            assert getattr(module, n).__name__ == f"lamina.{name}.{n}" and f"{name}.{n}" in SUBMODULES
         else:
-            assert getattr(roof, n) is getattr(home, n), n
+            assert getattr(module, n) is getattr(home, n), n
 
 
 @pytest.mark.parametrize("name", GATHERED)
-def test_gathered_names_are_at_home_somewhere(name):
-    roof, homes = importlib.import_module(f"lamina.{name}"), [importlib.import_module(h) for h in GATHERED[name]]
-    for n in roof.__all__:
-        value = getattr(roof, n)
+def test_gathered_names_are_objects_of_a_package(name):
+    module, homes = importlib.import_module(f"lamina.{name}"), [importlib.import_module(h) for h in GATHERED[name]]
+    for n in module.__all__:
+        value = getattr(module, n)
         assert isinstance(value, ModuleType) or any(value in vars(home).values() for home in homes), n
 
 
 def submodules(module):
-    """(path, module) of every module that can be reached by attributes from `module`."""
+    """Yield (path, module) of every module that is reachable by attributes from `module`."""
     for name in dir(module):
         value = getattr(module, name)
         if isinstance(value, ModuleType) and not name.startswith(("_", "@")):  # "@": pytest's own
@@ -113,17 +113,17 @@ def test_every_module_attribute_imports_by_its_dotted_path():
     "import lamina; lamina.test_util.check_grads, lamina.lib.xla_bridge.get_backend",
     "from lamina.config import config; import lamina; assert config is lamina.config; config.update('jax_enable_x64', True)",
     "from lamina.typing import Array, ArrayLike, DTypeLike", "from lamina import *; typing.Array, errors.ShapeError"])
-def test_dotted_paths_in_a_fresh_process(line):
+def test_dotted_paths_are_importable(line):
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_an_absent_name_is_refused_as_any_module_does():
+def test_missing_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'lamina' has no attribute 'gradd'"):
         lamina.gradd
 
 
-def test_top_level_names_are_at_home_somewhere():
+def test_top_level_names_are_objects_of_a_package():
     homes = [importlib.import_module(h) for h in HOMES]
     for name in lamina.__all__:
         if name in SUBMODULES or name in GATHERED or name in OWN:
@@ -131,7 +131,7 @@ def test_top_level_names_are_at_home_somewhere():
         assert any(getattr(h, name, None) is getattr(lamina, name) for h in homes), name
 
 
-def test_all_is_what_the_module_shows():
+def test_dir_equals_all():
     assert {n for n in dir(lamina) if not n.startswith("_")} | {"__version__"} == set(lamina.__all__)
 
 
@@ -140,7 +140,7 @@ def test_short_names_of_tree_functions():
         assert getattr(lamina.tree, name) is getattr(lamina.tree_util, f"tree_{name}")
 
 
-def test_errors_under_the_names_older_programs_catch():
+def test_error_names_of_jax_are_caught():
     uses = {"TracerBoolConversionError": lambda x: 1 if x else 0, "TracerIntegerConversionError": range,
             "TracerArrayConversionError": np.asarray, "ConcretizationTypeError": float,
             "NonConcreteBooleanIndexError": lambda x: lamina.numpy.arange(3)[lamina.numpy.arange(3) > x]}
@@ -155,17 +155,17 @@ def test_errors_under_the_names_older_programs_catch():
     assert set(home.__all__) <= set(lamina.errors.__all__)
 
 
-def test_arrays_from_other_libraries():
+def test_from_dlpack_of_a_numpy_array():
     assert lamina.dlpack.from_dlpack(np.arange(3, dtype=np.float32)).tolist() == [0, 1, 2]
 
 
-def test_ops_by_name():
+def test_primitives_are_available_by_name():
     ops = importlib.import_module("lamina_tracing.primitives")
     assert {n for n in lamina.lax.__all__ if n.endswith("_p")} == {n for n in ops.__all__ if n.endswith("_p")}
     assert lamina.lax.add_p is lamina.make_jaxpr(lamina.lax.add)(1, 2).eqns[0].primitive
 
 
-def test_older_homes_of_names():
+def test_older_module_paths():
     from lamina.lib import xla_bridge
     from lamina.tools import colab_tpu
     assert xla_bridge.get_backend().platform == "cpu" and callable(colab_tpu.setup_tpu)

@@ -1,4 +1,5 @@
-"""Parameters of public functions keep their names, kinds and order, as recorded in `parameters.txt`, a line per function.
+"""Parameters of public functions keep their names, kinds and order, as recorded in `parameters.txt`, a line per
+function.
 
 A new parameter may be appended or be keyword-only. `python tests/public_api/test_parameters.py` rewrites the table.
 """
@@ -21,18 +22,18 @@ MARKS = {inspect.Parameter.POSITIONAL_ONLY: "/", inspect.Parameter.VAR_POSITIONA
 
 
 def parameters(fun):
-    """(name, mark, whether it may be left out) of each parameter."""
+    """Return (name, mark, whether it is optional) of each parameter."""
     return [(p.name, MARKS.get(p.kind, ""), p.default is not p.empty) for p in inspect.signature(fun).parameters.values()]
 
 
 def public():
-    """Dotted name -> parameters of each public function."""
+    """Return dotted name -> parameters of each public function."""
     found = {}
     for path in MODULES:
         module = importlib.import_module(f"lamina.{path}" if path else "lamina")
         for name in sorted(module.__all__):
             value = getattr(module, name)
-            # what enums and unions of types are called with is Python's, and not the same in each version of it
+            # the signatures of enums and unions depend on the Python version
             if callable(value) and not isinstance(value, enum.EnumMeta) and typing.get_origin(value) is None:
                 try:
                     found[f"{path}.{name}".lstrip(".")] = parameters(value)
@@ -45,15 +46,15 @@ def line(name, found):
     return " ".join([name, *(f"{n}{'=' if optional else ''}{mark}" for n, mark, optional in found)])
 
 
-def test_parameters_are_what_they_were():
+def test_parameters_are_unchanged():
     now = public()
     for text in TABLE.read_text().splitlines():
         name, *was = text.split()
-        assert name in now, f"{name} is gone"
+        assert name in now, f"{name} is missing"
         is_now = line(name, now[name]).split()[1:]
-        by_place = [w for w in was if not w.endswith(("*", "**kwargs"))]
-        assert is_now[:len(by_place)] == by_place, f"{name}: {is_now}, where it was {was}"
-        assert set(was) <= set(is_now), f"{name}: {is_now}, where it was {was}"
+        by_position = [w for w in was if not w.endswith(("*", "**kwargs"))]
+        assert is_now[:len(by_position)] == by_position, f"{name}: {is_now}, formerly {was}"
+        assert set(was) <= set(is_now), f"{name}: {is_now}, formerly {was}"
         added = [w for w in is_now if w not in was]
         assert all("=" in w or w.endswith(("args", "kwargs")) for w in added), f"{name}: {added} must have defaults"
 
@@ -88,12 +89,12 @@ CALLS = [
 
 
 @pytest.mark.parametrize("number", range(len(CALLS)))
-def test_calls_as_other_systems_spell_them(number):
-    call, wanted = CALLS[number]
-    np.testing.assert_allclose(np.asarray(call()), np.asarray(wanted), rtol=1e-5, atol=1e-5)
+def test_jax_parameter_names_are_accepted(number):
+    call, expected = CALLS[number]
+    np.testing.assert_allclose(np.asarray(call()), np.asarray(expected), rtol=1e-5, atol=1e-5)
 
 
-def test_spellings_that_cannot_be_met_are_refused():
+def test_unsupported_jax_parameters_are_refused():
     with pytest.raises(ValueError, match="reshape: newshape is an older name of shape"):
         jnp.reshape(X, (4, 1), newshape=(2, 2))
     with pytest.raises(NotImplementedError, match="copy: order must be None or 'K'"):

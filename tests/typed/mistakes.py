@@ -1,4 +1,4 @@
-"""Wrong uses that a type checker must find: one on each line that is marked so, and nowhere else. Never run."""
+"""Type errors that a type checker must report: one on each marked line, and no others. Never run."""
 from __future__ import annotations
 
 from functools import partial
@@ -16,7 +16,7 @@ def f(x: lamina.Array, rate: float) -> lamina.Array:
 x = jnp.ones(3)
 key = random.PRNGKey(0)
 
-# calls of transformed functions take what the function takes
+# calls of transformed functions have the types of the function
 lamina.jit(f)(x)  # wrong: `rate` is missing
 lamina.jit(f)(x, "fast")  # wrong: a string for a number
 lamina.vmap(f)(x, rat=1.0)  # wrong: a name misspelled
@@ -35,16 +35,16 @@ def g(x: lamina.Array, rate: float) -> lamina.Array:
 
 g(x, rates=1.0)  # wrong: a name misspelled
 
-# what transformations are given
-lamina.jit(3)  # wrong: a number is no function
+# arguments of transformations
+lamina.jit(3)  # wrong: a number is not a function
 lamina.jit(f, static_argname="rate")  # wrong: an option misspelled
 lamina.jit(f, donate_argnums="x")  # wrong: positions are numbers
 lamina.vmap(f, in_axis=0)  # wrong: an option misspelled
-lamina.grad(f, has_aux=3)  # wrong: a number for a truth value
+lamina.grad(f, has_aux=3)  # wrong: a number for a bool
 lamina.pmap(f, axis="i")  # wrong: an option misspelled
 lamina.jvp(f, x, x, x, x)  # wrong: too many arguments
 
-# what they give
+# results of transformations
 out, pull, more = lamina.vjp(f, x, 1.0)  # wrong: two results without has_aux
 lamina.jvp(f, (x, 1.0), (x, 1.0)).shape  # wrong: a pair has no shape
 lamina.make_jaxpr(f)(x, 1.0).jaxprs  # wrong: an attribute misspelled
@@ -56,24 +56,24 @@ x.sum(axes=0)  # wrong: it is `axis`
 x.reshape((3, 1)).flaten()  # wrong: a method misspelled
 x.at[0].put(1.0)  # wrong: there is no such update
 x.at(0)  # wrong: an index is given in brackets
-x + "one"  # wrong: a string is no number
-x @ None  # wrong: nothing is no array
+x + "one"  # wrong: a string is not a number
+x @ None  # wrong: None is not an array
 x.dtype.nam  # wrong: a property of dtypes misspelled
 
 # functions of arrays
-jnp.sin("text")  # wrong: a string is no array
+jnp.sin("text")  # wrong: a string is not an array
 jnp.sin(x, x)  # wrong: one argument too many
 jnp.add(x)  # wrong: one argument too few
 jnp.sum(x, axis="rows", keepdim=True)  # wrong: it is `keepdims`
-jnp.concatenate(x, x)  # wrong: the axis is no array
-jnp.zeros((3,), dtype=3)  # wrong: a number is no type
-jnp.no_such_function(x)  # wrong: there is none
+jnp.concatenate(x, x)  # wrong: the axis is not an array
+jnp.zeros((3,), dtype=3)  # wrong: a number is not a dtype
+jnp.no_such_function(x)  # wrong: it does not exist
 random.normal()  # wrong: the key is missing
 random.normal(key, "3")  # wrong: a shape is numbers
 random.norml(key)  # wrong: misspelled
 lax.add(x, x, x)  # wrong: one argument too many
-lax.no_such_function(x)  # wrong: there is none
-lamina.no_such_function(x)  # wrong: there is none
+lax.no_such_function(x)  # wrong: it does not exist
+lamina.no_such_function(x)  # wrong: it does not exist
 lamina.nn.relu()  # wrong: the array is missing
 
 
@@ -96,6 +96,6 @@ lax.map(body, x)  # wrong: the function takes one
 # the rest
 lamina.device_put(x, devices=None)  # wrong: it is `device`
 lamina.ShapeDtypeStruct((3,))  # wrong: the dtype is missing
-lamina.tree.map(3, x)  # wrong: a number is no function
+lamina.tree.map(3, x)  # wrong: a number is not a function
 PartitionSpec("a").names  # wrong: there is no such attribute
 partial(lamina.vmap, in_axis=0)  # wrong: an option misspelled

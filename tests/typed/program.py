@@ -1,4 +1,4 @@
-"""A program as a user writes it, with types: it runs, and type checkers find nothing in it (`nox -s types`)."""
+"""A typed user program: it runs, and type checkers report no error (`nox -s types`)."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -47,8 +47,8 @@ def loss(params: Params, x: lamina.Array, y: lamina.Array) -> lamina.Array:
 
 @partial(lamina.jit, static_argnames="rate")
 def step(params: Params, x: lamina.Array, y: lamina.Array, rate: float) -> tuple[Params, lamina.Array]:
-    value, slopes = lamina.value_and_grad(loss)(params, x, y)
-    return lamina.tree.map(lambda p, g: p - rate * g, params, slopes), value
+    value, grads = lamina.value_and_grad(loss)(params, x, y)
+    return lamina.tree.map(lambda p, g: p - rate * g, params, grads), value
 
 
 @lamina.jit
@@ -65,8 +65,8 @@ def clipped_forward(x: lamina.Array, bound: float) -> tuple[lamina.Array, float]
     return x, bound
 
 
-def clipped_backward(bound: float, slope: lamina.Array) -> tuple[lamina.Array, None]:
-    return jnp.clip(slope, -bound, bound), None
+def clipped_backward(bound: float, cotangent: lamina.Array) -> tuple[lamina.Array, None]:
+    return jnp.clip(cotangent, -bound, bound), None
 
 
 clipped.defvjp(clipped_forward, clipped_backward)
@@ -78,17 +78,17 @@ def softplus(x: lamina.Array) -> lamina.Array:
 
 
 @softplus.defjvp
-def softplus_slope(primals: tuple[lamina.Array], tangents: tuple[lamina.Array]) -> tuple[lamina.Array, lamina.Array]:
+def softplus_jvp(primals: tuple[lamina.Array], tangents: tuple[lamina.Array]) -> tuple[lamina.Array, lamina.Array]:
     (x,), (t,) = primals, tangents
     return softplus(x), t * lamina.nn.sigmoid(x)
 
 
 def derivatives(x: lamina.Array) -> dict[str, lamina.Array]:
-    slope: Callable[[lamina.Array], lamina.Array] = lamina.grad(norm)
+    gradient: Callable[[lamina.Array], lamina.Array] = lamina.grad(norm)
     out, pull = lamina.vjp(norm, x)
     _, tangent = lamina.jvp(norm, (x,), (jnp.ones_like(x),))
     (pulled,) = pull(jnp.ones_like(out))
-    return {"slope": slope(x), "pulled": pulled, "tangent": tangent, "hessian": lamina.hessian(norm)(x),
+    return {"gradient": gradient(x), "pulled": pulled, "tangent": tangent, "hessian": lamina.hessian(norm)(x),
             "forward": lamina.jacfwd(jnp.sin)(x), "reverse": lamina.jacrev(jnp.cos)(x),
             "softplus": lamina.vmap(lamina.grad(softplus))(x), "clipped": lamina.grad(lambda a: clipped(a, 0.1).sum())(x)}
 
@@ -123,7 +123,7 @@ def over_devices(x: lamina.Array) -> lamina.Array:
     return jnp.add(summed(placed[None])[0], lamina.vmap(centred, axis_name="batch", in_axes=0, out_axes=0)(x))
 
 
-def looked_at(x: lamina.Array) -> tuple[str, tuple[int, ...], int]:
+def inspect(x: lamina.Array) -> tuple[str, tuple[int, ...], int]:
     program = lamina.make_jaxpr(norm)(x)
     shape = lamina.eval_shape(norm, x)
     lowered = lamina.jit(norm).lower(x)
@@ -158,7 +158,7 @@ def main(settings: Settings = Settings()) -> float:
     derivatives(x[0])
     loops(x)
     over_devices(x[:1, :])
-    looked_at(x[0])
+    inspect(x[0])
     arrays(x[0])
     Model(2.0)(x)
     return float(value)

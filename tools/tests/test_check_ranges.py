@@ -30,6 +30,12 @@ def test_wrong_range_is_reported(checkout: Path, old: str, new: str, message: st
     assert any(message in line for line in check_ranges.check(checkout))
 
 
+def test_range_of_an_extra_is_checked(checkout: Path) -> None:
+    extra = '[project.optional-dependencies]\nir = ["lamina-ir>=0.2,<0.3"]\n\n[tool.hatch.version]'
+    replace(checkout, "lamina-tracing", "[tool.hatch.version]", extra)
+    assert any("excludes lamina-ir 0.1.0 of this tree" in line for line in check_ranges.check(checkout))
+
+
 def test_requirement_without_lower_bound_is_reported(checkout: Path) -> None:
     replace(checkout, "lamina-ir", "numpy>=2.0", "numpy<3")
     assert any(line.endswith("numpy<3 has no lower bound") for line in check_ranges.check(checkout))

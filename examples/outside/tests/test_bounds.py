@@ -1,4 +1,4 @@
-"""Bounds hold: every value of the function over a box lies between them; they nest with our transformations."""
+"""Every value of a function over a box is within its bounds; `bounds` nests with the built-in transformations."""
 from __future__ import annotations
 
 import lamina
@@ -12,12 +12,12 @@ from lamina_tracing.extend import bind
 from outside import bounds, bounds_rules, softsign
 
 RNG = np.random.default_rng(0)
-ROWS = [row for op in bounds_rules for row in samples_of(op)
-        if row.args and all(a.dtype == np.float32 and np.isfinite(a).all() for a in row.args) and not op.multiple]
+SAMPLES = [sample for op in bounds_rules for sample in samples_of(op)
+           if sample.args and all(a.dtype == np.float32 and np.isfinite(a).all() for a in sample.args) and not op.multiple]
 
 
-def inside(fun, lo, hi, slack=1e-4, tries=20):
-    """Bounds of `fun` hold at drawn points of the box, and at its corners."""
+def check_bounds(fun, lo, hi, slack=1e-4, tries=20):
+    """Check the bounds of `fun` at random points and at corners of the box."""
     low, high = bounds(fun)(lo, hi)
     for t in range(tries):
         share = 0 if t == 0 else 1 if t == 1 else RNG.uniform(size=1).astype(np.float32)[0]
@@ -28,19 +28,19 @@ def inside(fun, lo, hi, slack=1e-4, tries=20):
     return low, high
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[r.id for r in ROWS])
-def test_every_row_bounds_its_op(row):
+@pytest.mark.parametrize("sample", SAMPLES, ids=[s.id for s in SAMPLES])
+def test_every_rule_bounds_its_primitive(sample):
     def fun(*xs):
-        return bind(row.prim, *xs, **row.params)
-    width = [np.abs(a) * np.float32(0.1) for a in row.args]
-    lo, hi = [a - w for a, w in zip(row.args, width)], [a + w for a, w in zip(row.args, width)]
+        return bind(sample.prim, *xs, **sample.params)
+    width = [np.abs(a) * np.float32(0.1) for a in sample.args]
+    lo, hi = [a - w for a, w in zip(sample.args, width)], [a + w for a, w in zip(sample.args, width)]
     try:
-        out = fun(*row.args)
+        out = fun(*sample.args)
         if not dtypes.is_float(np.asarray(out).dtype):
             return
-        inside(fun, lo, hi, slack=1e-3)
+        check_bounds(fun, lo, hi, slack=1e-3)
     except NotImplementedError as e:
-        assert f"`{row.prim.name}`" in str(e)
+        assert f"`{sample.prim.name}`" in str(e)
 
 
 def mlp(w, x):
@@ -53,11 +53,11 @@ BOX = ((W - 0.1, X - 0.1), (W + 0.1, X + 0.1))
 
 @pytest.mark.parametrize("wrap", [lambda f: f, lamina.jit, lamina.grad, lamina.checkpoint, lambda f: lamina.jit(lamina.grad(f)),
                                   lambda f: lamina.vmap(f, (None, 0)), lambda f: lamina.grad(lamina.checkpoint(f))])
-def test_our_transformations_inside(wrap):
-    inside(wrap(mlp), *BOX)
+def test_bounds_of_transformed_functions(wrap):
+    check_bounds(wrap(mlp), *BOX)
 
 
-def test_inside_our_transformations():
+def test_transformations_of_bounds():
     def upper(w, x):
         return bounds(mlp)((w - 0.1, x), (w + 0.1, x))[1]
     plain = upper(W, X)
@@ -66,12 +66,12 @@ def test_inside_our_transformations():
     lamina.test_util.check_grads(upper, (W, X), order=1, modes=("rev",), rtol=5e-2, atol=5e-2)
 
 
-def test_known_values_stay_known():
+def test_bounds_of_known_values_are_equal():
     lo, hi = bounds(lambda x: jnp.cos(X) + 0 * x)((np.float32(1),), (np.float32(2),))
     np.testing.assert_allclose(lo, hi)
 
 
-def test_what_is_refused():
+def test_invalid_calls_are_refused():
     with pytest.raises(NotImplementedError, match="`lt` decides by a value of which only bounds are known"):
         bounds(lambda x: jnp.where(x < 1, x, 0))((np.float32(0),), (np.float32(2),))
     with pytest.raises(MissingRuleError, match="bounds of `sort` has no rule; add a rule to outside/bounds"):
@@ -80,7 +80,7 @@ def test_what_is_refused():
         bounds(mlp)((W, X), (W, X[:1]))
 
 
-def test_an_override_is_followed_at_once():
+def test_overridden_rule_is_used_inside_block():
     f = lamina.jit(lambda x: bounds(lambda y: lax.exp(y))((x,), (x + 1,)))
     before = f(np.float32(0))
     with bounds_rules.override(prims.exp_p, lambda xs, /: xs[0]):

@@ -1,4 +1,5 @@
-"""The text computes what the program means, op by op and for whole programs; what has no row says so."""
+"""The text computes the same as the NumPy evaluator, for each primitive and for whole programs; missing rules are
+errors."""
 from __future__ import annotations
 
 import lamina
@@ -12,7 +13,7 @@ from lamina_ir.testing.programs import make_sample_program
 from lamina_ir.testing.samples import samples_of
 from outside import numpy_text, numpy_text_rules
 
-SAMPLES = [row for op in numpy_text_rules for row in samples_of(op)]
+SAMPLES = [sample for op in numpy_text_rules for sample in samples_of(op)]
 
 
 def run(program, *args):
@@ -22,19 +23,19 @@ def run(program, *args):
         return space["main"](*map(np.asarray, args))
 
 
-@pytest.mark.parametrize("row", SAMPLES, ids=[row.id for row in SAMPLES])
-def test_the_text_has_the_ops_meaning(row):
-    program = make_sample_program(row)
+@pytest.mark.parametrize("sample", SAMPLES, ids=[sample.id for sample in SAMPLES])
+def test_text_equals_the_numpy_implementation(sample):
+    program = make_sample_program(sample)
     try:
-        found = run(program, *row.args)
+        found = run(program, *sample.args)
     except NotImplementedError as e:
         assert "NumPy" in str(e)
         return
-    for got, want in zip(found, evaluate(program, *row.args), strict=True):
-        assert_close(np.asarray(got), np.asarray(want), slack=10, what=row.id)
+    for got, want in zip(found, evaluate(program, *sample.args), strict=True):
+        assert_close(np.asarray(got), np.asarray(want), slack=10, what=sample.id)
 
 
-def test_every_op_has_a_row_or_a_reason():
+def test_every_primitive_has_a_rule_or_a_reason():
     assert all(numpy_text_rules.has_rule_or_reason(op) for op in prims.ALL)
 
 
@@ -63,7 +64,7 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
     (mlp, (W, X)), (lamina.grad(mlp), (W, X)), (lamina.vmap(lamina.grad(mlp), in_axes=(None, 0)), (W, X)), (rnn, (W[0], X)),
     (lamina.grad(lambda w, x: jnp.sum(rnn(w, x)[1])), (W[0], X)), (newton, (np.float32(2),)),
     (lamina.jit(newton), (np.float32(3),)), (lamina.vmap(newton), (np.float32([2, 9]),)), (lamina.jvp, None)], ids=str)
-def test_whole_programs_and_their_derivatives(fun, args):
+def test_text_of_programs_and_their_derivatives(fun, args):
     if args is None:
         fun, args = (lambda x: lamina.jvp(lamina.checkpoint(jnp.sin), (x,), (x,))), (X,)
     program = lamina.make_jaxpr(fun)(*args)
@@ -72,12 +73,12 @@ def test_whole_programs_and_their_derivatives(fun, args):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-def test_a_program_that_stands_twice_is_written_once():
+def test_shared_program_is_written_once():
     f = lamina.jit(lambda x: jnp.sin(x) * 2)
     assert numpy_text(lamina.make_jaxpr(lambda x: f(f(x)))(1.0)).count("np.sin") == 1
 
 
-def test_a_missing_row_names_itself():
+def test_missing_rule_is_reported():
     odd_p = Primitive("odd", infer=lambda x: x, family="elementwise")
     program = make_sample_program(type(SAMPLES[0])(odd_p, (np.float32(1),), {}))
     with pytest.raises(MissingRuleError, match="NumPy text of `odd` has no rule; add a rule to outside/numpy_text"):

@@ -1,4 +1,4 @@
-"""The two ops pass the laws that the house's own ops pass, nested in its transformations and with these inside."""
+"""The two primitives pass the tests of built-in primitives, and nest with the built-in transformations."""
 from __future__ import annotations
 
 import functools
@@ -20,34 +20,34 @@ from lamina_lowering.testing import check_lowering
 from lamina_tracing.extend import bind
 from outside import bounds, numpy_text, repeat, repeat_p, softsign, softsign_p
 
-ROWS = [row for op in (softsign_p, repeat_p) for row in samples_of(op)]
+SAMPLES = [sample for op in (softsign_p, repeat_p) for sample in samples_of(op)]
 X = np.float32([[0.5, -1.0, 2.0], [0.1, 0.2, -0.3]])
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
-class TestLaws:
-    def test_the_compiled_op_has_its_numpy_meaning(self, row):
-        check_lowering(row.prim, row.args, row.params)
+@pytest.mark.parametrize("sample", SAMPLES, ids=[sample.id for sample in SAMPLES])
+class TestSamples:
+    def test_compiled_primitive_equals_its_numpy_implementation(self, sample):
+        check_lowering(sample.prim, sample.args, sample.params)
 
-    def test_derivatives(self, row):
-        derivatives.check_sample(row)
+    def test_derivatives(self, sample):
+        derivatives.check_sample(sample)
 
-    def test_batches(self, row):
-        batches.check_sample(row)
+    def test_batches(self, sample):
+        batches.check_sample(sample)
 
-    def test_programs(self, row):
-        program = make_sample_program(row)
+    def test_programs(self, sample):
+        program = make_sample_program(sample)
         check(program)
-        wanted = evaluate(program, *row.args)
+        expected = evaluate(program, *sample.args)
         for other in (loads(dumps(program)), parse(str(program)), cse(program), dce(program, instantiate=True)[0],
                       inline_calls(program)):
             assert alpha_equal(program, other)
-            for a, b in zip(evaluate(other, *row.args), wanted):
+            for a, b in zip(evaluate(other, *sample.args), expected):
                 assert_close(a, b)
 
 
 def both(x):
-    """The ops around each other, and a value that is handed on unread."""
+    """Nest both primitives; one carry is not read."""
     return jnp.sum(repeat(lambda a, n: (softsign(a * x + 0.5), n + 1), 4, x, 0)[0])
 
 
@@ -63,12 +63,12 @@ def looped(x):
     return jnp.sum(lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, repeat(softsign, 2, c[1])), (0, x), max_iters=5)[1])
 
 
-def kept(x):
+def saved(x):
     policy = lamina.checkpoint_policies.everything_saveable
     return jnp.sum(lamina.checkpoint(lambda y: repeat(lambda v: jnp.sin(v * y), 3, y), policy=policy)(x))
 
 
-FUNS = [both, scanned, branched, looped, kept]
+FUNS = [both, scanned, branched, looped, saved]
 
 
 @pytest.mark.parametrize("fun", FUNS, ids=lambda f: f.__name__)
@@ -77,7 +77,7 @@ FUNS = [both, scanned, branched, looped, kept]
     lambda f: lambda x: jnp.sum(lamina.vmap(lambda s: f(x * s))(np.float32([1, 0.5]))),
     lambda f: lambda x: jnp.sum(lamina.grad(f)(x) ** 2), lambda f: lambda x: lamina.jvp(f, (x,), (x,))[1]],
     ids=["plain", "jit", "checkpoint", "jit of checkpoint", "vmap", "grad", "jvp"])
-def test_nested_in_our_transformations_and_they_in_it(fun, wrap):
+def test_transformations_of_nested_primitives(fun, wrap):
     f = wrap(fun)
     program = lamina.make_jaxpr(f)(X)
     check(program)
@@ -89,14 +89,14 @@ def test_nested_in_our_transformations_and_they_in_it(fun, wrap):
 
 @pytest.mark.parametrize("inner", [jnp.sin, lamina.jit(jnp.sin), lamina.grad(lambda v: v * v), lamina.checkpoint(jnp.tanh),
                                    lambda v: lax.scan(lambda c, _: (c * 0.9, None), v, None, 3)[0]])
-def test_our_transformations_inside(inner):
+def test_transformations_in_the_body(inner):
     f = functools.partial(repeat, inner, 3)
     want = inner(inner(inner(0.7)))
     assert_close(np.asarray(f(0.7)), np.asarray(want), slack=4)
     assert_close(np.asarray(lamina.vmap(f)(np.float32([0.7]))), np.asarray(want)[None], slack=4)
 
 
-def test_over_devices():
+def test_collectives_in_the_body():
     x = np.arange(4, dtype=np.float32)
     got = lamina.pmap(lambda v: repeat(lambda u: softsign(u + lax.psum(v, "i")), 2, v), axis_name="i",
                       devices=lamina.devices()[:1])(x[:1])
@@ -105,7 +105,7 @@ def test_over_devices():
     np.testing.assert_allclose(inner, 2 * x.mean() + x, rtol=1e-5)
 
 
-def test_dead_carries_go_and_what_is_known_is_known_early():
+def test_dead_carries_are_removed_and_known_ones_are_split_off():
     program = lamina.make_jaxpr(lambda x, y: repeat(lambda a, b: (a * 2.0, b + a), 3, x, y))(1.0, 1.0)
     small, used = dce(program, [True, False])
     assert used == [True, False] and len(small.eqns[0].outvars) == 1
@@ -113,7 +113,7 @@ def test_dead_carries_go_and_what_is_known_is_known_early():
     assert split.out_known == [True, False]
 
 
-def test_effects_in_it_keep_their_order():
+def test_effects_in_body_are_ordered():
     seen = []
 
     def step(v):
@@ -125,12 +125,12 @@ def test_effects_in_it_keep_their_order():
     assert seen == [0.0, 1.0, 2.0]
 
 
-def test_a_linear_body_is_linear():
+def test_repeat_of_a_linear_body_is_linear():
     back, = lamina.linear_transpose(lambda v: repeat(lambda u: u * 3.0, 2, v), 1.0)(1.0)
     assert back == 9
 
 
-def test_our_transformation_and_target_know_them():
+def test_bounds_and_numpy_text_of_both_primitives():
     lo, hi = bounds(both)((X - 0.1,), (X + 0.1,))
     assert lo <= both(X) <= hi
     lo, hi = bounds(lamina.jit(lambda x: repeat(lambda v: v * x, 2, x)))((np.float32(2),), (np.float32(3),))
@@ -148,12 +148,12 @@ def test_our_transformation_and_target_know_them():
     (lambda: Primitive("r", params=("b",), infer=print,
                        region_signature=RegionSignature(carry_operands(), body="b", length="n")), ProgramError,
      "Primitive 'r': region_signature: length must name one of the params b; got 'n'")])
-def test_bad_input(make, error, words):
+def test_invalid_arguments_are_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()
 
 
-def test_a_forgotten_row_names_itself_the_table_and_the_page():
+def test_missing_rule_names_primitive_table_and_page():
     lonely_p = Primitive("lonely", infer=lambda x: x, numpy=lambda x: x, family="elementwise")
 
     def use(x):

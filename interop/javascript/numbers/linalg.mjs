@@ -1,4 +1,4 @@
-// Matrices as lists of rows of complex numbers; what the factorisations of docs/_generated/ops/factorizations.md are made of.
+// Matrices as lists of rows of complex numbers; building blocks of the factorizations of docs/_generated/ops/factorizations.md.
 import { range } from '../arrays.mjs';
 import * as C from './complex.mjs';
 
@@ -117,7 +117,7 @@ export function cholesky(x) {
   return l;
 }
 
-// Singular values descending, with vectors: columns of x turned against each other until they are orthogonal (Jacobi).
+// Singular values descending, with vectors: columns of x are rotated pairwise until they are orthogonal (Jacobi).
 export function svd(x) {
   const m = x.length, n = x[0]?.length ?? 0;
   if (m < n) {
@@ -146,7 +146,7 @@ export function svd(x) {
   return { s: order.map(j => sizes[j]), u, v: v.map(row => order.map(j => row[j])) };
 }
 
-// A matrix of orthonormal columns of length m, the given ones first; null stands for one that is free.
+// A matrix of orthonormal columns of length m, the given ones first; null means an unspecified one.
 export function completed(columns, m, count) {
   const made = [...columns];
   while (made.length < count) made.push(null);
@@ -213,7 +213,7 @@ export function schur(x) {
     }
     const shift = step % 11 === 10 ? C.add(t[high][high], C.real(C.abs(t[high][high - 1]))) : wilkinson(t, high);
     for (let i = 0; i < n; i++) t[i][i] = C.sub(t[i][i], shift);
-    const turns = [];
+    const rotations = [];
     for (let k = low; k < high; k++) {
       const a = t[k][k], b = t[k + 1][k], r = Math.hypot(...a, ...b);
       const c = r ? C.scale(1 / r, a) : [1, 0], s = r ? C.scale(1 / r, b) : [0, 0];
@@ -222,9 +222,9 @@ export function schur(x) {
         t[k][j] = C.add(C.mul(C.conj(c), f), C.mul(C.conj(s), g));
         t[k + 1][j] = C.sub(C.mul(c, g), C.mul(s, f));
       }
-      turns.push([k, c, s]);
+      rotations.push([k, c, s]);
     }
-    for (const [k, c, s] of turns) for (const y of [t, q]) for (const [i, row] of y.entries()) {
+    for (const [k, c, s] of rotations) for (const y of [t, q]) for (const [i, row] of y.entries()) {
       if (y === t && i > Math.min(k + 1, high)) continue;
       const f = row[k], g = row[k + 1];
       row[k] = C.add(C.mul(f, c), C.mul(g, s));

@@ -1,4 +1,4 @@
-// Functions of real numbers that JavaScript has not, in double precision.
+// Functions of real numbers that JavaScript lacks, in double precision.
 // Sources: DLMF 5.5, 5.11 (gamma), 7.6, 7.9 (erf), 8.7 - 8.9, 8.17 (incomplete ones), 10.25, 10.40 (Bessel), 25.11 (zeta).
 
 const BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330];
@@ -56,11 +56,11 @@ export function erfInv(y) {
   const t = Math.abs(y), log = Math.log1p(-t * t), b = 2 / (Math.PI * 0.147) + log / 2;
   let x = Math.sqrt(Math.max(Math.sqrt(b * b - log / 0.147) - b, 0));
   for (let i = 0; i < 5; i++) { // Newton, on log erfc where 1 - erf cancels
-    const slope = (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x);
-    if (t < 0.9) x -= (erf(x) - t) / slope;
+    const derivative = (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x);
+    if (t < 0.9) x -= (erf(x) - t) / derivative;
     else {
       const tail = erfc(x);
-      x += Math.log(tail / (1 - t)) * tail / slope;
+      x += Math.log(tail / (1 - t)) * tail / derivative;
     }
   }
   return Object.is(y, -0) || y < 0 ? -x : x;
@@ -119,20 +119,20 @@ const density = (a, x) => Math.exp(a * Math.log(x) - x - lgamma(a)); // x^a e^-x
 
 // The sum of x^n / ((a + 1) ... (a + n)) and its derivative by a: P = density / a times it.
 function series(a, x) {
-  let term = 1, slope = 0, total = 1, moved = 0;
+  let term = 1, derivative = 0, total = 1, moved = 0;
   for (let n = 1; n < 20000; n++) {
-    slope = (slope - term / (a + n)) * x / (a + n);
+    derivative = (derivative - term / (a + n)) * x / (a + n);
     term *= x / (a + n);
     total += term;
-    moved += slope;
-    if (term < 1e-17 * total && Math.abs(slope) < 1e-17 * Math.abs(moved)) break;
+    moved += derivative;
+    if (term < 1e-17 * total && Math.abs(derivative) < 1e-17 * Math.abs(moved)) break;
   }
   return [total, moved];
 }
 
 // H and its derivative by a: Q = density H, for x > a. The continued fraction from its end, with derivatives carried along.
 function fraction(a, x) {
-  let h = 0, dh = 0; // what stands behind: top / (b + ...)
+  let h = 0, dh = 0; // the rest of the fraction: top / (b + ...)
   for (let n = 4000; n >= 1; n--) {
     const top = n * (a - n), b = x + 2 * n + 1 - a + h, db = -1 + dh;
     h = top / b;
@@ -144,7 +144,7 @@ function fraction(a, x) {
 
 export function incompleteGamma(mode, a, x) {
   if (Number.isNaN(a) || Number.isNaN(x) || a < 0 || x < 0 || (a === 0 && x === 0)) return NaN;
-  const [atZero, atEnd] = { lower: [0, 1], upper: [1, 0], slope: [0, 0], sample: [0, Infinity] }[mode];
+  const [atZero, atEnd] = { lower: [0, 1], upper: [1, 0], derivative: [0, 0], sample: [0, Infinity] }[mode];
   if (x === Infinity) return atEnd;
   if (a === Infinity) return NaN;
   if (x === 0) return atZero;
@@ -152,12 +152,12 @@ export function incompleteGamma(mode, a, x) {
   const f = density(a, x), low = x <= 1 || x <= a;
   if (low) {
     const [s, ds] = series(a, x);
-    const slope = (s * (Math.log(x) - digamma(a + 1)) + ds) / a; // of P, over the density
-    return { lower: f / a * s, upper: 1 - f / a * s, slope: f * slope, sample: -x * slope }[mode];
+    const derivative = (s * (Math.log(x) - digamma(a + 1)) + ds) / a; // of P, over the density
+    return { lower: f / a * s, upper: 1 - f / a * s, derivative: f * derivative, sample: -x * derivative }[mode];
   }
   const [h, dh] = fraction(a, x);
-  const slope = -(h * (Math.log(x) - digamma(a)) + dh);
-  return { lower: 1 - f * h, upper: f * h, slope: f * slope, sample: -x * slope }[mode];
+  const derivative = -(h * (Math.log(x) - digamma(a)) + dh);
+  return { lower: 1 - f * h, upper: f * h, derivative: f * derivative, sample: -x * derivative }[mode];
 }
 
 export function incompleteBeta(a, b, x) {

@@ -118,7 +118,7 @@ const results = p => (p.result_shapes ?? []).map((shape, i) => type(p.result_dty
 function hostCall(name, params, defaults) {
   ops[name] = {
     params: { batch: 'ints', callback: 'any', mapped: 'list', ...params }, defaults: { batch: [], mapped: [], ...defaults },
-    draws: true, // each member calls
+    perMember: true, // each member calls the host
     infer: (types, p) => [...results(p), ...(p.threaded ? [type(I32, [])] : [])],
     run: (xs, p, host) => {
       const called = p.callback.fields?.name, f = host.get(called);

@@ -1,4 +1,4 @@
-// Ops that hold programs: docs/_generated/ops/calls.md, maps.md, control.md, custom.md, solves.md; and those that are the identity.
+// Primitives with nested programs: docs/_generated/ops/calls.md, maps.md, control.md, custom.md, solves.md; and identities.
 import { Arr, build, full, offset, range, reshaped, slice, spliced, stacked, stridesOf, replaced } from '../arrays.mjs';
 import { refuse } from '../errors.mjs';
 import { key } from '../file.mjs';
@@ -43,7 +43,7 @@ ops.transposed_call = {
     alike(types, [...ins.slice(0, held), ...program.outvars.map(a => a.type)], 'the operands');
     return ins.slice(held);
   },
-  // The map itself where the file has it; else its elements, one transposed basis vector at a time.
+  // The map itself if the file contains it; else its matrix, by transposing one basis vector at a time.
   members: (xs, { forward, num_held: held, transpose_jaxpr: { program } }, axes, run) => {
     if (forward.program) return run(forward.program, xs);
     if (axes.size > 1) refuse('transposed_call: on mapped axes it is known only where its `forward` is saved');
@@ -58,7 +58,7 @@ ops.transposed_call = {
 };
 
 // --- branches and loops ---------------------------------------------------------------------------------------------
-// Members that agree run together; others each alone, which a program that refers to axes cannot.
+// Members with the same choice run together; others separately, which is impossible for a program that refers to axes.
 function together(decisions, axes, run, xs, programOf) {
   if (decisions.every(d => d === decisions[0])) return run(programOf(decisions[0]), xs);
   const each = range(axes.size).map(d => run(programOf(decisions[d]), xs.map(x => [x[d]]), axes.alone()).map(r => r[0]));
@@ -107,7 +107,7 @@ ops.while = {
     const loop = (carry, testConsts, bodyConsts, inside) => {
       for (let turns = 0; turns !== p.max_iters; turns++) {
         const going = run(p.cond_jaxpr.program, [...testConsts, ...carry], inside)[0].map(t => t.data[0]);
-        if (going.some(g => g !== going[0])) return null; // members part ways
+        if (going.some(g => g !== going[0])) return null; // members diverge
         if (!going[0]) break;
         carry = run(p.body_jaxpr.program, [...bodyConsts, ...carry], inside);
       }
@@ -176,7 +176,7 @@ ops.xla_pmap = {
   },
 };
 
-// How long a dimension with an entry is inside (null: it is gone), or outside.
+// The length of a dimension inside of the map (null: it is removed), or outside.
 const countOf = (entry, sizes) => (entry === null ? 1 : entry.fields.names.reduce((n, name) => n * sizes.get(key(name)), 1));
 const isIndexed = entry => entry?.record === 'Indexed';
 
@@ -195,7 +195,7 @@ function outside(entries, shape, sizes) {
   return entries.map(e => (isIndexed(e) ? countOf(e, sizes) : countOf(e, sizes) * lengths.shift()));
 }
 
-// Where an index of a member's part lies in the whole.
+// The index in the global array of an index in a member's part.
 function placeOf(entries, at, partShape, place, sizes) {
   const own = [...at], lengths = [...partShape];
   return entries.map(e => {
@@ -225,7 +225,7 @@ function manyAxes(name, ins, outs, params, defaults, axesOf) {
       const found = run(p.call_jaxpr.program, parts, inner);
       return found.map((values, i) => range(axes.size).map(d => {
         const shape = outside(p[outs][i], values[0].shape, sizes), strides = stridesOf(shape), whole = full(values[0].dtype, shape, null);
-        for (const k of range(count).reverse()) { // of members with the same place the first counts
+        for (const k of range(count).reverse()) { // of members with the same place the first is used
           const v = values[d * count + k], own = stridesOf(v.shape);
           build(v.dtype, v.shape, at => { whole.data[offset(strides, placeOf(p[outs][i], at, v.shape, places[k], sizes))] = v.data[offset(own, at)]; });
         }

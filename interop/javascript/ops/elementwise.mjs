@@ -109,7 +109,7 @@ ops.convert_element_type = {
   params: { new_dtype: 'dtype', weak_type: 'bool' },
   infer: (types, { new_dtype: { dtype } }) => {
     operands(types, 1);
-    if (types[0].dtype !== dtype && (D.isKey(types[0].dtype) || D.isKey(dtype))) refuse('keys are no numbers');
+    if (types[0].dtype !== dtype && (D.isKey(types[0].dtype) || D.isKey(dtype))) refuse('keys are not numbers');
     return [type(dtype, types[0].shape)];
   },
   run: ([x], { new_dtype: { dtype } }) => [x.dtype === dtype ? x : x.with(x.data.map(v => D.rounded(dtype, converted(v, x.dtype, dtype))), dtype)],
@@ -211,7 +211,7 @@ ops.select = {
 };
 
 // --- special --------------------------------------------------------------------------------------------------------
-for (const [name, mode] of [['igamma', 'lower'], ['igammac', 'upper'], ['igamma_grad_a', 'slope'], ['random_gamma_grad', 'sample']]) {
+for (const [name, mode] of [['igamma', 'lower'], ['igammac', 'upper'], ['igamma_grad_a', 'derivative'], ['random_gamma_grad', 'sample']]) {
   define(name, 2, FLOAT, (a, x) => S.incompleteGamma(mode, a, x));
 }
 define('regularized_incomplete_beta', 3, FLOAT, (a, b, x) => S.incompleteBeta(a, b, x));

@@ -1,4 +1,4 @@
-// Matrix factorisations: docs/_generated/ops/factorizations.md. Each works on one matrix at a time, in complex numbers of double precision.
+// Matrix factorizations: docs/_generated/ops/factorizations.md. Each works on one matrix at a time, in complex numbers of double precision.
 import { Arr, range, sameShape, sizeOf } from '../arrays.mjs';
 import * as D from '../dtypes.mjs';
 import { refuse } from '../errors.mjs';
@@ -13,7 +13,7 @@ const matrixDtype = d => ['f32', 'f64', 'c64', 'c128'].includes(d.name);
 // (batch, rows, columns) of an operand of matrices.
 function matrices(t, square = false) {
   needs(t, matrixDtype, 'f32, f64, c64 or c128');
-  if (t.shape.length < 2) refuse('matrices stand in the last two axes');
+  if (t.shape.length < 2) refuse('matrices must be in the last two axes');
   const [m, n] = t.shape.slice(-2);
   if (square && m !== n) refuse('square matrices');
   return { batch: t.shape.slice(0, -2), m, n };
@@ -30,7 +30,7 @@ function parts(x, rank) {
   });
 }
 
-// An array of a type from what each matrix gave: nested lists of complex numbers; null gives NaN.
+// An array of a type from the results for each matrix: nested lists of complex numbers; null gives NaN.
 function gathered({ dtype, shape }, found) {
   const each = found.length ? sizeOf(shape) / found.length : 0;
   const data = found.flatMap(f => (f === null ? range(each).map(() => [NaN, 0]) : flat(f)));

@@ -1,4 +1,4 @@
-// Every op this reader has, by name. All are at version 1.
+// All primitives of this reader, by name, at version 1.
 import { refuse } from '../errors.mjs';
 import { ops as collectives } from './collectives.mjs';
 import { ops as control } from './control.mjs';

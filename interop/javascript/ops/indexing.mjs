@@ -71,7 +71,7 @@ function numbersFit(x, ix, n) {
   const ndim = x.shape.length;
   needs(ix, D.isInteger, 'integers as indices');
   if (!ix.shape.length || ix.shape[ix.shape.length - 1] !== n.map.length) refuse('the last axis of the indices holds index vectors');
-  if (!(distinct([...n.removed, ...n.batch], ndim) && distinct([...n.map, ...n.batch], ndim) && ascending(n.removed))) refuse('axes of the operand stand once');
+  if (!(distinct([...n.removed, ...n.batch], ndim) && distinct([...n.map, ...n.batch], ndim) && ascending(n.removed))) refuse('axes of the operand must be distinct');
   if (n.batch.length !== n.indexBatch.length || !distinct(n.indexBatch, ix.shape.length - 1)
       || n.batch.some((a, i) => x.shape[a] !== ix.shape[n.indexBatch[i]])) refuse('batching axes go in pairs of equal length');
   if (n.window.length !== ndim - n.removed.length - n.batch.length || !ascending(n.window)
@@ -117,7 +117,7 @@ ops.gather = {
     const n = gatherNumbers(p), sizes = p.slice_sizes, gone = [...n.removed, ...n.batch];
     numbersFit(x, ix, n);
     if (sizes.length !== x.shape.length || sizes.some((s, a) => s < 0 || s > x.shape[a])) refuse('slice_sizes must fit');
-    if (n.removed.some(a => sizes[a] !== 1) || n.batch.some(a => sizes[a] > 1)) refuse('axes that go must have slice size 1');
+    if (n.removed.some(a => sizes[a] !== 1) || n.batch.some(a => sizes[a] > 1)) refuse('removed axes must have slice size 1');
     const window = sizes.filter((_, a) => !gone.includes(a)), batch = ix.shape.slice(0, -1);
     return [type(x.dtype, range(window.length + batch.length).map(a => (n.window.includes(a) ? window.shift() : batch.shift())))];
   },

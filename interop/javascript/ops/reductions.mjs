@@ -12,7 +12,7 @@ const BITS = [d => D.isInteger(d) || D.isBool(d), 'integers or truth values'];
 const ANY = [() => true, 'arrays'];
 const NOT_COMPLEX = [d => !D.isComplex(d), 'integers, floats or truth values'];
 
-// How two elements are joined, and what is there before the first: {join(x, y, dtype), start(dtype)}.
+// How two elements are combined, and the initial value: {join(x, y, dtype), start(dtype)}.
 const plus = (x, y) => (Array.isArray(x) ? C.add(x, y) : x + y);
 const times = (x, y) => (Array.isArray(x) ? C.mul(x, y) : x * y);
 const SUM = { join: plus, start: d => elementOf(d, 0) };
@@ -90,7 +90,7 @@ function monoid(types, { computation: { program } }) {
   return xs;
 }
 
-// The joined elements of several arrays: lists of elements, then the starts.
+// The combined elements of several arrays: lists of elements, then the starts.
 function fold(lists, inits, program, call) {
   let state = inits;
   for (const k of range(lists[0].length)) state = call(program, [...state, ...lists.map((l, i) => new Arr(inits[i].dtype, [], [l[k]]))]);
@@ -123,11 +123,11 @@ ops.reduce = {
 };
 
 // --- windows --------------------------------------------------------------------------------------------------------
-const spread = (n, dilation) => (n ? (n - 1) * dilation + 1 : 0);
+const dilated = (n, dilation) => (n ? (n - 1) * dilation + 1 : 0);
 
 export function windowCount(n, { size, stride, low, high, base, dilation }) {
-  const room = spread(n, base) + low + high, reach = spread(size, dilation);
-  return room <= 0 || reach > room ? 0 : Math.floor((room - reach) / stride) + 1;
+  const length = dilated(n, base) + low + high, extent = dilated(size, dilation);
+  return length <= 0 || extent > length ? 0 : Math.floor((length - extent) / stride) + 1;
 }
 
 function windowsOf(shape, p) {

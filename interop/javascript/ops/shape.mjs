@@ -43,7 +43,7 @@ ops.expand_dims = reshape(([t, ...rest], { dimensions }) => {
 ops.squeeze = reshape(([t, ...rest], { dimensions }) => {
   operands(rest, 0);
   axesWithin('dimensions', dimensions, t.shape.length);
-  if (dimensions.some(a => t.shape[a] !== 1)) refuse('only axes of length 1 can go');
+  if (dimensions.some(a => t.shape[a] !== 1)) refuse('only axes of length 1 can be removed');
   return [type(t.dtype, t.shape.filter((_, a) => !dimensions.includes(a)))];
 }, { dimensions: 'ints' });
 

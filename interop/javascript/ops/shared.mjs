@@ -1,4 +1,4 @@
-// What rules of types share. A type is {dtype, shape}.
+// Shared functions of type rules. A type is {dtype, shape}.
 import { sameShape } from '../arrays.mjs';
 import * as D from '../dtypes.mjs';
 import { refuse } from '../errors.mjs';
@@ -21,7 +21,7 @@ export function oneDtype(types) {
   return types[0].dtype;
 }
 
-// The shape of operands of which those of rank 0 stand for arrays.
+// The common shape of operands; those of rank 0 are broadcast.
 export function oneShape(types) {
   let shape = [];
   for (const t of types) {
@@ -34,10 +34,10 @@ export function oneShape(types) {
 }
 
 export function axisWithin(axis, ndim) {
-  if (axis < 0 || axis >= ndim) refuse(`axis ${axis} is none of ${ndim}`);
+  if (axis < 0 || axis >= ndim) refuse(`axis ${axis} is out of range for ${ndim} axes`);
 }
 
-// Whether a program takes operands of these types.
+// Check that a program takes operands of these types; return the types of its results.
 export function takes(program, types, what) {
   const wanted = program.invars.map(v => v.type);
   if (wanted.length !== types.length || wanted.some((t, i) => t.dtype !== types[i].dtype || !sameShape(t.shape, types[i].shape))) {
@@ -52,12 +52,12 @@ export function alike(got, wanted, what) {
   }
 }
 
-// Whether all have one shape.
+// Check that all have one shape.
 export function sameTypes(types) {
   for (const t of types) if (!sameShape(t.shape, types[0].shape)) refuse(`one shape for all; got [${types[0].shape}] and [${t.shape}]`);
 }
 
-// Whether these are scalars of the dtypes of those.
+// Check that these are scalars with the dtypes of those.
 export function scalars(types, wanted, what) {
   if (types.length !== wanted.length || types.some((t, i) => t.shape.length || t.dtype !== wanted[i].dtype)) {
     refuse(`${what} ${wanted.length} scalars of the arrays' dtypes`);
@@ -100,7 +100,7 @@ export const nan = x => typeof x !== 'bigint' && typeof x !== 'boolean' && isNaN
 export const larger = (x, y) => (nan(x) ? x : nan(y) ? y : less(x, y) ? y : x);
 export const smaller = (x, y) => (nan(x) ? x : nan(y) ? y : less(y, x) ? y : x);
 
-// The order of `sort`: NaN behind all numbers.
+// The order of `sort`: NaN after all numbers.
 export function compare(x, y) {
   const a = nan(x), b = nan(y);
   if (a || b) {
@@ -110,6 +110,6 @@ export function compare(x, y) {
   return less(x, y) ? -1 : less(y, x) ? 1 : 0;
 }
 
-function compareWithNaN(x, y) { // complex numbers with a NaN: by their parts, NaN behind
+function compareWithNaN(x, y) { // complex numbers with a NaN: by their parts, NaN last
   return compare(x[0], y[0]) || compare(x[1], y[1]);
 }

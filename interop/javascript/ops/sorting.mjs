@@ -92,7 +92,7 @@ ops.threefry2x32 = {
 
 const words64 = x => (x.dtype.bits === 64 ? x.data : [x.data[0] | (x.data[1] << 32n), x.data[2] | (x.data[3] << 32n)]);
 
-// What Threefry draws: [elements, counters used].
+// The random numbers of Threefry: [elements, counters used].
 function threefryBits(s0, s1, d, given) {
   const shape = given.length ? given : [1];
   const even = shape.findIndex(n => n % 2 === 0), axis = even >= 0 ? even : shape.indexOf(Math.max(...shape));
@@ -152,7 +152,7 @@ ops.random_wrap = {
   infer: ([words, ...rest], { impl }) => {
     operands(rest, 0);
     const d = D.dtypeNamed(`key<${impl}>`);
-    if (words.dtype !== U32 || words.shape[words.shape.length - 1] !== d.words) refuse(`the words of a key<${impl}> are u32[..., ${d.words}]`);
+    if (words.dtype !== U32 || words.shape[words.shape.length - 1] !== d.words) refuse(`the data of a key<${impl}> must be u32[..., ${d.words}]`);
     return [type(d, words.shape.slice(0, -1))];
   },
   run: ([words], { impl }) => {

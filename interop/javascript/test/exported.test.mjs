@@ -1,4 +1,4 @@
-// Exported functions: sizes read off texts, what is told by shapes, and what is refused. Run by `node --test`.
+// Exported functions: sizes parsed from strings, sizes computed from shapes, and errors. Run by `node --test`.
 import assert from 'node:assert';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -8,14 +8,14 @@ import { Arr } from '../arrays.mjs';
 import { dtypeNamed } from '../dtypes.mjs';
 import { Refusal } from '../errors.mjs';
 import { call, programAt, readExported } from '../exported.mjs';
-import { constraintOfText, sizeOfText, solved } from '../sizes.mjs';
+import { constraintOfText, sizeOfText, solveSizes } from '../sizes.mjs';
 
 const good = readFileSync(`${env.LAMINA_EXPORTED}/symbolic-0.1.0.lamexp`);
 const refused = (run, words) => assert.throws(run, e => e instanceof Refusal && words.test(e.message));
 const at = (text, values = {}) => Number(sizeOfText(text).at(new Map(Object.entries(values).map(([k, v]) => [k, BigInt(v)]))));
 const zeros = (...shape) => new Arr(dtypeNamed('f32'), shape, new Array(shape.reduce((n, m) => n * m, 1)).fill(0));
 
-// A file with another header, and a checksum that fits.
+// A file with a changed header, and a valid checksum.
 function forged(change) {
   const length = Number(good.readBigUInt64LE(48)), header = JSON.parse(good.subarray(64, 64 + length));
   const text = Buffer.from(JSON.stringify(change(header) ?? header));
@@ -25,7 +25,7 @@ function forged(change) {
   return Buffer.concat([head, body]);
 }
 
-test('sizes are read off texts', () => {
+test('sizes are parsed from strings', () => {
   assert.equal(at('2*a^2 + 3*(b - 1)', { a: 3, b: 2 }), 21);
   assert.equal(at('-a + 2*-b', { a: 3, b: 2 }), -7);
   assert.deepEqual([at('floordiv(a - 7, 2)', { a: 2 }), at('mod(a - 7, 2)', { a: 2 }), at('floordiv(7, -2)'), at('mod(7, -2)')], [-3, 1, -4, -1]);
@@ -34,17 +34,17 @@ test('sizes are read off texts', () => {
   refused(() => at('mod(a, 0)', { a: 1 }), /divided by 0/);
 });
 
-test('shapes tell sizes, one after the other', () => {
+test('sizes are computed from shapes', () => {
   const pairs = [['a*b + 1', 13], ['2*a', 6], ['floordiv(b, 2)', 2]].map(([text, n]) => [sizeOfText(text), n]);
-  assert.deepEqual([...solved(['a', 'b'], pairs, [])], [['a', 3n], ['b', 4n]]);
-  refused(() => solved(['a'], [[sizeOfText('2*a'), 5]], []), /to be 2\*a; 5 is that for no a/);
-  refused(() => solved(['a'], [[sizeOfText('a - 3'), -3]], []), /at least 1/);
-  refused(() => solved(['a', 'b'], [[sizeOfText('a + b'), 5]], []), /do not tell the sizes a,b/);
-  refused(() => solved(['a'], [[sizeOfText('a'), 5], [sizeOfText('a + 1'), 5]], []), /must be a \+ 1 = 6; got 5/);
-  refused(() => solved(['a'], [[sizeOfText('a'), 5]], [constraintOfText('mod(a, 2) == 0')]), /must keep mod/);
+  assert.deepEqual([...solveSizes(['a', 'b'], pairs, [])], [['a', 3n], ['b', 4n]]);
+  refused(() => solveSizes(['a'], [[sizeOfText('2*a'), 5]], []), /to be 2\*a; 5 is that for no a/);
+  refused(() => solveSizes(['a'], [[sizeOfText('a - 3'), -3]], []), /at least 1/);
+  refused(() => solveSizes(['a', 'b'], [[sizeOfText('a + b'), 5]], []), /do not determine the sizes a,b/);
+  refused(() => solveSizes(['a'], [[sizeOfText('a'), 5], [sizeOfText('a + 1'), 5]], []), /must be a \+ 1 = 6; got 5/);
+  refused(() => solveSizes(['a'], [[sizeOfText('a'), 5]], [constraintOfText('mod(a, 2) == 0')]), /must keep mod/);
 });
 
-test('calls that do not fit', () => {
+test('calls with invalid arguments are refused', () => {
   const f = readExported(good);
   assert.deepEqual(call(f, [zeros(3, 4), zeros(4)])[0].data, [0, 0, 0]);
   refused(() => call(f, [zeros(3, 4)]), /2 arrays are expected; got 1/);
@@ -53,7 +53,7 @@ test('calls that do not fit', () => {
   refused(() => call(f, [zeros(1, 4), zeros(4)]), /must keep a >= 2/);
 });
 
-test('files that say something else', () => {
+test('invalid files are refused', () => {
   refused(() => readExported(good.subarray(0, 50)), /cut off/);
   refused(() => readExported(Buffer.from('PK')), /no exported function/);
   const changed = Buffer.from(good);
@@ -62,7 +62,7 @@ test('files that say something else', () => {
   const sizes = new Map([['a', 3n], ['b', 4n]]), whole = bytes => programAt(readExported(bytes), sizes);
   refused(() => whole(forged(h => { h.names = ['a']; })), /without a name/);
   refused(() => whole(forged(h => { h.out_tree = null; })), /structures and types do not fit/);
-  refused(() => whole(forged(h => { h.holes[0][1] = 'literal square'; })), /the form literal square of a hole/);
+  refused(() => whole(forged(h => { h.holes[0][1] = 'literal square'; })), /the form literal square of a replacement/);
   refused(() => whole(forged(h => { h.holes[0][0] = ['programs', 9]; })), /leads to nothing/);
   refused(() => whole(forged(h => { h.holes.pop(); })), /dot_general/);
   refused(() => whole(forged(h => { h.outs[0][1] = ['b']; })), /result 0 of the program is f32\[3\], and the function's f32\[4\]/);

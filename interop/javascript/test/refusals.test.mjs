@@ -1,4 +1,4 @@
-// What this reader refuses, and in what words. Run by `node --test`.
+// Invalid files are refused with an error message. Run by `node --test`.
 import assert from 'node:assert';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { files } from '../corpus.mjs';
 const corpus = env.LAMINA_CORPUS;
 const good = readFileSync(`${corpus}/0.1.0/sin.lamina`);
 
-// A file with another header, and a checksum that fits.
+// A file with a changed header, and a valid checksum.
 function forged(bytes, change) {
   const length = Number(bytes.readBigUInt64LE(48)), header = JSON.parse(bytes.subarray(64, 64 + length)), buffers = bytes.subarray(64 + length);
   const made = change(header) ?? header;
@@ -31,7 +31,7 @@ const whole = bytes => {
 };
 const refused = (bytes, words) => assert.throws(() => whole(bytes), e => e instanceof Refusal && words.test(e.message));
 
-test('other bytes, and damaged ones', () => {
+test('damaged files are refused', () => {
   refused(Buffer.from('PK'), /no saved program/);
   refused(good.subarray(0, 40), /cut off/);
   refused(good.subarray(0, good.length - 1), /cut off or damaged/);
@@ -45,7 +45,7 @@ test('other bytes, and damaged ones', () => {
   refused(newer, /format 3; this reader knows 1 to 2/);
 });
 
-test('headers that say something else', () => {
+test('invalid headers are refused', () => {
   const first = h => h.programs[h.main].eqns[0];
   refused(forged(good, h => { first(h)[0] = 'sine'; }), /no op named `sine`/);
   refused(forged(good, h => { h.ops = { sin: 2 }; }), /version 2 of `sin`; this reader has version 1/);
@@ -60,10 +60,10 @@ test('headers that say something else', () => {
   refused(forged(good, h => { first(h)[1] = [[0, '00']]; }), /literal/);
 });
 
-test('nothing but a refusal comes of any change', () => {
+test('every change of a header gives a valid program or a refusal', () => {
   const junk = [0, -1, 7, 1e12, 0.5, 'x', null, true, [], {}, { tuple: [1] }, { program: 0 }, { enum: ['FftType', 'FFT'] }, { dtype: 'f32' }];
   let seed = 1;
-  const draw = n => { // the same draws each time
+  const draw = n => { // deterministic
     seed = (seed * 1103515245 + 12345) % 2147483648;
     return seed % n;
   };
@@ -89,7 +89,7 @@ test('nothing but a refusal comes of any change', () => {
   }
 });
 
-test('params that a file has not are their defaults', () => {
+test('missing params have their defaults', () => {
   const call = readFileSync(`${corpus}/0.1.0/while.lamina`), before = evaluate(whole(call));
   const after = evaluate(whole(forged(call, h => {
     for (const p of h.programs) for (const e of p.eqns) if (e[3].max_iters === null) delete e[3].max_iters;
@@ -98,7 +98,7 @@ test('params that a file has not are their defaults', () => {
   refused(forged(call, h => { for (const p of h.programs) for (const e of p.eqns) delete e[3].cond_nconsts; }), /cond_nconsts is missing/);
 });
 
-test('elements of every dtype come back', () => {
+test('elements of every dtype can be written and read', () => {
   const view = new DataView(new ArrayBuffer(16));
   for (const name of ['f16', 'bf16', 'f8_e5m2', 'f8_e3m4', 'f8_e4m3', 'f8_e4m3fn', 'f8_e4m3fnuz', 'f8_e5m2fnuz', 'f8_e4m3b11fnuz',
     'f4_e2m1fn', 'f6_e2m3fn', 'f6_e3m2fn', 'f8_e8m0fnu', 'f32', 'f64']) {

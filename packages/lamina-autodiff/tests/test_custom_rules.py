@@ -1,4 +1,4 @@
-"""Custom derivative rules without a backend: what they compute, what they see, and errors that name the culprit."""
+"""Custom derivative rules without a backend: results, arguments of the rules, and error messages."""
 from __future__ import annotations
 
 from functools import partial
@@ -51,14 +51,14 @@ def with_rule(jvp=None, fwd=None, bwd=None):
     return g
 
 
-def test_rules_are_used_eager_staged_and_again():
+def test_rules_are_used_eager_staged_and_at_second_order():
     f = doubled_jvp()
     for g in (f, jit(f)):
         close([g(3.0), grad(g)(3.0), jvp(g, (3.0,), (2.0,))[1], linearize(g, 3.0)[1](1.0)], [6.0, 7.0, 14.0, 7.0])
         assert grad(grad(g))(3.0) == 0.0
 
 
-def test_functions_run_as_they_are_when_nothing_differentiates():
+def test_function_gets_raw_arguments_without_differentiation():
     seen = []
 
     @custom_jvp
@@ -80,7 +80,7 @@ def test_python_control_flow_on_known_values_in_rules():
     assert grad(f)(1.0) == 5.0 and grad(f)(-1.0) == 6.0
 
 
-def test_keywords_defaults_and_arguments_that_are_not_differentiated():
+def test_keywords_defaults_and_nondiff_argnums():
     @partial(custom_jvp, nondiff_argnums=(0,))
     def apply(f, x, scale=3.0):
         return f(x) * scale
@@ -99,7 +99,7 @@ def test_keywords_defaults_and_arguments_that_are_not_differentiated():
         grad(lambda x: power(x, x))(2.0)
 
 
-def test_keyword_only_arguments_are_refused():
+def test_keyword_only_arguments_are_rejected():
     @custom_vjp
     def f(x, *, scale=2.0):
         return x * scale
@@ -151,7 +151,7 @@ def test_integers_have_no_derivative():
         grad(f, 1)(3, 2.0)
 
 
-def test_a_reverse_rule_differentiates_forward_and_to_any_order():
+def test_custom_vjp_supports_forward_mode_and_higher_orders():
     @custom_vjp
     def f(x):
         return lax.sin(x)
@@ -167,7 +167,7 @@ def test_a_reverse_rule_differentiates_forward_and_to_any_order():
         close([push(1.0), jit(push)(2.0)], [np.cos(0.3), 2 * np.cos(0.3)])
 
 
-def test_a_reverse_rule_that_is_not_linear_stays_for_reverse_mode():
+def test_nonlinear_custom_vjp_works_only_in_reverse_mode():
     @custom_vjp
     def clip(x):
         return x
@@ -179,7 +179,7 @@ def test_a_reverse_rule_that_is_not_linear_stays_for_reverse_mode():
             jvp(g, (2.0,), (1.0,))
 
 
-def test_rules_that_close_over_traced_values():
+def test_rules_may_close_over_traced_values():
     def outer(x, w, make):
         return make(w)(x)
 
@@ -232,14 +232,14 @@ def test_custom_gradient():
     (lambda p, t: (p[0], lax.convert_element_type(t[0], np.float16)),
      r"must have dtype float32, float32\[\]; got float16\[\]"),
     (lambda p, t: (p[0], "t"), "must be an array float32.*got str")])
-def test_wrong_forward_rules_are_named(rule, words):
+def test_wrong_jvp_rule_errors_name_function_and_rule(rule, words):
     with pytest.raises(TypeError, match=f"custom_jvp of `f`: its rule `<lambda>` .*{words}"):
         grad(with_rule(jvp=rule))(2.0)
     with pytest.raises(TypeError, match=words):
         grad(jit(with_rule(jvp=rule)))(2.0)
 
 
-def test_staged_rules_must_return_what_the_function_does():
+def test_staged_rule_must_return_types_of_function():
     wrong = with_rule(jvp=lambda p, t: (lax.broadcast_in_dim(p[0], (2,), ()), lax.broadcast_in_dim(t[0], (2,), ())))
     with pytest.raises(TypeError, match=r"must return output as float32\[\], as `f` does; got float32\[2\]"):
         grad(jit(wrong))(2.0)
@@ -255,7 +255,7 @@ def test_staged_rules_must_return_what_the_function_does():
     (dict(bwd=lambda r, ct: (ct, ct)), "a cotangent 1 of the structure of argument 1"),
     (dict(bwd=lambda r, ct: (ct, {"a": np.ones(3, np.float32)})),
      r"cotangent of argument 1\['a'\] that must have shape \[\], float32\[\]; got float32\[3\]")])
-def test_wrong_reverse_rules_are_named(rules, words):
+def test_wrong_vjp_rule_errors_name_function_and_rule(rules, words):
     for f in (with_rule(**rules), jit(with_rule(**rules))):
         with pytest.raises(TypeError, match=f"custom_vjp of `g`: .*{words}"):
             grad(f)(2.0, {"a": 3.0})
@@ -274,7 +274,7 @@ def test_none_is_a_zero_cotangent():
     ({"a": None, "b": (3.0, [4.0, None])}, {"a": 0.0, "b": (3.0, [4.0, None])}),
     ({"a": None, "b": (3.0, [4.0, 5.0])}, {"a": 0.0, "b": (3.0, [4.0, None])}),
     (None, {"a": 0.0, "b": (0.0, [0.0, None])})])
-def test_none_is_the_zeros_of_a_part(ct, wanted):
+def test_none_is_zero_cotangent_of_subtree(ct, wanted):
     f = custom_vjp(lambda d: d["a"] * 2)
     f.defvjp(lambda d: (d["a"] * 2, None), lambda r, g: (ct,))
     for fun in (f, jit(f)):
@@ -282,14 +282,14 @@ def test_none_is_the_zeros_of_a_part(ct, wanted):
 
 
 @pytest.mark.parametrize("ct", [{"a": 1.0}, {"a": 1.0, "b": 2.0}, {"a": 1.0, "b": (2.0, [3.0])}, {"a": (1.0,), "b": None}])
-def test_cotangents_of_another_structure_are_refused(ct):
+def test_cotangents_with_wrong_structure_are_rejected(ct):
     f = custom_vjp(lambda d: d["a"] * 2)
     f.defvjp(lambda d: (d["a"] * 2, None), lambda r, g: (ct,))
     with pytest.raises(TypeError, match="must return a cotangent 0 of the structure of argument 0"):
         grad(f)({"a": 1.0, "b": (1.0, [1.0, None])})
 
 
-def test_a_rule_that_was_not_set():
+def test_undefined_rule_is_reported():
     for f in (custom_jvp(lambda x: x), custom_vjp(lambda x: x)):
         with pytest.raises(AttributeError, match="has no derivative rule yet"):
             f(1.0)
@@ -308,7 +308,7 @@ def test_rules_are_staged_once_per_signature():
     assert len(count) <= 2  # weak and strong
 
 
-@pytest.mark.parametrize(("fun", "words"), [
+@pytest.mark.parametrize(("fun", "text"), [
     (lambda x: lax.sin(x), r"sin\(float32\[\]\) at .*test_custom_rules.py:\d+ .*this primitive is not linear"),
     (lambda x: lax.add(x, 1.0), "operand 1 adds a constant"),
     (lambda x: 2.0, "result 0 is a constant that is not zero"),
@@ -320,25 +320,25 @@ def test_rules_are_staged_once_per_signature():
     (lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(c, c), x, max_iters=2), r"lt\(float32"),
     (lambda x: lax.scan(lambda c, _: (lax.add(c, x), None), 1.0, None, length=2)[0], "part 0 of its carry"),
     (jit(lambda x: (lax.mul(x, 2.0), lax.cos(x))), r"cos\(float32\[\]\) at .*test_custom_rules.py:\d+")])
-def test_linear_transpose_names_what_is_not_linear(fun, words):
-    with pytest.raises(TypeError, match=f"is not linear: {words}" if "at" in words else words):
+def test_linear_transpose_names_nonlinear_primitive(fun, text):
+    with pytest.raises(TypeError, match=f"is not linear: {text}" if "at" in text else text):
         linear_transpose(fun, 1.0)
 
 
-def test_linear_transpose_of_a_linear_op_names_the_row_that_is_missing():
+def test_linear_transpose_names_missing_transpose_rule():
     halve_p = Primitive("halve", infer=lambda x: x, numpy=lambda x: x / 2, linear_in=(0,))
     with pytest.raises(MissingRuleError, match="transpose of `halve` has no rule.*transpose_rules.*adding-an-op"):
         linear_transpose(lambda x: bind(halve_p, x), 1.0)
 
 
-def test_calls_whose_results_do_not_all_depend_on_the_tangents():
+def test_calls_with_some_results_independent_of_tangents():
     inner = jit(lambda x: (lax.sin(x), lax.cos(x)))
 
-    def slope(t):
+    def derivative(t):
         return jvp(lambda x: lax.mul(*inner(lax.sin(x))), (0.3,), (t,))[1]
 
-    y, pull = vjp(slope, 1.0)
-    close(linear_transpose(slope, 1.0)(1.0)[0], y)
+    y, pull = vjp(derivative, 1.0)
+    close(linear_transpose(derivative, 1.0)(1.0)[0], y)
     close(pull(1.0)[0], y)
 
 
@@ -355,21 +355,21 @@ CONTROL = {
 
 @pytest.mark.parametrize("name", CONTROL)
 @pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
-def test_a_rule_may_push_through_control_flow(name, wrap):
-    def fun(x):  # works on with the value that control flow gives beside a tangent
+def test_rule_may_use_jvp_through_control_flow(name, wrap):
+    def fun(x):  # also uses the primal value of the control flow
         return lax.mul(lax.sin(CONTROL[name](x)), CONTROL[name](x))
 
     f = custom_jvp(fun)
     f.defjvp(lambda primals, tangents: jvp(fun, primals, tangents))
     f = wrap(f)
     for x in (0.3, -0.4):
-        value, slope = value_and_grad(fun)(x)
+        value, derivative = value_and_grad(fun)(x)
         for got, wanted in zip([*value_and_grad(f)(x), *jvp(f, (x,), (1.0,)), grad(grad(f))(x)],
-                               [value, slope, value, slope, grad(grad(fun))(x)]):
+                               [value, derivative, value, derivative, grad(grad(fun))(x)]):
             close(got, wanted)
 
 
-def test_an_unbounded_loop_beside_its_tangents_is_pushed_through():
+def test_unbounded_loop_with_tangents_can_be_linearized():
     def fun(x):
         return lax.sin(lax.while_loop(lambda c: lax.lt(c[0], 2), lambda c: (lax.add(c[0], 1), lax.sin(c[1])), (0, x))[1])
 
@@ -380,7 +380,7 @@ def test_an_unbounded_loop_beside_its_tangents_is_pushed_through():
     close(push(1.0), jvp(fun, (0.3,), (1.0,))[1])
 
 
-def test_linear_transpose_refuses_a_stopped_gradient():
+def test_linear_transpose_rejects_stop_gradient():
     with pytest.raises(TypeError, match="stop_gradient.*this primitive is not linear"):
         linear_transpose(lax.stop_gradient, 1.0)
 
@@ -395,7 +395,7 @@ def test_linear_functions_of_integers_transpose():
             linear_transpose(fun, x)
 
 
-def test_rules_may_return_none_among_results_and_integer_zeros_for_integers():
+def test_rules_may_return_none_results_and_integer_zero_tangents():
     f = custom_jvp(lambda x, n: (x * n, None, n))
     f.defjvp(lambda p, t: (f(*p), (t[0] * p[1] * 10, None, np.int32(0))))
     (y, none, n), (dy, nothing, dn) = jvp(lambda x: f(x, 3), (2.0,), (1.0,))
@@ -407,7 +407,7 @@ def test_rules_may_return_none_among_results_and_integer_zeros_for_integers():
     close(grad(g)(2.0, 3), 30)
 
 
-def test_arguments_not_to_differentiate_count_from_the_end_too():
+def test_nondiff_argnums_may_be_negative():
     f = custom_jvp(lambda x, n: x * len(n), nondiff_argnums=-1)
     f.defjvp(lambda n, p, t: (f(p[0], n), t[0] * 7 * len(n)))
     close(grad(f)(2.0, "abc"), 21)
@@ -428,10 +428,10 @@ def wrong_vjp(x):
 
 
 def wrong_second(x):
-    slope = custom_jvp(lambda x: 2.0 * x)
-    slope.defjvp(lambda p, t: (slope(*p), t[0] * 5.0))
+    derivative = custom_jvp(lambda x: 2.0 * x)
+    derivative.defjvp(lambda p, t: (derivative(*p), t[0] * 5.0))
     f = custom_jvp(lambda x: x * x)
-    f.defjvp(lambda p, t: (f(*p), t[0] * slope(p[0])))
+    f.defjvp(lambda p, t: (f(*p), t[0] * derivative(p[0])))
     return f(x)
 
 
@@ -446,7 +446,7 @@ def test_check_grads_finds_wrong_rules(f, order, modes, words):
         check_grads(f, (3.0,), 1, modes)
 
 
-def test_checks_of_given_derivatives():
+def test_check_jvp_and_check_vjp():
     f = lambda x: lax.sin(x["a"]) * 2.0  # noqa: E731
     check_jvp(f, partial(jvp, f), ({"a": 1.0},))
     check_vjp(f, partial(vjp, f), ({"a": 1.0},))
@@ -457,14 +457,14 @@ def test_checks_of_given_derivatives():
 
 
 @pytest.mark.parametrize("out", [(1.0,), [1.0], {"a": 1.0}, None])
-def test_grad_takes_a_scalar_in_no_container(out):
+def test_grad_rejects_scalar_in_container(out):
     with pytest.raises(TypeError, match="grad: needs a scalar output"):
         grad(lambda x: out)(1.0)
     with pytest.raises(TypeError, match=r"must return a pair \(output, auxiliary\); got float32\[\]"):
         grad(lambda x: x, has_aux=True)(1.0)
 
 
-def test_linear_functions_are_trees_of_what_they_hold():
+def test_linear_functions_are_pytrees_of_their_residuals():
     def f(x, w):
         return lax.scan(lambda c, t: (lax.sin(lax.mul(lax.mul(c, t), w)), c), x, np.arange(3.0, dtype=np.float32))[0]
 

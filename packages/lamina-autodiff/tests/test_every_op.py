@@ -1,4 +1,4 @@
-"""Every primitive has its rows or a written reason, and its derivatives are right on every sample."""
+"""Every primitive has its rules or a recorded reason, and correct derivatives on every sample."""
 import pytest
 from lamina_autodiff import grad
 from lamina_autodiff.extend import jvp_rules, transpose_rules
@@ -9,17 +9,17 @@ from lamina_tracing import lax
 
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=lambda p: p.name)
-def test_forward_row_or_reason(prim):
+def test_every_primitive_has_jvp_rule_or_reason(prim):
     assert jvp_rules.has_rule_or_reason(prim)
 
 
 @pytest.mark.parametrize("prim", [p for p in prims.ALL if p.linear_in or p.bilinear_in], ids=lambda p: p.name)
-def test_linear_ops_have_a_transpose_row_or_reason(prim):
+def test_linear_primitives_have_transpose_rule_or_reason(prim):
     assert transpose_rules.has_rule_or_reason(prim)
 
 
 ONLY = {"polygamma": (1,), "zeta": (1,), "igamma_grad_a": (1,), "random_gamma_grad": (1,),
-        "regularized_incomplete_beta": (2,)}  # no closed form is known for the other operand; it raises and says so
+        "regularized_incomplete_beta": (2,)}  # no closed form is known for the other operand; the rule raises
 SAMPLES = [s for p in prims.ALL if p.family not in ("collectives", "maps") for s in samples_of(p) if s.differentiable
            and p.name not in ("stop_gradient", "xla_pmap")]
 

@@ -1,17 +1,22 @@
-"""Functions written with NumPy's own names differentiate: each against finite differences, both modes, and nested."""
+"""Derivatives of NumPy functions that lamina_tracing implements, in both modes, against finite differences."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad, hessian, jacfwd, jvp, linearize, value_and_grad, vjp
 from lamina_ir import errors
-from lamina_tracing import enable_x64, jit
+from lamina_tracing import enable_x64, hooks, jit
 from lamina_tracing.testing import numpy_calls
 
-CALLS = [c for c in numpy_calls() if c.smooth]
+CALLS = [c for c in numpy_calls(core_only=True) if c.smooth]
 STEP = 1e-6
 
 
+@pytest.fixture(autouse=True)
+def without_lamina_numpy(monkeypatch):
+    monkeypatch.setattr(hooks.operators, "find_numpy_function", lambda name: None)
+
+
 def scalar(call):
-    """The call as a function with one number for a result: a weighted sum of all of its results."""
+    """Return the call as a scalar function: a weighted sum of all results."""
     f = call.function()
 
     def total(*xs):
@@ -23,47 +28,45 @@ def scalar(call):
     return total
 
 
-@pytest.mark.filterwarnings("ignore:.*trapz.*:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=[f"{c.name}-{i}" for i, c in enumerate(CALLS)])
-def test_its_derivative_is_that_of_finite_differences(call):
+def test_derivative_equals_finite_difference(call):
     f, xs = scalar(call), call.traced()
     rng = np.random.default_rng(0)
     along = [rng.normal(size=x.shape) for x in xs]
-    if call.name in ("linalg.cholesky", "linalg.eigvalsh"):
-        along = [(d + np.swapaxes(d, -1, -2)) / 2 for d in along]
     want = (f(*[x + STEP * d for x, d in zip(xs, along)]) - f(*[x - STEP * d for x, d in zip(xs, along)])) / (2 * STEP)
     with enable_x64():
-        value, slope = jvp(f, tuple(xs), tuple(along))
+        value, tangent = jvp(f, tuple(xs), tuple(along))
         _, pull = vjp(f, *xs)
         back = sum(float(np.sum(np.asarray(g) * d)) for g, d in zip(pull(np.float64(1)), along))
     np.testing.assert_allclose(value, f(*xs), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(float(slope), want, rtol=2e-6, atol=2e-8)
-    np.testing.assert_allclose(back, float(slope), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(float(tangent), want, rtol=2e-6, atol=2e-8)
+    np.testing.assert_allclose(back, float(tangent), rtol=1e-9, atol=1e-12)
 
 
 def loss(params, x):
-    """A small network as it is written with NumPy, loops, in-place sums and all."""
+    """Return the loss of a small network written with NumPy, loops and in-place sums."""
     total = 0.0
     for w, b in params:
         x = np.tanh(x @ w + b)
         total += 0.5 * np.sum(w**2)
-    return np.mean((x - x.mean(axis=0)) ** 2) + np.linalg.norm(x[:, -1]) + 1e-3 * total
+    return np.mean((x - x.mean(axis=0)) ** 2) + np.sqrt(np.sum(x[:, -1] ** 2)) + 1e-3 * total
 
 
 PARAMS = [(np.linspace(-1, 1, 12).reshape(3, 4), np.zeros(4)), (np.linspace(1, -0.5, 8).reshape(4, 2), np.ones(2))]
 DATA = np.linspace(0, 2, 15).reshape(5, 3)
 
 
-def test_a_network_written_with_numpy():
+def test_gradient_of_network_written_with_numpy():
     with enable_x64():
-        value, slopes = value_and_grad(loss)(PARAMS, DATA)
+        value, gradients = value_and_grad(loss)(PARAMS, DATA)
         again = jit(grad(loss))(PARAMS, DATA)
     np.testing.assert_allclose(value, loss(PARAMS, DATA), rtol=1e-12)
     for layer, (w, _) in enumerate(PARAMS):
         moved = [[np.array(p) for p in pair] for pair in PARAMS]
         moved[layer][0][1, 1] += STEP
-        np.testing.assert_allclose(slopes[layer][0][1, 1], (loss(moved, DATA) - loss(PARAMS, DATA)) / STEP, rtol=1e-4)
-        np.testing.assert_allclose(again[layer][0], slopes[layer][0], rtol=1e-12)
+        np.testing.assert_allclose(gradients[layer][0][1, 1], (loss(moved, DATA) - loss(PARAMS, DATA)) / STEP,
+                                   rtol=1e-4)
+        np.testing.assert_allclose(again[layer][0], gradients[layer][0], rtol=1e-12)
 
 
 def rosenbrock(x):
@@ -75,28 +78,28 @@ def test_second_derivatives():
     with enable_x64():
         h = hessian(rosenbrock)(x)
         again = jit(jacfwd(grad(rosenbrock)))(x)
-        out, push = linearize(np.cumprod, x)
+        out, push = linearize(lambda x: np.prod(x) * x, x)
         pushed = push(np.ones(3))
     n = 2
     assert h.shape == (3, 3)
     np.testing.assert_allclose(h, again, rtol=1e-12)
     np.testing.assert_allclose(h[n, n], 200.0)
     np.testing.assert_allclose(h[0, 0], 1200 * 1.44 - 400 + 2)
-    np.testing.assert_allclose(pushed, [1, 1.0 - 1.2, -1.2 * 1.0 + (1.0 - 1.2) * 0.5], rtol=1e-12)
+    np.testing.assert_allclose(pushed, -0.6 + x * (1.0 * 0.5 - 1.2 * 0.5 - 1.2 * 1.0), rtol=1e-12)
 
 
-def test_numbers_that_are_known_answer_questions_about_places():
+def test_known_values_allow_data_dependent_shapes():
     def f(x):
-        big = np.flatnonzero(x > 1)  # the numbers are known in an eager derivative
+        big = np.flatnonzero(x > 1)  # values are known in an eager derivative
         kept = x[x > 1]
         counts, _ = np.histogram(x, bins=2)
-        return np.sum(x[big] ** 2) + np.sum(kept) * counts.sum() + (x[0] if np.allclose(x, x) else 0)
+        return np.sum(x[big] ** 2) + np.sum(kept) * counts.sum() + (x[0] if np.all(x == x) else 0)
     np.testing.assert_allclose(grad(f)(np.float32([0.5, 2, 3])), [1, 4 + 3, 6 + 3])
     with pytest.raises(errors.TracerArrayError, match="numpy.flatnonzero of a traced bool"):
         jit(grad(f))(np.float32([0.5, 2, 3]))
 
 
-def test_concrete_arrays_give_numpys():
+def test_numpy_functions_of_concrete_arrays_return_ndarrays():
     seen = []
 
     def f(x, y):

@@ -1,4 +1,4 @@
-"""Forward and transpose rows that change reach every derivative, with no runtime: made before, inside, and after a block."""
+"""Overridden JVP and transpose rules apply to derivatives made before, inside and after the block."""
 import threading
 
 import numpy as np
@@ -25,19 +25,20 @@ DERIVATIVES = {
     "vjp": lambda f: lambda x: vjp(f, x)[1](np.float32(1))[0],
     "grad": lambda f: grad(f),
 }
-ROWS = {
+OVERRIDES = {
     "function": (prims.sin_p, lax.sin, lambda primals, tangents: (lax.sin(primals[0]), lax.mul(7., tangents[0])), np.cos(.5)),
-    "slopes": (prims.sin_p, lax.sin, ElementwiseJVP(prims.sin_p, lambda x, ans: 7.), np.cos(.5)),
+    "elementwise": (prims.sin_p, lax.sin, ElementwiseJVP(prims.sin_p, lambda x, ans: 7.), np.cos(.5)),
     "split": (prims.sin_p, lax.sin, LinearizeRule(lambda p, t: (lax.sin(p[0]), lax.mul(7., t[0])),
                                                   lambda trace, p, t: (lax.sin(p[0]), lax.mul(7., t[0]))), np.cos(.5)),
-    "over a fact": (prims.neg_p, lax.neg, lambda primals, tangents: (lax.neg(primals[0]), lax.mul(7., tangents[0])), -1.),
+    "instead of a fact": (prims.neg_p, lax.neg,
+                          lambda primals, tangents: (lax.neg(primals[0]), lax.mul(7., tangents[0])), -1.),
 }
 
 
 @pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("row", ROWS)
-def test_forward_overrides_hold_inside_their_block_alone(row, around):
-    op, f, mine, outside = ROWS[row]
+@pytest.mark.parametrize("rule", OVERRIDES)
+def test_jvp_override_is_used_only_inside_its_block(rule, around):
+    op, f, mine, outside = OVERRIDES[rule]
     made = {(name, how): how(derive(AROUND[around](f))) for name, derive in DERIVATIVES.items() for how in (jit, lambda g: g)}
 
     def check(wanted, made=made):
@@ -55,10 +56,10 @@ def test_forward_overrides_hold_inside_their_block_alone(row, around):
         assert not errors
     check(outside)
     before = jvp_rules.get(op)
-    jvp_rules.declare_missing(op, "nobody knows it")
+    jvp_rules.declare_missing(op, "no derivative known")
     try:
         for g in made.values():
-            with pytest.raises(MissingRuleError, match="nobody knows it"):
+            with pytest.raises(MissingRuleError, match="no derivative known"):
                 g(.5)
     finally:
         restore(jvp_rules, op, before)
@@ -81,7 +82,7 @@ def restore(table, op, before):
 
 
 @pytest.mark.parametrize("around", AROUND)
-def test_transpose_overrides_hold_inside_their_block_alone(around):
+def test_transpose_override_is_used_only_inside_its_block(around):
     f = AROUND[around](lax.neg)
     made = [how(derive(f)) for how in (jit, lambda g: g) for derive in (DERIVATIVES["vjp"], DERIVATIVES["grad"])]
 
@@ -94,17 +95,17 @@ def test_transpose_overrides_hold_inside_their_block_alone(around):
         check(5)
     check(-1)
     before = transpose_rules[prims.neg_p]
-    transpose_rules.declare_missing(prims.neg_p, "nobody knows it")
+    transpose_rules.declare_missing(prims.neg_p, "no derivative known")
     try:
         for g in made:
-            with pytest.raises(MissingRuleError, match="nobody knows it"):
+            with pytest.raises(MissingRuleError, match="no derivative known"):
                 g(.5)
     finally:
         transpose_rules.define(prims.neg_p, before)
     check(-1)
 
 
-def test_rules_that_differentiate_follow():
+def test_override_applies_inside_custom_rule_that_differentiates():
     @custom_jvp
     def f(x):
         return lax.mul(x, x)
@@ -118,8 +119,8 @@ def test_rules_that_differentiate_follow():
             assert float(g(.5)) == 7
 
 
-def test_what_depends_on_what_follows():
-    """Of an op without slope nothing has a tangent, until it is given one."""
+def test_dependence_analysis_follows_override():
+    """A primitive with zero derivative has no tangents until its rule is overridden."""
     body = jit(lambda x: (lax.floor(x), lax.sin(x)))
     assert float(jvp(lambda x: body(x)[0], (1.5,), (1.,))[1]) == 0
     with jvp_rules.override(prims.floor_p, lambda p, t: (lax.floor(p[0]), t[0])):
@@ -134,12 +135,12 @@ def test_what_depends_on_what_follows():
      "ElementwiseJVP of `sin`: operand 0: expected a function or None; got int: 3"),
     (lambda: LinearizeRule(len, None), "LinearizeRule: expected a function as linearize; got NoneType"),
     (lambda: jvp_rules.define(prims.sin_p, (len,)), r"table `jvp`: define\(sin\): rule must be a function; got tuple")])
-def test_ill_formed_rows_raise_when_they_are_made(make, words):
+def test_ill_formed_rules_are_rejected_at_definition(make, words):
     with pytest.raises(TypeError, match=words):
         make()
 
 
-def test_facts_are_rows_and_print_their_kind():
+def test_rules_derived_from_facts_print_their_kind():
     op = Primitive("overrides_twice", infer=lambda x: x, numpy=lambda x: 2 * x, linear_in=(0,), family="elementwise")
     assert op in jvp_rules and repr(jvp_rules[op]) == "<linear rule of overrides_twice>"
     program = make_jaxpr(lambda t: jvp(lambda x: bind(op, x), (1.,), (t,))[1])(3.)

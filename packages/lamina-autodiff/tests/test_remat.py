@@ -1,4 +1,4 @@
-"""Recomputation without a backend: values, what is kept and what is computed again."""
+"""Rematerialization without a backend: values, saved residuals and recomputed primitives."""
 from __future__ import annotations
 
 import functools
@@ -16,8 +16,8 @@ def body(x):
     return lax.sin(z)
 
 
-def again(policy):
-    """Ops of the recomputing equation, and how many values it is given."""
+def recompute_equation(policy):
+    """Return the primitives of the recomputing equation and the number of its operands."""
     program = make_jaxpr(grad(checkpoint(body, policy=policy)))(np.float32(1))
     e = program.eqns[-1]
     assert e.primitive.name == "remat" and e.params["differentiated"]
@@ -33,22 +33,22 @@ P = checkpoint_policies
     (P.save_any_names_but_these("a"), set(), 3),
     (P.save_from_both_policies(P.save_only_these_names("a"), P.save_only_these_names("b")), {"name"}, 4),
     (lambda prim, *avals, **params: prim.name == "cos", set(), 3)])
-def test_policies_keep_what_they_say(policy, gone, given):
-    ops, n = again(policy)
+def test_policies_choose_saved_values(policy, gone, given):
+    ops, n = recompute_equation(policy)
     assert n == given
     if n == 4:
         assert not gone & ops
     np.testing.assert_allclose(grad(checkpoint(body, policy=policy))(1.0), grad(body)(1.0), rtol=1e-6)
 
 
-def test_values_in_every_mode():
+def test_values_in_all_modes():
     f = checkpoint(body)
     for t in (grad, lambda f: jit(grad(f)), lambda f: grad(jit(f)), lambda f: grad(grad(f)), lambda f: grad(grad(jit(f))),
               lambda f: lambda x: jvp(f, (x,), (1.0,))[1], lambda f: lambda x: linearize(f, x)[1](1.0)):
         np.testing.assert_allclose(t(f)(0.7), t(body)(0.7), rtol=1e-5)
 
 
-def test_eager_reverse_mode_runs_the_function_twice_and_keeps_nothing():
+def test_eager_reverse_mode_runs_function_twice_without_residuals():
     seen = []
 
     def f(x):
@@ -61,7 +61,7 @@ def test_eager_reverse_mode_runs_the_function_twice_and_keeps_nothing():
         grad(checkpoint(f))(2.0)
 
 
-def test_values_closed_over_are_differentiated():
+def test_closed_over_values_are_differentiated():
     assert np.isclose(grad(lambda w: checkpoint(lambda x: lax.sin(lax.mul(w, x)))(2.0))(0.3), 2 * np.cos(0.6))
     with pytest.raises(TypeError, match="closes over a value that is being differentiated"):
         grad(lambda w: checkpoint(lambda x: w * x, concrete=True)(w))(2.0)
@@ -88,7 +88,7 @@ def test_static_arguments_and_bad_input():
         checkpoint_name(1.0, 2)
 
 
-def test_effort_grows_with_the_program_not_with_its_nesting():
+def test_program_size_is_linear_in_nesting_depth():
     def count(program):
         return sum(1 + sum(count(v) for v in e.params.values() if hasattr(v, "eqns")) for e in program.eqns)
 
@@ -101,7 +101,7 @@ def test_effort_grows_with_the_program_not_with_its_nesting():
     assert nested(16) < 5 * nested(8)
 
 
-# --- policies look into nested programs ---------------------------------------------------------------------------
+# --- policies apply in nested programs -----------------------------------------------------------------------------
 W, X = np.full((8, 8), 0.1, np.float32), np.linspace(0, 1, 8, dtype=np.float32)
 
 
@@ -135,8 +135,8 @@ def invariant(w, x):
     return lax.reduce_sum(lax.scan(step, x, None, length=5)[0], (0,))
 
 
-def recomputed(f, policy, op="dot_general"):
-    """How often an op stands in the gradient; types of what the forward pass hands over."""
+def count_again(f, policy, op="dot_general"):
+    """Return how often a primitive occurs in the gradient, and the shapes of the residuals."""
     program = make_jaxpr(grad(checkpoint(f, policy=policy)))(W, X)
     check(program)
     first = next(e for e in program.eqns if e.primitive.name == "remat")
@@ -146,10 +146,10 @@ def recomputed(f, policy, op="dot_general"):
 @pytest.mark.parametrize(("f", "all_again", "kept", "shapes"), [
     (scanned, 4, 3, [(5, 8)]), (bounded, 5, 3, [(6, 8)]), (branched, 5, 4, [(8,)]), (called, 3, 2, [(8,)]),
     (invariant, 8, 6, [(8, 8), (5, 8)])])
-def test_policies_look_into_loops_branches_and_calls(f, all_again, kept, shapes):
-    assert recomputed(f, P.nothing_saveable) == (all_again, [])
-    assert recomputed(f, P.dots_saveable) == (kept, shapes)
-    assert recomputed(f, P.save_only_these_names("dot")) == ((all_again, []) if f is invariant else (kept, shapes))
+def test_policies_apply_inside_loops_branches_and_calls(f, all_again, kept, shapes):
+    assert count_again(f, P.nothing_saveable) == (all_again, [])
+    assert count_again(f, P.dots_saveable) == (kept, shapes)
+    assert count_again(f, P.save_only_these_names("dot")) == ((all_again, []) if f is invariant else (kept, shapes))
     for policy in (P.nothing_saveable, P.dots_saveable, P.everything_saveable, P.save_only_these_names("dot")):
         g = checkpoint(f, policy=policy)
         np.testing.assert_allclose(grad(g)(W, X), grad(f)(W, X), rtol=1e-5)
@@ -158,7 +158,7 @@ def test_policies_look_into_loops_branches_and_calls(f, all_again, kept, shapes)
         np.testing.assert_allclose(*second, rtol=1e-4, atol=1e-6)
 
 
-def test_a_loop_without_a_bound_keeps_nothing_inside():
+def test_policy_inside_unbounded_loop_saves_nothing():
     def f(x):
         return lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: checkpoint_name(lax.mul(c, 2.0), "a"), x)
     g = checkpoint(f, policy=P.save_only_these_names("a"))
@@ -171,15 +171,15 @@ SOME = P.save_and_offload_only_these_names(names_which_can_be_saved=["b"], names
 
 
 @pytest.mark.parametrize("policy", [OFFLOAD, SOME, P.save_from_both_policies(P.nothing_saveable, OFFLOAD)])
-def test_offloaded_values_go_and_come_back(policy):
-    assert recomputed(scanned, policy) == (3, [(5, 8)])
+def test_offloaded_values_move_to_host_and_back(policy):
+    assert count_again(scanned, policy) == (3, [(5, 8)])
     program = make_jaxpr(grad(checkpoint(scanned, policy=policy)))(W, X)
     assert [e.params["memory_kind"] for e in walk(program) if e.primitive.name == "to_memory"] == ["pinned_host", "device"]
     np.testing.assert_allclose(grad(checkpoint(scanned, policy=policy))(W, X), grad(scanned)(W, X), rtol=1e-5)
-    assert recomputed(scanned, P.save_from_both_policies(OFFLOAD, P.dots_saveable), "to_memory")[0] == 0
+    assert count_again(scanned, P.save_from_both_policies(OFFLOAD, P.dots_saveable), "to_memory")[0] == 0
 
 
-def test_the_first_argument_may_be_static():
+def test_first_argument_may_be_static():
     class Scaled:
         by = 3.0
 
@@ -190,14 +190,14 @@ def test_the_first_argument_may_be_static():
     np.testing.assert_allclose(grad(Scaled().__call__)(2.0), 3 * np.cos(2.0), rtol=1e-6)
 
 
-def test_numbers_a_function_returns_become_arrays():
+def test_python_scalars_returned_by_function_become_arrays():
     out = checkpoint(lambda x: (1, 2.0, x, np.float32(3)))(4.0)
     assert [type(x) for x in out] == [type(lax.full((), 1))] * 4
     assert [o.dtype.name for o in out] == ["int32", "float32", "float32", "float32"]
     assert [o.weak_type for o in out] == [True, True, True, False]
 
 
-def test_a_checkpointed_function_never_sees_raw_numbers():
+def test_checkpointed_function_receives_only_arrays():
     seen = []
 
     def f(x, n):
@@ -220,10 +220,10 @@ def looped(f, **bound):
     (checkpoint, "the checkpointed function `.*next_one`"),
     (lambda f: checkpoint(lambda x: lax.scan(lambda c, _: (jit(f)(c), None), x, None, length=2)[0]), "the checkpointed"),
     (lambda f: looped(f, max_iters=3), "a while_loop"), (looped, "a while_loop")])
-def test_what_must_happen_once_is_not_computed_again(again, what):
+def test_io_callbacks_cannot_be_recomputed(again, what):
     count = iter(range(100))
 
-    def next_one(x):  # another number each time: the derivative would be that of another function
+    def next_one(x):  # a different number per call: recomputing would differentiate another function
         return lax.mul(x, io_callback(lambda: np.float32(next(count)), NUMBER))
 
     f = again(next_one)

@@ -1,4 +1,4 @@
-"""`vjp`, `grad`, `value_and_grad`, `linear_transpose`: arguments, trees, types and refusals; rules are tested op by op."""
+"""`vjp`, `grad`, `value_and_grad`, `linear_transpose`: arguments, trees, types and errors."""
 from __future__ import annotations
 
 import pickle
@@ -27,38 +27,38 @@ def loss(w, x, scale=1.0):
 W = {"a": X, "b": np.float32(2)}
 
 
-def test_gradients_have_the_tree_of_the_argument():
+def test_gradient_has_tree_of_argument():
     g = grad(loss)(W, X)
     np.testing.assert_array_equal(np.asarray(g["a"]), 2 * X)
     assert g["b"] == 14
 
 
-def test_argnums_choose_and_a_tuple_gives_a_tuple():
+def test_argnums_tuple_returns_tuple():
     dw, dx = grad(loss, argnums=(0, 1))(W, X)
     np.testing.assert_array_equal(np.asarray(dx), 2 * X)
     last, = grad(loss, argnums=[-1])(W, X)
     np.testing.assert_array_equal(np.asarray(last), 2 * X)
 
 
-def test_keyword_arguments_pass_through():
+def test_keyword_arguments_are_not_differentiated():
     assert grad(loss)(W, X, scale=10.0)["b"] == 140
 
 
-def test_value_and_grad_runs_the_function_once():
+def test_value_and_grad_runs_function_once():
     count = []
     value, g = value_and_grad(lambda x: count.append(1) or energy(x))(X)
     assert value == 14 and len(count) == 1
     np.testing.assert_array_equal(np.asarray(g), 2 * X)
 
 
-def test_has_aux():
+def test_vjp_and_grad_with_has_aux():
     (value, aux), g = value_and_grad(lambda x: (energy(x), {"n": 3}), has_aux=True)(X)
     assert (value, aux) == (14, {"n": 3})
     g, aux = grad(lambda x: (energy(x), x), has_aux=True)(X)
     np.testing.assert_array_equal(np.asarray(aux), X)
 
 
-def test_vjp_pulls_many_cotangents_back_through_one_run():
+def test_pullback_can_be_called_many_times():
     count = []
     y, pull = vjp(lambda x, k: (count.append(1) or lax.mul(x, k), k), X, 2.0)
     for scale in (1, 10):
@@ -68,20 +68,20 @@ def test_vjp_pulls_many_cotangents_back_through_one_run():
     assert len(count) == 1
 
 
-def test_an_argument_that_is_not_used_has_the_gradient_zero():
+def test_unused_argument_has_zero_gradient():
     np.testing.assert_array_equal(np.asarray(grad(lambda x, y: total(y), argnums=0)(X, X)), np.zeros(3))
 
 
-def test_a_value_used_twice_collects_both():
+def test_cotangents_of_value_used_twice_are_added():
     assert grad(lambda x: lax.add(lax.mul(x, x), x))(3.0) == 7
 
 
-def test_grad_of_grad_and_perturbations_keep_apart():
+def test_grad_of_grad_distinguishes_perturbations():
     assert grad(grad(lambda x: lax.mul(x, lax.mul(x, x))))(2.0) == 12
     assert grad(lambda x: lax.mul(x, grad(lambda y: lax.mul(x, y))(1.0)))(3.0) == 6
 
 
-def test_integers_where_allowed():
+def test_integer_argument_has_float0_gradient_with_allow_int():
     g = grad(lambda n, x: lax.mul(x, 2.0), allow_int=True)(3, 1.0)
     assert g.dtype == dtypes.float0
 
@@ -90,8 +90,8 @@ def test_holomorphic():
     assert grad(lambda z: lax.mul(z, z), holomorphic=True)(1 + 2j) == 2 + 4j
 
 
-def test_eager_gradients_stage_nothing():
-    """Ops run as they come: Python may look at values on the way."""
+def test_eager_gradients_do_not_stage():
+    """Primitives run immediately: Python code may read values."""
     seen = []
 
     def f(x):
@@ -103,7 +103,7 @@ def test_eager_gradients_stage_nothing():
     assert len(seen) == 2
 
 
-def test_jacobians_agree_forwards_and_backwards():
+def test_jacfwd_and_jacrev_agree():
     f = lambda x: lax.mul(lax.sin(x), total(x))  # noqa: E731
     np.testing.assert_allclose(np.asarray(jacfwd(f)(X)), np.asarray(jacrev(f)(X)), rtol=1e-5, atol=1e-5)
     h = np.asarray(hessian(lambda x: total(lax.mul(x, lax.mul(x, x))))(X))
@@ -140,37 +140,37 @@ def vector(x):
     (lambda: vjp(vector, X)[1](np.int32([1, 2, 3])), TypeError, "the dtype of the output"),
     (lambda: linear_transpose(lax.sin, X), TypeError, "`sin` is not linear"),
     (lambda: linear_transpose(lambda x: lax.add(x, 1.0), X)(X), TypeError, "is not linear")])
-def test_what_is_refused(call, error, words):
+def test_wrong_arguments_are_rejected(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
 
-def test_an_error_inside_leaves_the_thread_usable():
+def test_error_leaves_thread_usable():
     with pytest.raises(ZeroDivisionError):
         grad(lambda x: 1 / 0)(1.0)
     assert grad(energy)(X).shape == (3,)
 
 
-@pytest.mark.parametrize("fun, slope", [
+@pytest.mark.parametrize("fun, derivative", [
     (lambda x: lax.mul(x, float(int(x))), 2), (lambda x: lax.mul(x, x.item()), 2), (lambda x: x if bool(x) else lax.neg(x), 1),
     (lambda x: lax.neg(x) if x > 3 else x, 1), (lambda x: lax.mul(x, 3.0) if x else x, 3)])
-def test_known_values_outside_of_jit_are_numbers_to_python(fun, slope):
-    assert grad(fun)(2.0) == slope
-    assert grad(lambda x: lax.mul(x, grad(fun)(x)))(2.0) == slope  # two tangents beside one value
+def test_known_values_convert_to_python_numbers_outside_jit(fun, derivative):
+    assert grad(fun)(2.0) == derivative
+    assert grad(lambda x: lax.mul(x, grad(fun)(x)))(2.0) == derivative  # two tangents of one value
 
 
-def test_a_value_within_a_vector_is_looked_for():
+def test_in_operator_works_on_known_values():
     assert grad(lambda x: total(x) if 2.0 in x else lax.neg(total(x)))(X).tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("convert", [float, complex, np.asarray, lambda x: x.tolist()])
-def test_python_floats_of_what_is_differentiated_are_refused(convert):
+def test_python_float_of_differentiated_value_is_rejected(convert):
     with pytest.raises(TypeError, match="differentiated would lose its derivative.*lax.stop_gradient"):
         grad(lambda x: lax.mul(x, convert(x)))(2.0)
     assert grad(lambda x: lax.mul(x, float(lax.stop_gradient(x))))(2.0) == 2
 
 
-def test_staged_mapped_and_ended_values_have_no_number():
+def test_staged_and_ended_values_cannot_convert_to_numbers():
     with pytest.raises(TypeError, match="no known number"):
         grad(jit(lambda x: lax.mul(x, float(int(x)))))(2.0)
     kept = []
@@ -179,7 +179,7 @@ def test_staged_mapped_and_ended_values_have_no_number():
         int(kept[0])
 
 
-def test_linear_functions_read_as_partial_applications():
+def test_linear_functions_have_func_and_args():
     _, pull = vjp(lambda x: lax.mul(lax.sin(x), x), X)
     _, push = linearize(lambda x: lax.mul(lax.sin(x), x), X)
     for f in (pull, push):
@@ -195,7 +195,7 @@ def first(x):
 
 
 @pytest.mark.parametrize("fun", [lambda x: lax.mul(lax.sin(x), x), lambda x: {"y": energy(x), "x": x}])
-def test_linear_functions_pickle_without_what_was_differentiated(fun):
+def test_linear_functions_pickle_without_original_function(fun):
     x = np.arange(3.0, dtype=np.float32)
     out, pull = vjp(fun, x)
     again = pickle.loads(pickle.dumps(pull))

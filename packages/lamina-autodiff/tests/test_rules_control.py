@@ -1,4 +1,4 @@
-"""Derivatives of control flow beside those of the same loop written out, and what linearizing keeps."""
+"""Derivatives of control flow compared with the unrolled loop, and the residuals of linearization."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad, hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, vjp
@@ -42,7 +42,7 @@ C = np.zeros(3, np.float32)
 
 
 @pytest.mark.parametrize("options", [{}, {"reverse": True}, {"unroll": 2}, {"reverse": True, "unroll": True}], ids=str)
-def test_grad_of_scan_is_that_of_the_loop_written_out(options):
+def test_grad_of_scan_equals_grad_of_unrolled_loop(options):
     wanted = grad(unrolled, (0, 1, 2))(W, C, XS, **options)
     close(grad(looped, (0, 1, 2))(W, C, XS, **options), wanted)
     close(grad(jit(lambda *a: looped(*a, **options)), (0, 1, 2))(W, C, XS), wanted)
@@ -53,11 +53,11 @@ def test_grad_of_scan_is_that_of_the_loop_written_out(options):
 
 @pytest.mark.parametrize("twice", [hessian, lambda f: jacrev(jacrev(f)), lambda f: jacfwd(jacfwd(f)),
                                    lambda f: jacrev(jacfwd(f))], ids=["hessian", "rev-rev", "fwd-fwd", "rev-fwd"])
-def test_second_order(twice):
+def test_second_derivative_of_scan(twice):
     close(twice(lambda c: looped(W, c, XS))(C), jacfwd(jacfwd(lambda c: unrolled(W, c, XS)))(C), 1e-3)
 
 
-def test_third_order():
+def test_third_derivative_of_scan():
     def f(x):
         return lax.scan(lambda c, _: (lax.sin(lax.mul(c, x)), None), x, None, length=3)[0]
 
@@ -75,14 +75,14 @@ def test_integer_carries_and_unused_tangents():
     assert grad(lambda x: lax.scan(lambda c, _: (lax.floor(c), None), x, None, length=2)[0])(1.5) == 0
 
 
-def test_linearize_and_its_pieces():
+def test_linearize_and_vjp_agree_with_jvp_and_grad():
     y, push = linearize(lambda w: looped(w, C, XS), W)
     close(push(W), jvp(lambda w: looped(w, C, XS), (W,), (W,))[1])
     pull = vjp(lambda w: looped(w, C, XS), W)[1]
     close(pull(np.float32(1)), grad(lambda w: looped(w, C, XS))(W))
 
 
-def test_what_does_not_change_is_computed_before_the_loop_and_not_stacked():
+def test_loop_invariants_are_hoisted_and_not_stacked():
     def f(w, x):
         return lax.scan(lambda c, _: (lax.mul(c, lax.exp(lax.sin(w))), None), x, None, length=50)[0]
     program = make_jaxpr(grad(f, (0, 1)))(1.0, 1.0)
@@ -98,14 +98,14 @@ def test_what_does_not_change_is_computed_before_the_loop_and_not_stacked():
 @pytest.mark.parametrize("what", ["changes", "stays"])
 @pytest.mark.parametrize("loop", [lambda f, x: lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0],
                                   lambda f, x: lax.fori_loop(0, 3, lambda _, c: f(c), x)])
-def test_an_effect_of_a_turn_stays_in_the_loop_when_what_does_not_change_leaves_it(loop, what):
+def test_effects_stay_in_loop_when_invariants_are_hoisted(loop, what):
     x, seen = np.float32(0.5), []
 
     def f(w, x):
-        def turn(c):
+        def step(c):
             debug.callback(lambda v: seen.append(float(v)), c if what == "changes" else w)
             return lax.mul(c, lax.sin(w))
-        return loop(turn, x)
+        return loop(step, x)
 
     def runs(call):
         seen.clear()
@@ -118,13 +118,13 @@ def test_an_effect_of_a_turn_stays_in_the_loop_when_what_does_not_change_leaves_
         assert got == want
 
 
-def test_operands_scanned_over_are_not_stacked_again():
+def test_scanned_operands_are_not_stacked_again():
     program = make_jaxpr(grad(lambda x: lax.scan(lambda c, x: (lax.mul(c, x), None), 1.0, x)[0]))(XS[:, 0])
     forward = next(e for e in program.eqns if e.primitive is prims.scan_p)
     assert len(forward.outvars) == 2
 
 
-def test_program_does_not_grow_with_length():
+def test_program_size_does_not_depend_on_length():
     def size(n):
         return len(list(walk(make_jaxpr(grad(lambda x: looped(W, C, x)))(np.zeros((n, 3), np.float32)))))
     assert size(5) == size(5000)
@@ -147,14 +147,14 @@ def test_transpose_of_a_linear_bounded_while():
     close(linear_transpose(f, y)(y)[0], f(y))
 
 
-def test_transpose_of_a_branch_chosen_by_a_linear_value_is_refused():
+def test_transpose_of_branch_chosen_by_linear_value_is_rejected():
     with pytest.raises((TypeError, NotImplementedError)):
         linear_transpose(lambda x: lax.cond(lax.gt(x, 0.0), lambda y: y, lambda y: lax.neg(y), x), 1.0)(1.0)
 
 
 # --- cond ---
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_branches_differentiate_by_their_operands(index):
+def test_branches_are_differentiated_by_operands(index):
     funs = [lambda x, y: lax.mul(lax.sin(x), y), lambda x, y: lax.mul(x, 2.0), lambda x, y: y]
     x, y = RNG.normal(size=(2, 3)).astype(np.float32)
 
@@ -169,7 +169,7 @@ def test_branches_differentiate_by_their_operands(index):
         close(hessian(lambda x: call(index, x, y))(x), hessian(lambda x: g(x, y))(x))
 
 
-def test_residuals_of_branches_share_slots():
+def test_branches_share_residuals():
     def f(p, x):
         return lax.cond(p, lambda x: lax.sin(lax.exp(x)), lambda x: lax.cos(lax.log(x)), x)
     program = make_jaxpr(lambda p, x: grad(lambda x: f(p, x))(x))(True, 2.0)
@@ -178,7 +178,7 @@ def test_residuals_of_branches_share_slots():
     close(grad(lambda x: f(True, x))(2.0), grad(lambda x: lax.sin(lax.exp(x)))(2.0))
 
 
-def test_predicate_that_depends_on_what_is_differentiated():
+def test_predicate_may_depend_on_differentiated_value():
     f = jit(lambda x: lax.cond(lax.gt(x, 0.0), lambda x: lax.mul(x, x), lax.neg, x))
     assert grad(f)(3.0) == 6 and grad(f)(-3.0) == -1
 
@@ -193,13 +193,13 @@ def grow(x, w, bound):
     return lax.reduce_sum(lax.while_loop(goes_on, body, (0, x), max_iters=bound)[1], (0,))
 
 
-def grow_written_out(x, w, times):
+def grow_unrolled(x, w, times):
     for _ in range(times):
         x = lax.add(lax.mul(x, w), lax.sin(x))
     return lax.reduce_sum(x, (0,))
 
 
-def turns(x, w, bound):
+def count_iterations(x, w, bound):
     n = 0
     while x.sum() < 20 and n < bound:
         x, n = x * w + np.sin(x), n + 1
@@ -211,28 +211,28 @@ X, F = np.array([1.0, 2.0, 0.5], np.float32), np.float32(1.1)
 
 @pytest.mark.parametrize("bound", [0, 1, 2, 3, 4, 5, 20, 101])
 def test_bounded_while_has_a_reverse_derivative(bound):
-    n = turns(X, F, bound)
-    wanted = grad(grow_written_out, (0, 1))(X, F, n)
+    n = count_iterations(X, F, bound)
+    wanted = grad(grow_unrolled, (0, 1))(X, F, n)
     close(grad(grow, (0, 1))(X, F, bound), wanted, 1e-3)
     close(jit(grad(lambda x, w: grow(x, w, bound), (0, 1)))(X, F), wanted, 1e-3)
     close(jvp(lambda x, w: grow(x, w, bound), (X, F), (X, F))[1],
-          jvp(lambda x, w: grow_written_out(x, w, n), (X, F), (X, F))[1], 1e-3)
+          jvp(lambda x, w: grow_unrolled(x, w, n), (X, F), (X, F))[1], 1e-3)
 
 
 def test_bounded_while_to_second_order():
-    n = turns(X, F, 20)
+    n = count_iterations(X, F, 20)
     for twice in (hessian, lambda f: jacrev(jacrev(f))):
-        close(twice(lambda x: grow(x, F, 20))(X), jacfwd(jacfwd(lambda x: grow_written_out(x, F, n)))(X), 1e-2)
+        close(twice(lambda x: grow(x, F, 20))(X), jacfwd(jacfwd(lambda x: grow_unrolled(x, F, n)))(X), 1e-2)
 
 
-def test_bounded_while_keeps_about_the_root_of_its_bound():
+def test_bounded_while_stores_square_root_of_its_bound():
     program = make_jaxpr(lambda x: grad(lambda x: grow(x, F, 10_000))(x))(X)
     kept = max(v.aval.shape[0] for e in program.eqns for v in e.outvars if v.aval.ndim == 2)
     inside = max(v.aval.shape[0] for e in walk(program) for v in e.outvars if v.aval.ndim == 2)
     assert kept == 100 and inside == 100
 
 
-def test_unbounded_while_goes_forward_only_and_says_where():
+def test_unbounded_while_in_reverse_mode_error_names_line():
     def f(x):
         return lax.while_loop(lambda c: lax.lt(c, 10.0), lambda c: lax.mul(c, 2.0), x)
     assert jvp(f, (1.5,), (1.0,)) == (12.0, 8.0)
@@ -243,7 +243,7 @@ def test_unbounded_while_goes_forward_only_and_says_where():
             grad(call)(1.5)
 
 
-def test_fori_loop_with_unknown_bounds_goes_forward():
+def test_fori_loop_with_unknown_bounds_has_forward_derivative():
     f = jit(lambda n, x: lax.fori_loop(0, n, lambda i, c: lax.mul(c, x), 1.0))
     close(jvp(lambda x: f(3, x), (2.0,), (1.0,))[1], 12.0)
     with pytest.raises(UnboundedLoopError):

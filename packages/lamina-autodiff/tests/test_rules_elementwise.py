@@ -1,4 +1,4 @@
-"""Derivatives of elementwise ops at the points that need thought; samples are tried in test_every_op.py."""
+"""Derivatives of elementwise primitives at special points; samples are tested in test_every_op.py."""
 from __future__ import annotations
 
 import numpy as np
@@ -19,7 +19,7 @@ def test_derivative_at_a_point(f, at, wanted):
     np.testing.assert_allclose(grad(f)(at), wanted, rtol=1e-5)
 
 
-def test_rank_0_operand_gets_the_sum():
+def test_rank_0_operand_gets_summed_cotangent():
     x = np.arange(3, dtype=np.float32)
     for op, wanted in ((lax.add, 3.0), (lax.sub, 3.0), (lax.mul, 3.0)):
         out, pull = vjp(lambda s, op=op: op(s, x), np.float32(2))
@@ -27,7 +27,7 @@ def test_rank_0_operand_gets_the_sum():
         assert ct.shape == () and float(ct) == wanted
 
 
-def test_the_derivative_of_a_quotient_divides_once():
+def test_derivative_of_quotient_divides_once():
     x, y = np.array([1, 2, 3], np.float32), np.array([2, -4, 0.5], np.float32)
 
     def divisions(f):
@@ -54,13 +54,13 @@ def test_complex_cotangents_are_not_conjugated():
     np.testing.assert_allclose(tangent, [0.8], rtol=1e-6)
 
 
-def test_integers_have_no_tangent_in_between():
+def test_tangent_through_integers_is_zero():
     convert = lax.convert_element_type
     _, tangent = jvp(lambda x: convert(convert(x, np.int32), np.float32), (1.5,), (1.0,))
     assert float(tangent) == 0.0
 
 
-def test_operand_without_a_derivative_says_so():
+def test_operand_without_derivative_is_reported():
     with pytest.raises(MissingRuleError, match="stop_gradient"):
         grad(lambda m: lax.polygamma(m, 2.0))(1.0)
     with pytest.raises(MissingRuleError, match="next"):

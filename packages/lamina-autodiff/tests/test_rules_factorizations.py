@@ -1,4 +1,4 @@
-"""Derivatives of factorisations beyond the samples: second order, laws between them, and what has no derivative."""
+"""Derivatives of factorizations: second order, identities between factors, and missing derivatives."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp, vjp
@@ -11,7 +11,7 @@ from lamina_tracing.lax import factorizations as linalg
 RNG = np.random.default_rng(1)
 
 
-def drawn(complex_, *shape):
+def draw(complex_, *shape):
     x = RNG.normal(size=shape)
     return x + 1j * RNG.normal(size=shape) if complex_ else x
 
@@ -25,7 +25,8 @@ def adjoint(a):
 
 
 @pytest.fixture(autouse=True)
-def wide():
+def x64():
+    """Run each test in 64-bit mode."""
     with config.enable_x64(True):
         yield
 
@@ -38,8 +39,8 @@ def wide():
                                                                          (1,))), vh))(
         *linalg.svd(a, full_matrices=False)), (4, 3)),
 ])
-def test_the_derivative_of_a_product_of_factors_is_the_identity(complex_, rebuild, shape):
-    a, t = drawn(complex_, *shape), drawn(complex_, *shape)
+def test_derivative_of_product_of_factors_is_identity(complex_, rebuild, shape):
+    a, t = draw(complex_, *shape), draw(complex_, *shape)
     out, tangent = jvp(rebuild, (a,), (t,))
     np.testing.assert_allclose(out, a, atol=1e-10)
     np.testing.assert_allclose(tangent, t, atol=1e-9)
@@ -47,8 +48,8 @@ def test_the_derivative_of_a_product_of_factors_is_the_identity(complex_, rebuil
 
 
 @pytest.mark.parametrize("complex_", [False, True])
-def test_cholesky_factor_squares_to_its_argument(complex_):
-    b = drawn(complex_, 3, 3)
+def test_derivative_of_squared_cholesky_factor_is_identity(complex_):
+    b = draw(complex_, 3, 3)
     a = b @ np.conj(b.T) + np.eye(3)
     t = b + np.conj(b.T)
     tangent = jvp(lambda a: (lambda l: product(l, adjoint(l)))(linalg.cholesky(a)), (a,), (t,))[1]
@@ -63,25 +64,25 @@ def test_cholesky_factor_squares_to_its_argument(complex_):
     (lambda a: lax.abs(linalg.eig(a)[2]), (3, 3)),
 ])
 def test_second_derivatives(complex_, fun, shape):
-    check_grads(fun, (drawn(complex_, *shape) + 3 * np.diag(np.arange(1.0, 1 + max(shape)))[:shape[0], :shape[1]],),
+    check_grads(fun, (draw(complex_, *shape) + 3 * np.diag(np.arange(1.0, 1 + max(shape)))[:shape[0], :shape[1]],),
                 order=2, eps=1e-5, rtol=1e-3, atol=1e-3)
 
 
-def test_trace_of_powers_through_eigenvalues():
-    a = drawn(False, 4, 4)
+def test_derivative_of_trace_of_powers_through_eigenvalues():
+    a = draw(False, 4, 4)
     grads = grad(lambda a: lax.reduce_sum(lax.real(lax.integer_pow(
         linalg.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0], 3)), (0,)))(a)
     np.testing.assert_allclose(grads, 3 * (a @ a).T, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind, n", [("FFT", 5), ("IFFT", 4), ("RFFT", 6), ("RFFT", 5), ("IRFFT", 6), ("IRFFT", 5)])
-def test_fft_transposes_through_products(kind, n):
-    x = drawn(kind != "RFFT", 2, n // 2 + 1 if kind == "IRFFT" else n)
+def test_fft_derivatives_to_second_order(kind, n):
+    x = draw(kind != "RFFT", 2, n // 2 + 1 if kind == "IRFFT" else n)
     check_grads(lambda x: lax.abs(lax.fft(x, kind, (n,))), (x,), order=2, eps=1e-5, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("fun", [linalg.schur, linalg.hessenberg, linalg.tridiagonal, linalg.geqrf])
-def test_reductions_say_what_to_use_instead(fun):
+def test_missing_rule_errors_name_alternative(fun):
     with pytest.raises(MissingRuleError, match="use lax.linalg"):
         jvp(fun, (np.eye(3),), (np.eye(3),))
 

@@ -1,4 +1,4 @@
-"""Derivatives of windows: against finite differences, and the transpose against the forward rule."""
+"""Derivatives of indexing: JVP against finite differences, and VJP against JVP."""
 from __future__ import annotations
 
 import lamina_autodiff as ad
@@ -18,6 +18,7 @@ POINTS = ScatterDimensionNumbers((), (0,), (0,))
 
 @pytest.fixture(autouse=True)
 def x64():
+    """Run each test in 64-bit mode."""
     with config.enable_x64(True):
         yield
 
@@ -27,7 +28,7 @@ def close(got, want, **tolerances):
 
 
 def function_of_floats(row):
-    """The op as a function of its float operands, and those, in double precision."""
+    """Return the primitive as a function of its float operands, and the operands, in double precision."""
     at = [i for i, a in enumerate(row.args) if a.dtype.kind == "f"]
 
     def fun(*xs):
@@ -40,7 +41,7 @@ def function_of_floats(row):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda s: s.id)
-def test_jvp_when_compared_with_differences(row):
+def test_jvp_equals_finite_differences(row):
     fun, xs = function_of_floats(row)
     rng = np.random.default_rng(0)
     ts = [rng.normal(size=x.shape) for x in xs]
@@ -53,10 +54,10 @@ def test_jvp_when_compared_with_differences(row):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda s: s.id)
-def test_vjp_when_compared_with_jvp(row):
+def test_vjp_is_transpose_of_jvp(row):
     fun, xs = function_of_floats(row)
     rng = np.random.default_rng(1)
-    for chosen in range(len(xs) + 1):  # each operand alone, then all
+    for chosen in range(len(xs) + 1):  # each operand separately, then all
         def part(*some, chosen=chosen):
             full = list(some) if chosen == len(xs) else [*xs[:chosen], *some, *xs[chosen + 1:]]
             return fun(*full)
@@ -70,7 +71,7 @@ def test_vjp_when_compared_with_jvp(row):
                                    rtol=1e-9)
 
 
-def test_scatter_when_updates_meet():
+def test_scatter_with_duplicate_indices():
     x, indices = np.zeros(3), np.array([[1], [1]])
     out, back = ad.vjp(lambda u: lax.scatter(x, indices, u, POINTS), np.array([5.0, 7.0]))
     (ct,) = back(np.array([1.0, 10.0, 100.0]))
@@ -79,14 +80,14 @@ def test_scatter_when_updates_meet():
 
 
 @pytest.mark.parametrize("factors", [(2.0, 3.0), (0.0, 3.0), (2.0, 0.0), (0.0, 0.0)])
-def test_scatter_mul_when_factors_are_zero(factors):
+def test_scatter_mul_with_zero_factors(factors):
     indices = np.array([[1], [1]])
     grad = ad.grad(lambda u: lax.reduce_sum(lax.scatter_mul(np.full(3, 5.0), indices, u, POINTS), (0,)))
     close(grad(np.array(factors)), [5 * factors[1], 5 * factors[0]])
 
 
 @pytest.mark.parametrize("op", [lax.scatter_min, lax.scatter_max])
-def test_scatter_extreme_when_tied(op):
+def test_scatter_min_and_max_with_ties(op):
     indices = np.array([[0], [0]])
     fun = lambda x, u: lax.reduce_sum(op(x, indices, u, POINTS), (0,))
     gx, gu = ad.grad(fun, argnums=(0, 1))(np.array([2.0, 1.0]), np.array([2.0, 2.0]))
@@ -94,21 +95,21 @@ def test_scatter_extreme_when_tied(op):
     close(gu, [1 / 3, 1 / 3])
 
 
-def test_gather_when_outside_has_no_derivative():
+def test_gather_outside_bounds_has_zero_derivative():
     dims = GatherDimensionNumbers((), (0,), (0,))
     fun = lambda x: lax.reduce_sum(lax.mul(lax.gather(x, np.array([[1], [9]]), dims, (1,), mode="fill", fill_value=3.0),
                                            np.array([2.0, 5.0])), (0,))
     close(ad.grad(fun)(np.arange(3.0)), [0.0, 2.0, 0.0])
 
 
-def test_dynamic_slice_transposes_to_one_write():
+def test_dynamic_slice_transposes_to_dynamic_update_slice():
     back = ad.linear_transpose(lambda x: lax.dynamic_slice(x, (1,), (2,)), np.zeros(4))
     text = str(make_jaxpr(back)(np.zeros(2)))
     assert "dynamic_update_slice" in text
     assert "scatter" not in text
 
 
-def test_scatter_transpose_when_windows_may_overlap():
+def test_scatter_transpose_rejects_overlapping_windows():
     with pytest.raises(MissingRuleError, match="unique_indices=True"):
         put = lambda u: lax.scatter(np.zeros(3), np.array([[1], [1]]), u, POINTS)
         ad.linear_transpose(put, np.zeros(2))(np.zeros(3))

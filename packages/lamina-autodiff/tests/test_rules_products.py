@@ -9,13 +9,13 @@ from lamina_tracing import lax, make_jaxpr
 X, W = np.ones((8, 3), np.float32), np.ones((3, 4), np.float32)
 
 
-def test_weights_of_a_layer_need_no_transpose():
+def test_gradient_of_weights_needs_no_transpose():
     names = [e.primitive.name for e in
              make_jaxpr(grad(lambda w: lax.reduce_sum(lax.dot(X, w), (0, 1))))(W).jaxpr.eqns]
     assert "transpose" not in names and names.count("dot_general") == 2
 
 
-def test_batch_axes_anywhere():
+def test_batch_axes_at_any_position():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(4, 2, 7, 5)).astype(np.float32), rng.normal(size=(5, 3, 4, 7)).astype(np.float32)
     out, pull = vjp(lambda x, y: lax.dot_general(x, y, (((3, 0), (0, 2)), ((2,), (3,)))), x, y)
@@ -26,7 +26,7 @@ def test_batch_axes_anywhere():
     np.testing.assert_allclose(np.asarray(dy), np.einsum("cbf,abcd->dfac", ct, x), rtol=1e-4, atol=1e-5)
 
 
-def test_cotangents_come_back_in_the_operands_dtype():
+def test_cotangents_have_dtype_of_operands():
     x, w = X.astype(ml_dtypes.bfloat16), W.astype(ml_dtypes.bfloat16)
     out, pull = vjp(lambda x, w: lax.dot(x, w, preferred_element_type=np.float32), x, w)
     assert out.dtype == np.float32

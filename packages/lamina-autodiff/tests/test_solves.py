@@ -13,7 +13,8 @@ B = RNG.normal(size=3)
 
 
 @pytest.fixture(autouse=True)
-def wide():
+def x64():
+    """Run each test in 64-bit mode."""
     with config.enable_x64(True):
         yield
 
@@ -26,21 +27,21 @@ def back_substitute(a, y, transpose):
     return linalg.triangular_solve(a, y, left_side=True, lower=True, transpose_a=transpose)
 
 
-def lower(a, b):
-    """A system with the lower triangle of a."""
+def solve_lower(a, b):
+    """Solve the system of the lower triangle of a."""
     triangle = lax.mul(a, np.tril(np.ones((3, 3))))
     return custom_linear_solve(lambda x: times(triangle, x), b, lambda f, y: back_substitute(triangle, y, False),
                                lambda f, y: back_substitute(triangle, y, True))
 
 
 def test_linear_solve_and_its_derivatives():
-    np.testing.assert_allclose(lower(A, B), np.linalg.solve(np.tril(A), B))
-    check_grads(lower, (A, B), order=2, eps=1e-5, rtol=1e-4, atol=1e-4)
-    check_grads(jit(lower), (A, B), order=2, eps=1e-5, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(solve_lower(A, B), np.linalg.solve(np.tril(A), B))
+    check_grads(solve_lower, (A, B), order=2, eps=1e-5, rtol=1e-4, atol=1e-4)
+    check_grads(jit(solve_lower), (A, B), order=2, eps=1e-5, rtol=1e-4, atol=1e-4)
 
 
-def test_the_solver_itself_is_not_differentiated():
-    def solve(f, y):  # Jacobi's iteration; its own derivative would be that of three steps
+def test_solver_is_not_differentiated():
+    def solve(f, y):  # Jacobi iteration; its own derivative would be that of three steps
         x = y
         for _ in range(60):
             x = lax.add(x, lax.div(lax.sub(y, f(x)), 4.0))
@@ -60,12 +61,12 @@ def test_trees_and_auxiliary_results():
     assert x["x"] == 3.0 and steps["steps"] == 1
 
 
-def test_reverse_without_a_transpose_is_refused():
+def test_reverse_mode_without_transpose_solve_is_rejected():
     with pytest.raises(MissingRuleError, match="transpose_solve"):
         grad(lambda b: custom_linear_solve(lambda x: 2.0 * x, b, lambda f, y: y / 2.0))(3.0)
 
 
-def test_transposed_function_is_given():
+def test_transpose_solve_receives_transposed_function():
     triangle = np.tril(A)
 
     def run(b):
@@ -87,16 +88,16 @@ def test_errors_name_the_function(call, words):
         call()
 
 
-def test_a_transposed_solver_of_its_own_serves_symmetric_systems_too():
+def test_transpose_solve_is_used_for_symmetric_systems():
     def loss(b):
         return custom_linear_solve(lambda x: 2 * x, b, lambda f, y: y / 2, lambda f, y: y / 4, symmetric=True).sum()
-    np.testing.assert_allclose(grad(loss)(B), np.full_like(B, 0.25))  # what the second one says
+    np.testing.assert_allclose(grad(loss)(B), np.full_like(B, 0.25))  # from transpose_solve
 
 
 def newton(f, x):
     for _ in range(30):
-        y, slope = jvp(f, (x,), (1.0,))
-        x = x - y / slope
+        y, derivative = jvp(f, (x,), (1.0,))
+        x = x - y / derivative
     return x
 
 
@@ -118,12 +119,12 @@ def test_root_with_auxiliary_results():
     assert aux["guess"] == 1.0
 
 
-def test_programs_with_solves_are_saved():
-    closed = make_jaxpr(lower)(A, B)
+def test_programs_with_solves_can_be_saved():
+    closed = make_jaxpr(solve_lower)(A, B)
     assert str(loads(dumps(closed))) == str(closed)
 
 
-def test_functions_are_staged_once_for_their_types():
+def test_functions_are_staged_once_per_types():
     seen = []
 
     def f(x):

@@ -1,4 +1,4 @@
-"""The checks that are shipped: they pass what is right, and fail what is not."""
+"""The public gradient checks: they accept correct derivatives and reject wrong ones."""
 from __future__ import annotations
 
 import functools
@@ -24,18 +24,18 @@ def test_check_grads_finds_a_wrong_derivative():
 
 
 @pytest.mark.parametrize("name", ["atol", "rtol"])
-def test_tolerances_may_be_given_by_dtype(name):
+def test_tolerances_can_be_given_by_dtype(name):
     check_grads(wrong, (0.0,), order=1, **{name: {np.dtype("float32"): 0.3, np.float64: 1e-9}})
     check_jvp(wrong, functools.partial(jvp, wrong), (0.0,), **{name: {"float32": 0.3}})
     check_vjp(wrong, functools.partial(vjp, wrong), (0.0,), **{name: {np.float32: 0.3}})
 
 
-def test_a_dtype_that_is_not_named_has_the_default_tolerance():
+def test_unlisted_dtype_has_default_tolerance():
     with pytest.raises(AssertionError):
         check_grads(wrong, (0.0,), order=1, rtol={np.float64: 0.3})
 
 
 @pytest.mark.parametrize("given", [{"no such dtype": 0.1}, {np.float32: "much"}])
-def test_tolerances_of_another_kind_are_refused(given):
+def test_invalid_tolerances_are_rejected(given):
     with pytest.raises(TypeError, match="atol must be a number or a dict from dtypes to numbers"):
         check_grads(lax.sin, (0.0,), atol=given)

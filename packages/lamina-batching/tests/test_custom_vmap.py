@@ -1,4 +1,4 @@
-"""Functions with batching rules of their own."""
+"""Functions with custom batching rules."""
 import numpy as np
 import pytest
 from lamina_batching import custom_vmap, sequential_vmap, vmap
@@ -16,7 +16,7 @@ def scaled(rule):
     return f
 
 
-def test_the_rule_is_called_with_the_batch_at_axis_0():
+def test_rule_receives_batch_at_axis_0():
     seen = []
 
     def rule(size, batched, x, y):
@@ -31,7 +31,7 @@ def test_the_rule_is_called_with_the_batch_at_axis_0():
     assert f(0.0, 1.0) == 0.0 and "custom_vmap_call" in str(make_jaxpr(f)(0.0, 1.0))
 
 
-def test_results_that_are_not_batched():
+def test_results_may_be_unbatched():
     f = scaled(lambda size, batched, x, y: (lax.sin(y), False))
     np.testing.assert_allclose(vmap(f, (0, None))(X, 2.0), np.full(3, np.sin(2.0)), rtol=1e-6)
 
@@ -41,12 +41,12 @@ def test_results_that_are_not_batched():
     (lambda size, batched, x, y: ((x, x), True), TypeError, "of the structure `f` returns"),
     (lambda size, batched, x, y: (x, (True, True)), TypeError, "out_batched like its output"),
     (lambda size, batched, x, y: (x, False), ShapeError, r"result 0 as float32\[\], not batched; got float32\[3\]")])
-def test_wrong_rules_are_named(rule, kind, words):
+def test_wrong_rules_are_rejected_by_name(rule, kind, words):
     with pytest.raises(kind, match=f"custom_vmap of `f`: its rule .*{words}"):
         vmap(scaled(rule), (0, None))(X, 2.0)
 
 
-def test_without_a_rule_and_with_a_mapped_closure():
+def test_missing_rule_and_mapped_closure_are_rejected():
     with pytest.raises(AttributeError, match="has no batching rule yet"):
         custom_vmap(lambda x: x)(1.0)
 
@@ -59,11 +59,11 @@ def test_without_a_rule_and_with_a_mapped_closure():
         vmap(closing)(X)
 
 
-def test_one_after_another():
+def test_sequential_vmap():
     assert vmap(sequential_vmap(lambda x: x * 2))(X).tolist() == [0.0, 2.0, 4.0]
 
 
-def test_numbers_a_function_returns_become_arrays():
+def test_python_scalars_returned_by_function_become_arrays():
     f = custom_vmap(lambda x: (1, x))
     f.def_vmap(lambda size, batched, x: ((1, x), (False, batched[0])))
     assert [(o.dtype.name, o.weak_type) for o in f(4.0)] == [("int32", True), ("float32", True)]

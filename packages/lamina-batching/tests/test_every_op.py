@@ -1,4 +1,4 @@
-"""Every primitive has a batching row or a written reason, and batching agrees with a loop on every sample."""
+"""Every primitive has a batching rule or a recorded reason, and batching agrees with a loop on every sample."""
 import pytest
 from lamina_batching.extend import batching_rules
 from lamina_batching.testing import check_sample
@@ -9,7 +9,7 @@ LOCAL = [p for p in prims.ALL if p.family != "collectives" and p.name != "xla_pm
 
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=lambda p: p.name)
-def test_row_or_reason(prim):
+def test_every_primitive_has_batching_rule_or_reason(prim):
     assert batching_rules.has_rule_or_reason(prim) or prim.name == "iota"
 
 
@@ -17,7 +17,7 @@ SAMPLES = [s for p in LOCAL for s in samples_of(p) if s.args and p in batching_r
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
-def test_vmap_is_a_loop(sample):
+def test_vmap_equals_loop(sample):
     try:
         check_sample(sample)
     except MissingRuleError as e:  # a generic reduction has no identity to start a batch of initial values from

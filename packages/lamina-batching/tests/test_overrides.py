@@ -1,4 +1,4 @@
-"""Batching rows that change reach every map, with no runtime: made before, inside, and after a block."""
+"""Overridden batching rules apply to maps made before, inside and after the block."""
 import threading
 
 import numpy as np
@@ -25,7 +25,7 @@ def twice(f):
 
 
 @pytest.mark.parametrize("around", AROUND)
-def test_overrides_hold_inside_their_block_alone(around):
+def test_override_is_used_only_inside_its_block(around):
     f = AROUND[around](lax.sin)
     made = [how(m(f)) for how in (jit, lambda g: g) for m in (vmap, twice)]
 
@@ -50,17 +50,17 @@ def test_overrides_hold_inside_their_block_alone(around):
         assert not errors
     check(np.sin)
     before = batching_rules[prims.sin_p]
-    batching_rules.declare_missing(prims.sin_p, "nobody knows it")
+    batching_rules.declare_missing(prims.sin_p, "not supported")
     try:
         for g in made:
-            with pytest.raises(MissingRuleError, match="nobody knows it"):
+            with pytest.raises(MissingRuleError, match="not supported"):
                 g(X)
     finally:
         batching_rules.define(prims.sin_p, before)
     check(np.sin)
 
 
-def test_a_row_whose_names_are_params_of_its_op():
+def test_rule_argument_named_like_primitive_param_is_rejected():
     op = Primitive("overrides_flip", params=("axis", "dims"), infer=lambda x, /, **params: x,
                    numpy=lambda x, /, *, axis, dims: np.flip(x, axis), family="shape")
     with pytest.raises(TypeError, match=r"`axis` of the rule is also the name of a param.*\(axis, args, dims, /, \.\.\.\)"):

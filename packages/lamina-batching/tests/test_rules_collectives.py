@@ -1,4 +1,4 @@
-"""Collectives over mapped axes, with this room alone: examples are members."""
+"""Collectives over axes mapped by vmap, without a runtime."""
 import itertools
 
 import numpy as np
@@ -17,7 +17,7 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["eager", "jit"])
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
-def test_examples_are_members(sample, wrap, last):
+def test_collectives_over_vmap_axis_equal_evaluation_on_devices(sample, wrap, last):
     def fun(*xs):
         out = bind(sample.prim, *xs, **sample.params)
         return out if sample.prim.multiple else (out,)
@@ -34,7 +34,7 @@ def test_examples_are_members(sample, wrap, last):
 
 
 @pytest.mark.parametrize("names", list(itertools.permutations(["i", "j"])) + [("i",), ("j",)])
-def test_axis_index_counts_row_by_row(names):
+def test_axis_index_of_several_axes_is_row_major(names):
     got = vmap(vmap(lambda x: bind(prims.axis_index_p, axis_name=names), axis_name="j"), axis_name="i")(X)
     sizes = {"i": 4, "j": 3}
     grids = dict(zip("ij", np.indices((4, 3))))
@@ -42,24 +42,24 @@ def test_axis_index_counts_row_by_row(names):
     np.testing.assert_array_equal(np.asarray(got), wanted)
 
 
-def test_an_axis_that_nobody_depends_on():
+def test_collectives_of_values_independent_of_axis():
     assert np.asarray(vmap(lambda x: lax.psum(np.float32(2), "i") + x, axis_name="i")(X))[0].tolist() == [8, 9, 10]
     assert np.asarray(vmap(lambda: lax.axis_index("i"), axis_name="i", axis_size=3)()).tolist() == [0, 1, 2]
 
 
-def test_an_inner_axis_hides_an_outer_one_of_the_same_name():
+def test_inner_axis_shadows_outer_axis_of_equal_name():
     both = vmap(lambda row: lax.psum(row, "i") + vmap(lambda x: lax.psum(x, "i"), axis_name="i")(row), axis_name="i")
     np.testing.assert_array_equal(both(X), X.sum(0) + X.sum(1, keepdims=True))
     np.testing.assert_array_equal(jit(both)(X), X.sum(0) + X.sum(1, keepdims=True))
 
 
-def test_an_unbound_name_lists_those_that_are_bound():
+def test_unbound_axis_error_lists_bound_names():
     with pytest.raises(UnboundAxisError, match="'k' is not bound; bound here: 'i'"):
         vmap(lambda x: lax.psum(x, "k"), axis_name="i")(X)
 
 
 @pytest.mark.parametrize("name", [0, True, np.int32(1)])
-def test_integers_name_no_axis(name):
+def test_integer_axis_name_is_rejected(name):
     with pytest.raises(TypeError, match="cannot name a mapped axis"):
         vmap(lambda x: x, axis_name=name)(X)
 
@@ -75,12 +75,12 @@ def test_integers_name_no_axis(name):
     (lambda v: lax.pswapaxes(lax.broadcast(v, (7,)), "i", 0), "pswapaxes: axis 0 .* size of the mapped axis"),
     (lambda v: lax.psum_scatter(lax.gt(v, 0.0), "i", tiled=True), "psum_scatter: expected numbers"),
 ])
-def test_examples_are_held_to_the_ops_types(call, words):
+def test_collective_type_rules_apply_to_examples(call, words):
     with pytest.raises((ValueError, TypeError), match=words):
         vmap(call, axis_name="i")(X)
 
 
-def test_over_no_name_everybody_is_alone():
+def test_collectives_over_no_axis_are_local():
     got = vmap(lambda v: (lax.axis_index(()), lax.psum(v, ()), lax.pbroadcast(v, (), 0), lax.pargmax(v, ())), axis_name="i",
                out_axes=(None, 0, 0, 0))(X)
     assert got[0] == 0 and np.array_equal(got[1], X) and np.array_equal(got[2], X) and not np.asarray(got[3]).any()

@@ -1,4 +1,4 @@
-"""vmap of control flow beside a loop over examples, and what is not batched without need."""
+"""vmap of control flow compared with a loop over examples, and operands that stay unbatched."""
 import numpy as np
 import pytest
 from lamina_batching import vmap
@@ -13,7 +13,7 @@ def names(fun, *args):
     return [e.primitive.name for e in walk(make_jaxpr(fun)(*args))]
 
 
-def test_one_predicate_for_all_examples_runs_one_branch():
+def test_unbatched_predicate_runs_one_branch():
     def f(p, x):
         return vmap(lambda x: lax.cond(p, lambda x: lax.sin(x), lambda x: 1.0, x))(x)
     assert "cond" in names(f, True, XS[:, 0]) and "select" not in names(f, True, XS[:, 0])
@@ -39,7 +39,7 @@ def test_scan_batches_constants_and_inputs(in_axes):
 
 
 @pytest.mark.parametrize("max_iters", [None, 3])
-def test_every_example_stops_when_it_is_done(max_iters):
+def test_each_example_stops_at_its_own_condition(max_iters):
     def f(limit, x):
         return lax.while_loop(lambda c: lax.lt(c[0], limit), lambda c: (lax.add(c[0], 1), lax.mul(c[1], 2.0)), (0, x),
                               max_iters)
@@ -48,7 +48,7 @@ def test_every_example_stops_when_it_is_done(max_iters):
         check_vmap(f, [limit, XS[:, 0] if in_axes[1] == 0 else np.float32(1)], in_axes)
 
 
-def test_a_condition_that_is_the_same_for_all_stays_so():
+def test_unbatched_condition_stays_unbatched():
     def f(x):
         return lax.fori_loop(0, lax.add(np.int32(2), np.int32(1)), lambda i, c: lax.mul(c, 2.0), x)
     made = make_jaxpr(lambda n, x: vmap(lambda x: lax.fori_loop(0, n, lambda i, c: lax.mul(c, 2.0), x))(x))(3, XS)
@@ -57,7 +57,7 @@ def test_a_condition_that_is_the_same_for_all_stays_so():
     check_vmap(f, [XS], (0,))
 
 
-def test_nested_vmaps_and_loops():
+def test_nested_vmap_of_loops():
     def f(x, n):
         return lax.scan(lambda c, k: (lax.while_loop(lambda d: lax.lt(d, n), lambda d: lax.add(d, x), c), c), 0.0,
                         None, length=2)[0]
@@ -71,7 +71,7 @@ def test_map_in_batches_uses_vmap():
     np.testing.assert_allclose(lax.map(lambda r: lax.reduce_sum(r, (0,)), XS, batch_size=3), XS.sum(1), rtol=1e-5)
 
 
-def test_effects_of_all_branches_are_refused():
+def test_effects_in_batched_branches_are_rejected():
     from lamina_ir import Primitive
     noise = Primitive("noise_for_test", infer=lambda x: x, numpy=lambda x: x, effectful=True, family="control")
     from lamina_batching.extend import batching_rules
@@ -90,7 +90,7 @@ NAN_ROOTS = [(lambda x, w: lax.cond(lax.gt(x, 0.0), lambda x, w: lax.sqrt(lax.mu
 
 @pytest.mark.parametrize("f", NAN_ROOTS)
 @pytest.mark.parametrize("xs", [[-1.0, 4.0, 0.0], [-1.0, -2.0]])
-def test_examples_that_do_not_take_a_branch_leave_no_nan_in_derivatives(f, xs):
+def test_branch_not_taken_leaves_no_nan_in_derivatives(f, xs):
     grad = pytest.importorskip("lamina_autodiff").grad
     xs = np.array(xs, np.float32)
     by_x, by_w = grad(lambda x, w: lax.reduce_sum(vmap(f, (0, None))(x, w), (0,)), (0, 1))(xs, np.float32(2))
@@ -106,7 +106,7 @@ def test_shared_operands_of_a_selected_branch_are_not_copied_per_example():
     assert max(v.aval.size for e in walk(jaxpr) for v in e.outvars) <= 20
 
 
-def test_no_effect_of_examples_that_are_done_with_a_loop():
+def test_effects_in_loop_with_batched_condition_are_rejected():
     seen = []
 
     def counted(x):

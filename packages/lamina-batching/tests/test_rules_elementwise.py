@@ -1,4 +1,4 @@
-"""How mapped operands meet: the loop of the elementwise family."""
+"""Batching of elementwise primitives: alignment of mapped and unmapped operands."""
 from __future__ import annotations
 
 import itertools
@@ -13,23 +13,23 @@ V = np.arange(4, dtype=np.float32)
 S = np.arange(3, dtype=np.float32)
 
 
-def test_equal_operands_need_one_equation():
+def test_operands_with_equal_batch_need_one_equation():
     program = make_jaxpr(vmap(lambda x, y: lax.mul(lax.sin(x), y)))(X, X)
     assert [e.primitive.name for e in program.jaxpr.eqns] == ["sin", "mul"]
 
 
-def test_unbatched_number_stays_a_number():
+def test_unbatched_scalar_is_not_broadcast():
     program = make_jaxpr(vmap(lambda x: lax.mul(x, 2.0)))(X)
     assert [e.primitive.name for e in program.jaxpr.eqns] == ["mul"]
 
 
-def test_rank_0_examples_meet_longer_ones():
+def test_rank_0_examples_with_vectors():
     np.testing.assert_array_equal(vmap(lax.add)(X, S), X + S[:, None])
     np.testing.assert_array_equal(vmap(lax.add, in_axes=(None, 0))(V, S), V + S[:, None])
     np.testing.assert_array_equal(vmap(lax.sub, in_axes=(1, None))(X, np.float32(1)), (X - 1).T)
 
 
-def test_unbatched_array_is_repeated():
+def test_unbatched_array_is_broadcast():
     np.testing.assert_array_equal(vmap(lax.mul, in_axes=(0, None))(X, V), X * V)
     np.testing.assert_array_equal(vmap(lax.mul, in_axes=(None, 1))(V, X.T), X * V)
 

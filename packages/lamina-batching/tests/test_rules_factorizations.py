@@ -1,4 +1,4 @@
-"""Batches of matrices: mixed with unbatched operands, and one factorisation for many right-hand sides."""
+"""Batches of matrices: mixed with unbatched operands, and one factorization for many right-hand sides."""
 import numpy as np
 import pytest
 from lamina_batching import vmap
@@ -32,7 +32,7 @@ def test_triangular_solve_from_the_right(axes):
     check_vmap(solve_right, (A if axes[0] == 0 else A[0], b if axes[1] == 0 else b[0]), axes)
 
 
-def test_an_unbatched_matrix_stays_unbatched():
+def test_unbatched_matrix_solves_all_examples_at_once():
     program = str(make_jaxpr(vmap(solve, (None, 0)))(A[0], B))
     assert "triangular_solve" in program and "f32[4,6]" in program
     diagonals = [np.full(4, 9.0, np.float32)] * 3

@@ -1,4 +1,4 @@
-"""Windows under `vmap`: every choice of batched operands against a loop."""
+"""Indexing under `vmap`: every choice of batched operands compared with a loop."""
 from __future__ import annotations
 
 import itertools
@@ -18,7 +18,7 @@ SIZE = 3
 
 
 def variants(array, rng):
-    """`array` and others like it, along a new axis that is not always the first."""
+    """Stack variants of `array` along a new axis, which is not always the first."""
     if array.dtype.kind in "iu":
         many = np.stack([array, *(rng.permuted(array.ravel()).reshape(array.shape) for _ in range(SIZE - 1))])
     else:
@@ -28,7 +28,7 @@ def variants(array, rng):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda s: s.id)
-def test_vmap_when_compared_with_loop(row):
+def test_vmap_equals_loop(row):
     rng = np.random.default_rng(3)
     fun = lambda *args: bind(row.prim, *args, **row.params)
     for batched in itertools.product((False, True), repeat=len(row.args)):
@@ -36,7 +36,7 @@ def test_vmap_when_compared_with_loop(row):
             continue
         args, axes = list(row.args), [None] * len(row.args)
         for i, b in enumerate(batched):
-            clash = row.prim is prims.scatter_p and i == 1  # permuted positions may meet: result not specified
+            clash = row.prim is prims.scatter_p and i == 1  # permuted positions may coincide: result unspecified
             if b and not clash:
                 args[i], axes[i] = variants(row.args[i], rng)
             elif b:
@@ -47,27 +47,27 @@ def test_vmap_when_compared_with_loop(row):
             np.testing.assert_allclose(np.asarray(got)[k], np.asarray(fun(*one)), rtol=1e-5)
 
 
-def test_dynamic_slice_when_starts_are_shared_stays_one_slice():
+def test_dynamic_slice_with_unbatched_starts_stays_one_slice():
     text = str(make_jaxpr(lb.vmap(lambda x: lax.dynamic_slice(x, (1,), (2,))))(np.zeros((3, 4), np.float32)))
     assert "dynamic_slice" in text
     assert "gather" not in text
 
 
-def test_gather_when_both_batched_uses_batching_axes():
+def test_gather_with_batched_operands_uses_batching_axes():
     pick = lambda x, i: lax.dynamic_slice(x, (i,), (1,))
     text = str(make_jaxpr(lb.vmap(pick))(np.zeros((3, 4), np.float32), np.zeros(3, np.int32)))
     assert "operand_batching_dims=(0,)" in text
     assert "iota" not in text
 
 
-def test_a_batch_of_no_examples():
+def test_empty_batch():
     x, at = np.zeros((0, 4), np.float32), np.zeros((0,), np.int32)
     assert lb.vmap(lambda x, i: lax.dynamic_slice(x, (i,), (2,)))(x, at).shape == (0, 2)
     assert lb.vmap(lambda x, i: lax.dynamic_index_in_dim(x, i, 0, False))(x, at).shape == (0,)
 
 
 @pytest.mark.parametrize("kinds", [("uint64", "uint64"), ("uint64", "int64"), ("uint8", "int8"), ("uint32", "int32")])
-def test_starts_of_any_integers(kinds):
+def test_start_indices_of_any_integer_dtype(kinds):
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     top = np.iinfo(kinds[0]).max
     with config.enable_x64(True):

@@ -1,4 +1,4 @@
-"""Batched products move no operand."""
+"""Batched products do not transpose operands."""
 from __future__ import annotations
 
 import numpy as np
@@ -11,7 +11,7 @@ A = {None: (4, 5), 0: (7, 4, 5), 1: (4, 7, 5), 2: (4, 5, 7)}
 B = {None: (5, 3), 0: (7, 5, 3), 1: (5, 7, 3), 2: (5, 3, 7)}
 
 
-def test_vmap_of_vdot_prints_as_people_know_it():
+def test_vmap_of_dot_prints_expected_text():
     x = np.ones((8, 3), np.float32)
     text = " ".join(str(make_jaxpr(vmap(lax.dot))(x, x)).split())
     assert "c:f32[8] = dot_general[ dimension_numbers=(((1,), (1,)), ((0,), (0,))) precision=None " \
@@ -30,7 +30,7 @@ def test_matrix_product(i, j):
         np.testing.assert_allclose(out[k], x @ y, rtol=1e-4, atol=1e-5)
 
 
-def test_nothing_is_moved_before_the_product():
+def test_no_transpose_before_product():
     fun = vmap(vmap(lax.dot, in_axes=(None, 1)), in_axes=(0, None))
     eqns = make_jaxpr(fun)(np.ones((7, 5), np.float32), np.ones((5, 3), np.float32)).jaxpr.eqns
     assert [e.primitive.name for e in eqns] == ["dot_general"]

@@ -1,4 +1,4 @@
-"""Where the batch axis ends up, and batched padding values."""
+"""Position of the batch axis, and batched padding values."""
 from __future__ import annotations
 
 import numpy as np
@@ -8,7 +8,7 @@ from lamina_tracing import lax, make_jaxpr
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
-def test_transpose_needs_no_second_one():
+def test_batched_transpose_is_one_transpose():
     eqns = make_jaxpr(vmap(lambda x: lax.transpose(x, (1, 0)), in_axes=1))(X).jaxpr.eqns
     assert [e.primitive.name for e in eqns] == ["transpose"]
 
@@ -22,12 +22,12 @@ def test_squeeze_and_expand_dims_around_the_batch_axis():
         np.testing.assert_array_equal(np.asarray(out), np.moveaxis(x, 2, 0)[:, None, :, None])
 
 
-def test_a_padding_value_per_example():
+def test_batched_padding_value():
     out = vmap(lambda v: lax.pad(X[0, 0], v, [(1, 0, 1)]))(np.array([7, 8], np.float32))
     np.testing.assert_array_equal(np.asarray(out)[1], [8, 0, 8, 1, 8, 2, 8, 3])
 
 
-def test_concatenate_repeats_what_is_not_batched():
+def test_concatenate_broadcasts_unbatched_operands():
     out = vmap(lambda x: lax.concatenate([x, X[0, 0]], 0), in_axes=1)(X[0].T)
     assert out.shape == (3, 8)
     np.testing.assert_array_equal(np.asarray(out)[2], [8, 9, 10, 11, 0, 1, 2, 3])

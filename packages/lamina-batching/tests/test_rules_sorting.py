@@ -1,4 +1,4 @@
-"""Sorting each example."""
+"""Batching of sorting."""
 from __future__ import annotations
 
 import numpy as np
@@ -13,6 +13,6 @@ def test_keys_batched_and_values_not():
     np.testing.assert_array_equal(np.asarray(v), [[20, 30, 10], [10, 30, 20]])
 
 
-def test_batch_axis_last():
+def test_sort_with_batch_axis_last():
     x = np.array([[3, 1], [2, 5]], np.float32)
     np.testing.assert_array_equal(np.asarray(vmap(lax.sort, in_axes=1)(x)), [[2, 3], [1, 5]])

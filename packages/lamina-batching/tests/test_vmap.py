@@ -1,4 +1,4 @@
-"""`vmap` itself: which axes are mapped and where they go, what it refuses, and whose axis is whose when maps nest."""
+"""`vmap`: mapped input and output axes, errors, and axes of nested maps."""
 from __future__ import annotations
 
 import collections
@@ -15,7 +15,7 @@ X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
 Point = collections.namedtuple("Point", "x y")
 
 
-def test_every_axis_in_and_out_is_the_loop():
+def test_every_in_axis_and_out_axis_equals_loop():
     a = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
     for i in range(-3, 3):
         for o in range(-2, 2):
@@ -25,7 +25,7 @@ def test_every_axis_in_and_out_is_the_loop():
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_two_arguments_over_any_axes_is_the_loop(seed):
+def test_two_arguments_over_any_axes_equal_loop(seed):
     rng = np.random.default_rng(seed)
     size, rank = rng.integers(1, 4), rng.integers(0, 3)
     example = tuple(rng.integers(1, 4, rank))
@@ -40,7 +40,7 @@ def test_two_arguments_over_any_axes_is_the_loop(seed):
     np.testing.assert_allclose(np.asarray(got), np.stack(want, axis=out), rtol=1e-5, atol=1e-6)
 
 
-def test_axes_are_prefixes_of_trees():
+def test_axes_can_be_tree_prefixes():
     tree = {"a": X, "b": (X.T, np.float32(2))}
     out = vmap(lambda t: {"sum": lax.add(t["a"], t["b"][0]), "two": t["b"][1]},
                in_axes=({"a": 0, "b": (1, None)},), out_axes={"sum": 1, "two": None})(tree)
@@ -48,33 +48,33 @@ def test_axes_are_prefixes_of_trees():
     assert np.shape(out["two"]) == ()
 
 
-def test_named_tuples_and_none_keep_their_kind():
+def test_named_tuples_and_none_keep_their_type():
     out = vmap(lambda p, nothing: Point(p.y, nothing))(Point(X, X + 1), None)
     assert type(out) is Point and out.y is None
     np.testing.assert_array_equal(np.asarray(out.x), X + 1)
 
 
-def test_keyword_arguments_are_mapped_over_their_first_axis():
+def test_keyword_arguments_are_mapped_over_axis_0():
     got = vmap(lambda x, *, scale: lax.mul(x, scale))(X, scale=np.float32([1, 10]))
     np.testing.assert_array_equal(np.asarray(got), X * [[1], [10]])
 
 
-def test_a_result_that_does_not_depend_on_the_axis_is_repeated():
+def test_result_independent_of_axis_is_broadcast():
     got = vmap(lambda x: np.float32([1, 2]), out_axes=1)(X)
     np.testing.assert_array_equal(np.asarray(got), [[1, 1], [2, 2]])
 
 
-def test_axis_size_alone_maps():
+def test_axis_size_without_mapped_argument():
     assert np.shape(vmap(lambda: np.float32(3), axis_size=4)()) == (4,)
     assert np.shape(vmap(lambda x: x, in_axes=None, axis_size=4)(X)) == (4, 2, 3)
 
 
-def test_maps_nest_and_every_axis_is_its_own():
+def test_nested_maps_have_separate_axes():
     outer = vmap(lambda x: vmap(lambda y: lax.sub(x, y))(np.float32([10, 20])))(np.float32([1, 2, 3]))
     np.testing.assert_array_equal(np.asarray(outer), [[-9, -19], [-8, -18], [-7, -17]])
 
 
-def test_maps_of_one_name_hide_each_other():
+def test_inner_map_shadows_equal_axis_name():
     sizes = []
 
     def inner(x):
@@ -90,28 +90,28 @@ def test_maps_of_one_name_hide_each_other():
     assert sizes == [3, 2]
 
 
-def test_the_name_ends_with_the_map():
+def test_axis_name_is_unbound_after_map():
     with pytest.raises(UnboundAxisError, match="'i'"):
         vmap(lambda x: x, axis_name="i")(X), lax.psum(X, "i")
 
 
-def test_ops_on_unmapped_values_are_done_once():
+def test_primitives_on_unmapped_values_run_once():
     closed = make_jaxpr(vmap(lambda x, y: lax.add(x, lax.sin(y)), in_axes=(0, None)))(X, np.float32(1))
     sine = next(e for e in closed.eqns if e.primitive.name == "sin")
     assert sine.outvars[0].aval.shape == ()
 
 
-def test_the_function_runs_once_whatever_the_size():
+def test_function_runs_once_for_any_size():
     count = []
     vmap(lambda x: count.append(x.shape) or x)(np.zeros((1000, 2), np.float32))
     assert count == [(2,)]
 
 
-def test_a_size_of_zero():
+def test_axis_of_size_zero():
     assert np.shape(vmap(lambda x: lax.reduce_sum(x, (0,)))(np.zeros((0, 3), np.float32))) == (0,)
 
 
-def test_the_mapped_function_keeps_its_name_and_words():
+def test_mapped_function_keeps_name_and_docstring():
     @vmap
     def scaled(x):
         """Twice `x`."""
@@ -120,7 +120,7 @@ def test_the_mapped_function_keeps_its_name_and_words():
     assert scaled.__name__ == "scaled" and scaled.__doc__ == "Twice `x`."
 
 
-def test_under_jit_and_of_jit():
+def test_vmap_inside_jit_and_of_jit():
     f = lambda x: lax.reduce_sum(lax.sin(x), (0,))  # noqa: E731
     want = np.sin(X).sum(1)
     for mapped in (jit(vmap(f)), vmap(jit(f)), jit(vmap(jit(f)))):
@@ -147,18 +147,18 @@ def g(x, y):
     (lambda: vmap(g, out_axes=(0, 0))(X, X), ValueError, "out_axes must be a prefix of the function.s output"),
     (lambda: vmap(lambda x: "no")(X), TypeError, "the function returned str at output: "),
     (lambda: vmap(g)(X, "no"), TypeError, "y: expected")])
-def test_what_is_refused_names_the_argument(call, error, words):
+def test_wrong_arguments_are_rejected_by_name(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
 
-def test_an_op_without_a_row_names_the_table():
+def test_missing_rule_error_names_rule_file():
     lonely_p = Primitive("lonely", infer=lambda x: x, numpy=lambda x: x, family="elementwise")
     with pytest.raises(MissingRuleError, match="`lonely` has no rule; add a rule to lamina_batching/rules/elementwise.py"):
         vmap(functools.partial(bind, lonely_p))(X)
 
 
-def test_an_error_inside_leaves_the_thread_usable():
+def test_error_leaves_thread_usable():
     with pytest.raises(ZeroDivisionError):
         vmap(lambda x: 1 / 0, axis_name="i")(X)
     assert np.shape(lax.sin(X)) == (2, 3)
@@ -168,7 +168,7 @@ def test_an_error_inside_leaves_the_thread_usable():
 
 @pytest.mark.parametrize("other", [lax.sin, functools.partial(lax.mul, 2.0), "text", {"f": lax.sin, "n": "text"}, object(),
                                    Point(lax.cos, ["a", b"b"])], ids=repr)
-def test_what_is_not_mapped_reaches_the_function_as_it_came(other):
+def test_unmapped_arguments_are_passed_unchanged(other):
     seen = []
 
     def f(given, x):

@@ -1,4 +1,4 @@
-"""Symbolic sizes: arithmetic agrees with that of numbers, and what is decided holds for all."""
+"""Symbolic sizes: arithmetic agrees with that of integers, and a decided comparison holds for all sizes."""
 import copy
 import pickle
 
@@ -12,7 +12,7 @@ EXPRESSIONS = ["a + b", "a - b", "2*a + 3 - a", "a*b - b*a + 1", "(a + 1)*(b - 2
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_sizes_are_what_their_text_says(text):
+def test_parsed_size_evaluates_as_its_text(text):
     scope = SymbolicScope()
     size = parsed(text, scope)
     names = {"floordiv": lambda x, y: x // y, "mod": lambda x, y: x % y, "max": max, "min": min}
@@ -26,21 +26,21 @@ def test_sizes_are_what_their_text_says(text):
                                 b: a % 4,
                                 lambda a, b: 10 // a, lambda a, b: divmod(a, 4)[1] * b, lambda a, b: a ** 2 * b, lambda a,
                                 b: -a])
-def test_arithmetic(of):
+def test_arithmetic_of_symbolic_sizes(of):
     a, b = symbolic_shape("a, b")
     for n, m in ((1, 1), (5, 9), (8, 2)):
         assert evaluate(of(a, b), {"a": n, "b": m}) == of(n, m)
 
 
-def test_comparisons():
+def test_comparisons_are_decided_or_inconclusive():
     a, b = symbolic_shape("a, b", constraints=["a >= 4", "b <= 10", "a >= b + 1"])
     assert a >= 1 and a > 3 and b < 11 and a > b and a != b and a != 5 and not a < 2 and a + b >= 5 and bool(a) and a == a
     assert a - a == 0 and 2 * a - a == a and max(a, 2) == a and a * b >= 4
-    for ask in (lambda: a > 4, lambda: b >= 5, lambda: a > 2 * b, lambda: bool(a - 5), lambda: int(a), lambda: float(a),
+    for decide in (lambda: a > 4, lambda: b >= 5, lambda: a > 2 * b, lambda: bool(a - 5), lambda: int(a), lambda: float(a),
                 lambda: a / 2,
                 lambda: 1 / a, lambda: a ** b, lambda: max(a, 6)):
         with pytest.raises(InconclusiveDimensionOperation):
-            ask()
+            decide()
     with pytest.raises(TypeError, match="symbolic size"):
         range(a)
     with pytest.raises(TypeError):
@@ -49,12 +49,12 @@ def test_comparisons():
         a // 0
 
 
-def test_equalities_take_the_place_of_names():
+def test_equality_constraint_replaces_the_name():
     a, b, c = symbolic_shape("a, b, mod(a, 8)", constraints=["b == 2*a + 1", "mod(a, 8) == 0"])
     assert str(b) == "2*a + 1" and c == 0 and b % 2 == 1 and is_symbolic_dim(b) and not is_symbolic_dim(c)
 
 
-def test_shapes():
+def test_symbolic_shapes_are_parsed():
     assert symbolic_shape("(a, 3)") [1] == 3 and symbolic_shape("") == () and symbolic_shape(None, like=(2, 3)) == (2, 3)
     assert symbolic_shape("_, a, ...", like=(2, 3, 4, 5))[2:] == (4, 5)
     assert [str(n) for n in symbolic_shape("(a + 1)*2, (b)")] == ["2*a + 2", "b"]
@@ -67,12 +67,12 @@ def test_shapes():
     ("a, 3", {"like": (2, 4)}, "does not fit like"), ("a", {"like": (2, 4)}, "has 1 sizes"), ("a, -3", {}, "below 0"),
     ("floordiv(a)", {}, "expected ','"), ("a^b", {}, "int as power"), ("a", {"constraints": ["a"]}, "must hold one of"),
     ("a", {"constraints": ["a >= 4", "a <= 3"]}, "no size is left"), ("a", {"constraints": ["1 >= 2"]}, "never holds")])
-def test_what_is_no_shape(text, more, words):
+def test_invalid_shape_text_is_refused(text, more, words):
     with pytest.raises(ValueError, match=words):
         symbolic_shape(text, **more)
 
 
-def test_scopes_do_not_mix():
+def test_sizes_of_two_scopes_are_refused():
     (a,), (b,) = symbolic_shape("a"), symbolic_shape("b")
     with pytest.raises(ValueError, match="two scopes"):
         a + b

@@ -1,4 +1,4 @@
-"""Functions for known sizes: what is called is what was exported, in every transformation, here and from bytes."""
+"""Functions exported for known sizes: calls match the function in every transformation, also after deserialization."""
 import lamina_numpy as lnp
 import lamina_runtime
 import numpy as np
@@ -22,11 +22,12 @@ def loss(p, x, *, scale=1.0):
 
 @pytest.fixture(scope="module")
 def saved():
+    """An exported function, and the same after a round trip through bytes."""
     e = export(jit(loss))({"w": X.T}, X, scale=2.0)
     return e, deserialize(e.serialize(vjp_order=2))
 
 
-def test_what_is_known_of_it(saved):
+def test_attributes_of_exported_function(saved):
     for e in saved:
         assert e.fun_name == "loss" and e.platforms == e.lowering_platforms == (HERE,) and e.nr_devices == 1
         assert [a.str_long() for a in e.in_avals] == ["float32[3,2]", "float32[2,3]", "float32[]"]
@@ -38,7 +39,7 @@ def test_what_is_known_of_it(saved):
         assert "Exported(loss: (float32[3,2], float32[2,3], float32[]) -> (float32[], int32[2])" in str(e)
 
 
-def test_calls(saved):
+def test_calls_match_the_function(saved):
     want = loss({"w": X.T}, X, scale=3.0)
     for e in saved:
         for call in (e.call, jit(e.call)):
@@ -53,7 +54,7 @@ def test_calls(saved):
         assert np.isfinite(t)
 
 
-def test_derivatives_in_reverse(saved):
+def test_vjp_of_exported_function(saved):
     for e in saved:
         v = e.vjp()
         assert [a.dtype == dtypes.float0 for a in v.in_avals] == [False] * 4 + [True]
@@ -66,7 +67,7 @@ def test_derivatives_in_reverse(saved):
             v.call(X.T, X, np.float32(2), np.float32(1), X)
 
 
-def test_custom_rules_go_along():
+def test_custom_rules_are_exported():
     @custom_vjp
     def f(x):
         return lnp.sin(x)
@@ -77,7 +78,7 @@ def test_custom_rules_go_along():
         assert np.array_equal(e.vjp().call(X, np.float32(1))[0], np.full((2, 3), 100, np.float32))
 
 
-def test_static_arguments_are_left_out():
+def test_static_arguments_are_not_arguments_of_the_export():
     e = export(jit(lambda x, n: x * n, static_argnums=1))(X, 3)
     assert np.array_equal(e.call(X), 3 * X)
     with pytest.raises(ValueError, match="Static arguments are part of what was exported"):
@@ -89,12 +90,12 @@ def test_static_arguments_are_left_out():
                                                              r"float32\[2,3\]"),
     (({"w": X.T}, X.astype(np.int32)), r"args\[1\] must be of dtype float32; got int32\[2,3\]"),
     (({"w": X.T}, X[0]), r"args\[1\] must be of rank 2, float32\[2,3\]; got float32\[3\]")])
-def test_arguments_that_do_not_fit(saved, args, words):
+def test_mismatched_arguments_are_refused(saved, args, words):
     with pytest.raises(ValueError, match=words):
         saved[1].call(*args, scale=1.0)
 
 
-def test_what_cannot_be_exported():
+def test_unsupported_functions_are_refused():
     with pytest.raises(ValueError, match=r"Use export\(jit\(f\)\)"):
         export(lambda x: x)
     for f in (lambda x: pure_callback(np.sin, x, x), lambda x: (debug.print("{}", x), x)[1]):
@@ -109,7 +110,7 @@ def test_what_cannot_be_exported():
         export(jit(lnp.sin), disabled_checks=["platform"])
 
 
-def test_platforms():
+def test_export_for_several_platforms():
     e = export(jit(lnp.sin), platforms=[OTHER, HERE])(X)
     assert e.mlir_module(HERE) and e.mlir_module(OTHER)
     with pytest.raises(ValueError, match="platform must be one of"):
@@ -134,7 +135,7 @@ def test_unused_arguments_are_dropped_unless_keep_unused():
     assert export(jit(lambda x, y: y, keep_unused=True))(X, X).module_kept_var_idx == (0, 1)
 
 
-def test_exported_functions_are_called_in_exported_functions():
+def test_exported_function_may_call_exported_function():
     inner = export(jit(lambda x: x * 2))(X)
     outer = deserialize(export(jit(lambda x: inner.call(x) + 1))(X).serialize())
     assert np.array_equal(outer.call(X), X * 2 + 1)

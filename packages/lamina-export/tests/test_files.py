@@ -1,4 +1,4 @@
-"""Exported functions as bytes: what comes back is what went, damaged bytes are refused, and old files stay readable."""
+"""Serialized exported functions: round trips, damaged bytes are refused, files of earlier versions stay readable."""
 from collections import OrderedDict
 from pathlib import Path
 from typing import NamedTuple
@@ -15,19 +15,19 @@ CORPUS = Path(__file__).with_name("corpus")
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def made():
+def make_functions():
     """Return the functions in the corpus, by name."""
     specs = symbolic_args_specs((X, X[0]), ("a, b", "b"), constraints=["a >= 2"])
     yield "known", export(jit(lambda t: {"s": lnp.sin(t["x"]) @ t["w"][0], "n": None}))({"x": X, "w": (X.T,)}), 1
     yield "symbolic", export(jit(lambda x, w: lnp.tanh(x @ w) / x.shape[0]))(*specs), 1
 
 
-def wanted(name):
+def expected_result(name):
     return {"known": lambda: np.sin(X) @ X.T, "symbolic": lambda: np.tanh(X @ X[0]) / 2}[name]()
 
 
-def operands(name, order):
-    """Flat arguments of a call, and with `order` 1 of one of the derivative, at other sizes than those of the file."""
+def make_operands(name, order):
+    """Return flat arguments of a call, or of its derivative if `order` is 1, at other sizes than in the file."""
     draw = np.random.default_rng(order)
     shapes = {"known": [(3, 2), (2, 3), (2, 2)], "symbolic": [(4 + order, 2), (2,), (4 + order,)]}[name]
     return [draw.normal(size=shape).astype(np.float32) for shape in shapes[:2 + order]]
@@ -35,14 +35,14 @@ def operands(name, order):
 
 def values(name, e, order):
     """Return a program without equations: the operands and results of a call, stored in the corpus with the function."""
-    args = operands(name, order)
+    args = make_operands(name, order)
     results = trees.tree_leaves(e.vjp().call(*args) if order else e.call(*trees.tree_unflatten(e.in_tree, args)[0]))
     consts = [np.asarray(x) for x in (*args, *results)]
     names = [Var(aval_of(x)) for x in consts]
     return dumps(ClosedJaxpr(Jaxpr(names, [], [], names), consts))
 
 
-def called(name, e):
+def call_with_x(name, e):
     return e.call({"x": X, "w": (X.T,)})["s"] if name == "known" else e.call(X, X[0])
 
 
@@ -50,23 +50,23 @@ def called(name, e):
 def test_files_of_earlier_versions(path):
     name = path.stem.partition("-")[0]
     e = deserialize(path.read_bytes())
-    np.testing.assert_allclose(called(name, e), wanted(name), rtol=1e-5)
+    np.testing.assert_allclose(call_with_x(name, e), expected_result(name), rtol=1e-5)
     assert e._derivative is not None
     for order, end in enumerate([".values.lamina", ".vjp.values.lamina"]):
-        kept, now = [evaluate(loads(data)) for data in (path.with_suffix(end).read_bytes(), values(name, e, order))]
-        for got, want in zip(now, kept, strict=True):
+        stored, now = [evaluate(loads(data)) for data in (path.with_suffix(end).read_bytes(), values(name, e, order))]
+        for got, want in zip(now, stored, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_this_version_has_its_files():
-    for name, *_ in made():
+def test_corpus_has_files_of_this_version():
+    for name, *_ in make_functions():
         assert (CORPUS / f"{name}-{__version__}.lamexp").exists(), f"lamina-export is at {__version__}: run python {__file__}"
 
 
-def test_damaged_bytes():
-    for name, e, order in made():
+def test_damaged_bytes_are_refused():
+    for name, e, order in make_functions():
         data = bytes(e.serialize(vjp_order=order))
-        np.testing.assert_allclose(called(name, deserialize(data)), wanted(name), rtol=1e-5)
+        np.testing.assert_allclose(call_with_x(name, deserialize(data)), expected_result(name), rtol=1e-5)
         draw = np.random.RandomState(0)
         for at in draw.randint(0, len(data), 60):
             changed = bytearray(data)
@@ -82,13 +82,13 @@ def test_damaged_bytes():
         e.serialize(-1)
 
 
-def test_headers_that_say_something_else():
-    """With a checksum that fits: nothing but ValueError comes of any change to what the header says."""
+def test_changed_headers_are_refused():
+    """With a valid checksum, no changed header raises anything but ValueError."""
     import hashlib
     import json
 
     from lamina_export.serialization import _HEAD, FORMAT, MAGIC
-    data = bytes(next(e for name, e, _ in made() if name == "symbolic").serialize())
+    data = bytes(next(e for name, e, _ in make_functions() if name == "symbolic").serialize())
     *_, n_header, n_program = _HEAD.unpack_from(data)
     body = data[_HEAD.size:]
     header = json.loads(body[:n_header])
@@ -123,7 +123,7 @@ class Tagged:
 trees.register_pytree_node(Tagged, Tagged.tree_flatten, Tagged.tree_unflatten)
 
 
-def test_trees():
+def test_pytrees_are_serialized():
     f = jit(lambda d: OrderedDict(z=d["a"][0], b=[None, (d[2],)] if 2 in d else ()))
     for arg in ({"a": (X,)}, OrderedDict(a=[X])):
         got = deserialize(export(f)(arg).serialize()).call(arg)
@@ -147,9 +147,9 @@ def test_trees():
         export(jit(lambda d: d))({1.5: X}).serialize()
 
 
-if __name__ == "__main__":  # adds files of this version; never touches one that is there
+if __name__ == "__main__":  # adds files of this version; never changes existing ones
     CORPUS.mkdir(exist_ok=True)
-    for name, e, order in made():
+    for name, e, order in make_functions():
         files = {".lamexp": lambda: e.serialize(vjp_order=order), ".values.lamina": lambda: values(name, e, 0),
                  ".vjp.values.lamina": lambda: values(name, e, 1)}
         for end, data in files.items():

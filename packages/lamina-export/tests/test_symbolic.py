@@ -1,4 +1,4 @@
-"""One exported function for all sizes: at each it gives what the function itself gives, or it was refused."""
+"""A function exported for symbolic sizes gives the results of the original at each size, or the export is refused."""
 import lamina_numpy as lnp
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_at_each_size_it_is_the_function(name):
+def test_exported_function_matches_original_at_each_size(name):
     f, shapes, *rest = CASES[name]
     e = deserialize(exported(f, *shapes, constraints=rest[0] if rest else ()).serialize())
     assert e.uses_global_constants
@@ -65,7 +65,7 @@ def leaves(x):
     return [y for z in x for y in leaves(z)] if isinstance(x, tuple) else [x]
 
 
-def test_types_say_the_sizes():
+def test_types_have_symbolic_sizes():
     e = exported(lambda x, k: lax.conv_general_dilated(x, k, (2, 2), "VALID"), "n, 1, h, w", "2, 1, 3, 3",
                  constraints=["h >= 3", "w >= 3"])
     assert [a.str_long() for a in e.out_avals] == ["float32[n,2,floordiv(h - 1, 2),floordiv(w - 1, 2)]"]
@@ -74,7 +74,7 @@ def test_types_say_the_sizes():
     assert [a.str_long() for a in again.in_avals + again.out_avals] == [a.str_long() for a in e.in_avals + e.out_avals]
 
 
-def test_derivatives():
+def test_vjp_has_symbolic_sizes():
     e = exported(lambda x, w: lnp.sin(x @ w).mean(), "a, b", "b")
     for e in (e, deserialize(e.serialize(vjp_order=2))):
         v = e.vjp()
@@ -103,12 +103,12 @@ def by_size(x):
     (lambda x: x, ["a*b"], "the sizes a, b cannot be computed"),
     (lambda x, y: x.sum() + y.sum(), ["a", "max(a, 5)"], "at a = 1 it takes float32.1., float32.5."),
 ])
-def test_what_is_not_one_program_is_refused(f, shapes, words):
+def test_function_whose_program_depends_on_size_is_refused(f, shapes, words):
     with pytest.raises(ValueError, match=words):
         exported(f, *shapes)
 
 
-def test_constraints_leave_out_what_is_otherwise():
+def test_constraints_exclude_sizes_with_another_program():
     e = exported(by_size, "a", constraints=["a >= 6"])
     assert np.array_equal(e.call(np.ones(6, np.float32)), np.ones(6))
     with pytest.raises(ValueError, match=r"must keep a >= 6. a = 5 is given by size 0 of args\[0\]"):
@@ -131,7 +131,7 @@ def test_sizes_are_computed_from_arguments():
         exported(lambda x: x, "2*c").call(np.ones(3, np.float32))
 
 
-def test_one_choice_of_sizes_has_a_module():
+def test_at_sizes_has_a_module():
     e = exported(lambda x: x * 2, "a, b")
     with pytest.raises(ValueError, match="symbolic, and a module is of one choice"):
         e.mlir_module()
@@ -156,7 +156,7 @@ def test_scopes_and_static_arguments():
 @pytest.mark.parametrize("text", ["2*a + 3", "a*b - b", "floordiv(a - 1, 2)", "mod(-a, 8)", "8*floordiv(a + 7, 8)", "a^3",
                                   "a*b*c",
                                   "floordiv(a, 2)*b", "floordiv(a^2 - a, 2)", "floordiv(a + b, 2)", "floordiv(3*a, 4)"])
-def test_expressions_are_found(text):
+def test_size_expressions_are_found_from_samples(text):
     from lamina_export.symbolic_dim import evaluate
     from lamina_export.symbolic_scope import parsed
     import random

@@ -28,25 +28,25 @@ def test_avals_of_values(value, text, weak):
     assert (aval.str_long(), aval.weak_type) == (text, weak)
 
 
-def test_widths_follow_the_switch():
+def test_dtype_widths_follow_enable_x64():
     with config.enable_x64(True):
         assert aval_of(1.0).str_long() == "float64[]" and aval_of(np.ones(2)).str_long() == "float64[2]"
 
 
 @pytest.mark.parametrize("value", ["text", None, [1, 2], object()])
-def test_other_values_have_none(value):
+def test_values_without_aval_are_rejected(value):
     with pytest.raises(TypeError, match="expected an array or a number"):
         aval_of(value)
 
 
-def test_unfit_values():
+def test_unsupported_values_are_rejected():
     with pytest.raises(OverflowError):
         aval_of(2**40)
     with pytest.raises(TypeError):
         aval_of(np.array(["a"]))
 
 
-def test_a_type_can_be_registered_and_subclasses_follow():
+def test_registered_type_covers_subclasses():
     class Mine:
         pass
 
@@ -63,19 +63,19 @@ def test_shape_dtype_struct():
     assert len({s, ShapeDtypeStruct((2, 3), "bfloat16")}) == 1
 
 
-def test_masked_arrays_are_refused():
+def test_masked_arrays_are_rejected():
     with pytest.raises(ValueError, match="masked"):
         aval_of(np.ma.masked_array([1.0], [True]))
 
 
-def test_shaped_takes_names_of_dtypes_and_numpy_sizes():
+def test_shaped_accepts_dtype_names_and_numpy_sizes():
     assert shaped((3,), "float32") == shaped((3,), F32) and type(shaped((3,), "float32").dtype) is type(F32)
     assert all(type(n) is int for n in shaped((np.int64(7), 9), F32).shape)
     with pytest.raises(TypeError):
         shaped((1.5,), F32)
 
 
-def test_sizes_of_named_axes_are_those_in_scope():
+def test_named_axis_sizes_come_from_scope():
     kept = avals._axis_sizes
     named = shaped((3,), F32).with_varying_axes(frozenset(["b", "c"]))
     assert shaped((3,), F32).named_shape == {}
@@ -91,7 +91,7 @@ def test_sizes_of_named_axes_are_those_in_scope():
         set_axis_size_reader(kept)
 
 
-def test_a_struct_keeps_its_named_shape():
+def test_shape_dtype_struct_keeps_named_shape():
     s = ShapeDtypeStruct((3,), F32, named_shape={"b": 8})
     assert s.named_shape == {"b": 8} and s != ShapeDtypeStruct((3,), F32)
     assert s == ShapeDtypeStruct((3,), F32, named_shape={"b": 8})

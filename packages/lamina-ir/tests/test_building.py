@@ -1,4 +1,4 @@
-"""Programs built by hand: what `Builder` and `build` fill in, and what they refuse, in words."""
+"""Programs built with `Builder` and `build`: default params, operand types and error messages."""
 import inspect
 
 import numpy as np
@@ -13,7 +13,7 @@ from lamina_ir.testing.samples import samples_of
 
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
-def test_every_op_can_be_built_by_name_and_is_what_its_samples_are(prim):
+def test_every_primitive_can_be_built_by_name_from_its_samples(prim):
     for row in samples_of(prim):
         b = Builder()
         outs = b.op(prim.name, *[b.input(a) for a in row.args], **row.params)
@@ -22,8 +22,8 @@ def test_every_op_can_be_built_by_name_and_is_what_its_samples_are(prim):
 
 
 @pytest.mark.parametrize("prim", [p for p in prims.ALL if p.params], ids=str)
-def test_params_that_are_left_out_have_their_usual_values(prim):
-    """A sample whose params are the usual ones says so: leaving them out gives the same program."""
+def test_omitted_params_have_usual_values(prim):
+    """A sample marks params that have the usual values: without them the program is the same."""
     for row in samples_of(prim):
         avals = [shaped(a.shape, a.dtype) for a in row.args]
         left = {}
@@ -37,13 +37,13 @@ def test_params_that_are_left_out_have_their_usual_values(prim):
         assert alpha_equal(b.build(*(outs if prim.multiple else [outs])), make_sample_program(row))
 
 
-def test_usual_values_are_of_params_that_there_are():
+def test_usual_values_name_existing_params():
     named = {name for p in prims.ALL for name in p.params}
     both = {(p.name, name) for p in prims.ALL for name in p.params}
     assert all(key in (both if isinstance(key, tuple) else named) for key in USUAL_PARAMS)
 
 
-def test_a_program_prints_parses_saves_and_evaluates():
+def test_built_program_prints_parses_saves_and_evaluates():
     def f(b, x):
         (carry,), (ys,) = b.scan(lambda b, w, c, x: (b.op("add", b.op("mul", c, w), x), c), [b.literal(1.0)], [x], consts=[2.0])
         (w,) = b.while_loop(lambda b, n, c: b.op("lt", c, n), lambda b, c: b.op("mul", c, c), carry, test_consts=[1e3])
@@ -65,7 +65,7 @@ def test_a_program_prints_parses_saves_and_evaluates():
     assert alpha_equal(parse(jaxpr_text(program)), program) and alpha_equal(loads(dumps(program)), program)
 
 
-def test_each_equation_knows_the_line_that_wrote_it():
+def test_each_equation_has_source_line_of_its_call():
     b = Builder()
     x = b.input("f32[]")
     line = inspect.currentframe().f_lineno + 1
@@ -79,22 +79,22 @@ def test_each_equation_knows_the_line_that_wrote_it():
 
 @pytest.mark.parametrize("given", ["f32[3,2]", "float32[3, 2]", shaped((3, 2), "float32"), np.zeros((3, 2), np.float32),
                                    ShapeDtypeStruct((3, 2), "float32")], ids=repr)
-def test_a_type_is_written_in_many_ways(given):
+def test_input_type_can_be_given_in_several_forms(given):
     assert Builder().input(given).aval == shaped((3, 2), "float32")
     assert Builder().input([3, 2], np.float32).aval == shaped((3, 2), "float32")
     assert Builder().input("~f32[]").aval.weak_type and Builder().input((), "i8").aval.dtype.itemsize == 8
 
 
-@pytest.mark.parametrize("op, beside, number, wanted", [
+@pytest.mark.parametrize("op, operand, number, wanted", [
     ("mul", "bf16[2]", 2, "2:bf16[]"), ("add", "i8[2]", 2, "2:i8[]"), ("mul", "c64[2]", 2.0, "(2+0j):c64[]"),
     ("and", "bool[2]", True, "True:bool[]"), ("pow", "f64[]", 3, "3.0:f64[]")])
-def test_a_number_takes_the_type_beside_it(op, beside, number, wanted):
+def test_python_scalar_takes_dtype_of_other_operand(op, operand, number, wanted):
     b = Builder()
-    b.op(op, b.input(beside), number)
+    b.op(op, b.input(operand), number)
     assert eqn_text(b._eqns[0]).endswith(wanted)
 
 
-def test_a_number_takes_the_type_that_a_program_takes_and_indices_stay_integers():
+def test_python_scalar_takes_dtype_of_region_operand_and_index_stays_integer():
     b = Builder()
     x, i = b.input("f16[4]"), b.input("i64[]")
     b.op("cond", 1, x, branches=[build(lambda b, x: x, "f16[4]")] * 2)
@@ -104,7 +104,7 @@ def test_a_number_takes_the_type_that_a_program_takes_and_indices_stay_integers(
     assert [jaxpr_text(b.build())[-0:].count(t) for t in (" 1:i32[]", "0.0:f16[]", "3:i64[]")] == [2, 1, 1]
 
 
-def test_arrays_are_constants_of_their_own_dtype_copied_once_each():
+def test_arrays_become_constants_copied_once_with_own_dtype():
     given = np.arange(3.0)
     b = Builder()
     x = b.input("f64[3]")
@@ -116,7 +116,7 @@ def test_arrays_are_constants_of_their_own_dtype_copied_once_each():
     np.testing.assert_array_equal(evaluate(program, np.ones(3))[0], [7, 9, 11])
 
 
-def test_a_builder_goes_on_after_build():
+def test_builder_can_be_used_after_build():
     b = Builder()
     x = b.input("f32[]")
     y = b.op("sin", x)
@@ -135,7 +135,7 @@ def test_collectives_and_maps():
     assert evaluate(program, [1.0, 2.0])[0] == 3
 
 
-def test_a_replacement_reads_what_the_equation_reads_and_has_its_line():
+def test_replacement_reads_operands_of_equation_and_keeps_its_source():
     program = build(lambda b, x: b.op("integer_pow", x, y=4), "f32[]")
 
     def powers(e):
@@ -169,7 +169,8 @@ WRONG = {
     "program as param": (lambda b, x: b.op("xla_call", x, call_jaxpr=lambda b: 0), TypeError, "lamina_ir.build"),
     "number too large": (lambda b, x: b.op("add", b.input("u8[]"), 300), TypeError,
                          "op `add`: operand 1 300 is not representable as uint8"),
-    "float beside int": (lambda b, x: b.op("add", b.input("i32[]"), .5), TypeError, "add: operands need one dtype; got int32"),
+    "float and int": (lambda b, x: b.op("add", b.input("i32[]"), .5), TypeError,
+                      "add: operands need one dtype; got int32"),
     "shape": (lambda b, x: b.op("add", x, b.input("f32[7]")), ValueError, "add: operands need one shape"),
     "type rule": (lambda b, x: b.op(twice_p, x), ProgramError,
                   r"Builder.op: `twice_of_building`: it has no type for the operands float32"),
@@ -196,14 +197,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_refused_in_words(name):
+def test_wrong_arguments_are_rejected_with_message(name):
     f, kind, words = WRONG[name]
     b = Builder()
     with pytest.raises(kind, match=words):
         f(b, b.input("f32[3]"))
 
 
-def test_a_piece_has_no_inputs_constants_or_other_types():
+def test_replacement_rejects_inputs_constants_and_other_types():
     e = build(lambda b, x: b.op("sin", x), "f32[3]").eqns[0]
     with pytest.raises(ProgramError, match="cannot add inputs"):
         Builder(replacing=e).input("f32[]")

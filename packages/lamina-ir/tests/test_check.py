@@ -47,7 +47,7 @@ def neg(a, b, **params):
     (Jaxpr([], [A], [], [A], axis_names=frozenset(["i"])), "axis_names must be the free axis names of the equations, "),
     (Jaxpr([], [A], [], [A], effectful=True), "effectful must be False"),
     (ClosedJaxpr(Jaxpr([A], [], [], [A]), [np.ones(4, np.float32)]), "constant 0 must be float32[3]; got float32[4]")])
-def test_bad_programs_are_told_exactly(program, words):
+def test_ill_formed_programs_have_exact_messages(program, words):
     with pytest.raises(ProgramError, match=re.escape(words)):
         check(program)
 
@@ -61,7 +61,7 @@ def test_bad_programs_are_told_exactly(program, words):
     (prims.scan_p, "reverse", "x", "its param reverse must be a bool; got str: 'x'"),
     (prims.cond_p, "branches", [], "its param branches must be a tuple of ClosedJaxprs; got list: []"),
     (prims.pad_p, "padding_config", (1,), "its param padding_config must be a tuple of tuples of ints; got tuple: (1,)")])
-def test_params_are_of_their_kind(prim, name, value, words):
+def test_params_of_wrong_kind_are_rejected(prim, name, value, words):
     good = samples_of(prim)[0]
     ins = [Var(aval_of(a)) for a in good.args]
     made = prim.infer(*[v.aval for v in ins], **good.params)
@@ -70,14 +70,14 @@ def test_params_are_of_their_kind(prim, name, value, words):
         check(Jaxpr([], ins, [Eqn(prim, ins, outs, {**good.params, name: value})], []))
 
 
-def test_an_outsiders_primitive_declares_kinds_itself():
+def test_third_party_primitive_declares_param_kinds():
     free = Primitive("free", infer=lambda x, **_: x, params=("axes", "reverse"), kinds={"reverse": "bool"})
     check(Jaxpr([], [A], [Eqn(free, [A], [B], {"axes": "any", "reverse": True})], []))
     with pytest.raises(ProgramError, match="its param reverse must be a bool"):
         check(Jaxpr([], [A], [Eqn(free, [A], [B], {"axes": "any", "reverse": 1})], []))
 
 
-def test_scopes_of_nested_programs_are_their_own():
+def test_region_cannot_read_variables_of_outer_program():
     inner_in, inner_out, out = Var(f32(3)), Var(f32(3)), Var(f32(3))
     sub = ClosedJaxpr(Jaxpr([], [inner_in], [neg(A, inner_out)], [inner_out]))
     call = Eqn(prims.xla_call_p, [A], [out], {"call_jaxpr": sub, "name": "f", "donated_invars": (), "inline": False,
@@ -121,7 +121,7 @@ def test_alpha_equal_compares_constants_and_params():
     assert not alpha_equal(pmap, NOTEBOOK["pmap of jit"][0])
 
 
-def test_alpha_equal_tells_one_unnamed_axis_from_two():
+def test_alpha_equal_distinguishes_one_unnamed_axis_from_two():
     text = """{{ lambda ; a:f32[]. let
         b:f32[] = psum[axes=(<axis 0x1>,) axis_index_groups=None] a
         c:f32[] = psum[axes=(<axis {}>,) axis_index_groups=None] b
@@ -137,7 +137,7 @@ def test_literals_compare_by_bits_or_as_nan():
     assert not alpha_equal(program(2), program(3))
 
 
-def test_what_is_no_program():
+def test_non_programs_are_rejected():
     with pytest.raises(TypeError, match="check: expected a Jaxpr or a ClosedJaxpr; got int"):
         check(3)
     broken = Jaxpr([], [A], [], [A])

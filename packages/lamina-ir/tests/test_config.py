@@ -11,6 +11,7 @@ from lamina_ir._config import option as option_module
 
 @pytest.fixture
 def option():
+    """Return a boolean option; remove it after the test."""
     made = config.Option("test_option", False, help="only here")
     yield made
     del config.options["test_option"]
@@ -25,13 +26,13 @@ def test_overlays_nest_and_end(option):
     assert option.value is False
 
 
-def test_overlays_end_after_an_error(option):
+def test_overlay_ends_after_error(option):
     with pytest.raises(RuntimeError), option(True):
         raise RuntimeError
     assert option.value is False
 
 
-def test_an_overlay_is_seen_only_in_its_thread(option):
+def test_overlay_is_visible_only_in_its_thread(option):
     seen = []
     with option(True):
         t = threading.Thread(target=lambda: seen.append(option.value))
@@ -40,14 +41,14 @@ def test_an_overlay_is_seen_only_in_its_thread(option):
     assert seen == [False]
 
 
-def test_set_reaches_other_threads_but_not_overlays(option):
+def test_set_changes_other_threads_but_not_overlays(option):
     with option(False):
         option.set(True)
         assert option.value is False
     assert option.value is True
 
 
-def test_watchers_hear_of_every_change(option):
+def test_watchers_are_called_for_every_change(option):
     heard = []
     option.watch(lambda value, local: heard.append((value, local)))
     with option(True):
@@ -56,7 +57,7 @@ def test_watchers_hear_of_every_change(option):
     assert heard == [(False, False), (True, True), (config.UNSET, True), (True, False)]
 
 
-def test_who_watches_from_inside_of_a_block_hears_its_value(option):
+def test_watcher_added_inside_block_receives_block_value(option):
     heard = []
     with option(True):
         option.watch(lambda value, local: heard.append((value, local)))
@@ -81,7 +82,7 @@ def test_update_by_name_with_or_without_prefix(option):
 
 @pytest.fixture
 def option_with_text(monkeypatch):
-    """Makes an option whose environment variable says `text`."""
+    """Return a function that makes an option whose environment variable is `text`."""
     def make(text, default, **options):
         monkeypatch.setenv("LAMINA_TEST_FROM_ENV", text)
         return config.Option("test_from_env", default, **options)
@@ -89,7 +90,7 @@ def option_with_text(monkeypatch):
     config.options.pop("test_from_env", None)
 
 
-def test_environment_gives_the_first_default(option_with_text):
+def test_environment_variable_gives_initial_value(option_with_text):
     assert option_with_text("1", False).value is True
 
 
@@ -100,7 +101,7 @@ def test_keyed_settings_change_the_cache_key():
     assert config.cache_key() == key
 
 
-def test_an_overlay_of_none_is_not_the_end_of_one():
+def test_overlay_with_none_does_not_end_outer_overlay():
     heard = []
     config.default_matmul_precision.watch(lambda value, local: heard.append((value, local)))
     try:
@@ -111,13 +112,13 @@ def test_an_overlay_of_none_is_not_the_end_of_one():
     assert heard[1:] == [("highest", True), (None, True), ("highest", True), (config.UNSET, True)]
 
 
-def test_every_keyed_setting_is_in_the_key_also_those_made_later():
-    told = []
-    config.watch_keyed_options(lambda option: told.append(option.name))
+def test_cache_key_contains_every_keyed_option_including_later_ones():
+    watched = []
+    config.watch_keyed_options(lambda option: watched.append(option.name))
     try:
         later = config.Option("test_keyed_later", 1, keyed=True)
         before = config.cache_key()
-        assert "test_keyed_later" in told and "threefry_partitionable" in told
+        assert "test_keyed_later" in watched and "threefry_partitionable" in watched
         with later(2):
             assert config.keyed_values(config.cache_key())["test_keyed_later"] == 2
             assert config.cache_key() != before
@@ -128,7 +129,7 @@ def test_every_keyed_setting_is_in_the_key_also_those_made_later():
         option_module._epoch += 1
 
 
-def test_keys_of_threads_are_their_own():
+def test_cache_keys_differ_between_threads():
     keys = {}
     inside = threading.Barrier(2)
 
@@ -146,7 +147,7 @@ def test_keys_of_threads_are_their_own():
     assert keys == {True: True, False: False}
 
 
-def test_values_are_read_as_attributes_with_the_prefix():
+def test_values_are_attributes_of_config_with_prefix():
     assert config.jax_numpy_rank_promotion == "allow"
     assert config.read("jax_enable_x64") is config.enable_x64.value
     with pytest.raises(AttributeError, match="no setting 'jax_nothing'"):
@@ -154,7 +155,7 @@ def test_values_are_read_as_attributes_with_the_prefix():
     assert bool(config.debug_nans) is False
 
 
-def test_numbers_in_the_environment_are_numbers(monkeypatch):
+def test_integer_environment_variables_are_parsed(monkeypatch):
     monkeypatch.setenv("LAMINA_TEST_NUMBER", "12")
     try:
         assert config.Option("test_number", 3).value == 12
@@ -162,7 +163,7 @@ def test_numbers_in_the_environment_are_numbers(monkeypatch):
         del config.options["test_number"]
 
 
-def test_blocks_that_end_out_of_order(option):
+def test_overlays_may_end_out_of_order(option):
     def values():
         with option(True):
             yield option.value
@@ -175,7 +176,7 @@ def test_blocks_that_end_out_of_order(option):
     assert option.value is False and option._local.open == ()
 
 
-def test_assigning_is_updating(option):
+def test_attribute_assignment_updates_option(option):
     config.jax_test_option = True
     assert option.value is True and config.test_option is option
     config.test_option = False
@@ -186,18 +187,18 @@ def test_assigning_is_updating(option):
         config.update("jax_enable_x46", True)
 
 
-def test_the_environment_is_checked(option_with_text):
+def test_environment_values_are_checked(option_with_text):
     with pytest.raises(ValueError, match="must be 1 or 0, true or false"):
         option_with_text("perhaps", False)
     assert option_with_text("", True).value is True
 
 
 @pytest.mark.parametrize("text, value", [("off", "off"), ("Auto", "auto"), ("0", False), ("yes", True)])
-def test_words_and_switches_may_be_choices_of_one_setting(option_with_text, text, value):
+def test_option_choices_may_mix_strings_and_booleans(option_with_text, text, value):
     assert option_with_text(text, True, choices=(True, False, "off", "auto")).value == value
 
 
-def test_precisions_are_checked_when_they_are_set():
+def test_precision_is_checked_when_set():
     import lamina_ir.prims  # noqa: F401 - which says what a precision is
     with pytest.raises(ValueError, match="default_matmul_precision: .*'tensorfloat32'.*got 'hihg'"):
         config.default_matmul_precision.set("hihg")
@@ -205,18 +206,18 @@ def test_precisions_are_checked_when_they_are_set():
         assert config.default_matmul_precision.value == "highest"
 
 
-def test_every_setting_says_what_it_is_for():
+def test_every_option_has_help_text():
     assert all(option.__doc__ == option.help != "" for option in config.options.values())
 
 
-def test_what_python_itself_asks_of_the_settings_is_plainly_missing():
+def test_dunder_attributes_are_missing_without_loading_difflib():
     code = "import sys\nfrom lamina_ir.config import generation\nassert 'difflib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="has no attribute '__path__'"):
         config.__path__  # noqa: B018
 
 
-def test_an_option_knows_whether_it_was_ever_on():
+def test_ever_enabled_reports_whether_option_was_on():
     option = config.Option("for_this_test_alone", False)
     try:
         assert not option.ever_enabled
@@ -235,19 +236,19 @@ def test_an_option_knows_whether_it_was_ever_on():
             config.options.pop(name, None)
 
 
-def test_an_option_knows_where_it_is_on():
+def test_enabled_in_all_threads_reports_whether_option_is_on():
     option = config.Option("known_everywhere", False)
     try:
         assert not option.ever_enabled and not option.enabled_in_all_threads
         with option(True):
-            assert option.ever_enabled and not option.enabled_in_all_threads  # other threads have it off
+            assert option.ever_enabled and not option.enabled_in_all_threads  # off in other threads
         option.set(True)
         assert option.enabled_in_all_threads
         with option(True):
             assert option.enabled_in_all_threads
         with option(False):
             assert not option.enabled_in_all_threads
-        assert not option.enabled_in_all_threads  # a thread may be in such a block still
+        assert not option.enabled_in_all_threads  # a thread may still be inside such a block
         option.set(False)
         assert option.ever_enabled and not option.enabled_in_all_threads
     finally:

@@ -1,4 +1,4 @@
-"""The contract holds for the stock, and each module in `broken/`, which puts one wrong thing in its place, breaks it."""
+"""The conformance tests pass for the default implementation and fail for each module in `broken/`."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How contracts are run: on a layer of our own making, in a process with no settings but those of the runner."""
+"""The runner of conformance tests: a made-up layer in a process that has only the runner's settings."""
 from __future__ import annotations
 
 import importlib.util
@@ -15,7 +15,7 @@ SOUND = "import pytest\n\ndef test_a():\n    pass\n\n@pytest.mark.cost\ndef test
 
 @pytest.fixture
 def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the contract of a layer `lamina_toy_of_contracts`, under settings that would break it."""
+    """Return the conformance folder of a made-up layer, in a folder with pytest settings that would break it."""
     folder = tmp_path / "lamina_toy_of_contracts" / "conformance"
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").write_text("")
@@ -24,7 +24,7 @@ def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                                         "raise SystemExit(main('lamina_toy_of_contracts'))\n")
     (folder / "test_x.py").write_text(SOUND)
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = ['--no-such-option']\n")
-    (tmp_path / "conftest.py").write_text("raise RuntimeError('this file has no part in it')\n")
+    (tmp_path / "conftest.py").write_text("raise RuntimeError('this file must not be loaded')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -36,14 +36,14 @@ def run(folder: Path, *argv: str) -> tuple[int, str]:
     return conformance.run_with_implementation(folder.parent.name, None, argv)
 
 
-def test_what_is_tried_is_said_and_tests_without_a_mark_are_core(layer: Path) -> None:
+def test_header_names_implementation_and_unmarked_tests_are_core(layer: Path) -> None:
     done = subprocess.run([sys.executable, "-m", f"{layer.parent.name}.conformance", "-q", "-m", "core"], text=True,
                           stdout=subprocess.PIPE)
-    said = "conformance tests of lamina_toy_of_contracts, on lamina_toy_of_contracts (no version)"
-    assert done.returncode == 0 and done.stdout.startswith(said) and "1 passed, 1 deselected" in done.stdout
+    header = "conformance tests of lamina_toy_of_contracts, on lamina_toy_of_contracts (no version)"
+    assert done.returncode == 0 and done.stdout.startswith(header) and "1 passed, 1 deselected" in done.stdout
 
 
-def test_the_stand_in_that_was_chosen_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selected_implementation_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LAMINA_LAYERS", "scipy=mine")
@@ -51,35 +51,35 @@ def test_the_stand_in_that_was_chosen_is_named(tmp_path: Path, monkeypatch: pyte
     assert conformance.describe_implementation("lamina_ir").startswith("lamina_ir (")
 
 
-@pytest.mark.parametrize(("body", "says"), [
+@pytest.mark.parametrize(("body", "text"), [
     ("assert 0", "1 failed"), ("pytest.skip('not here')", "conformance tests must not be skipped"),
     ("import warnings; warnings.warn('hm')", "UserWarning: hm")])
-def test_what_fails_warns_or_is_left_out_breaks_the_contract(layer: Path, body: str, says: str) -> None:
+def test_failures_warnings_and_skips_fail_the_run(layer: Path, body: str, text: str) -> None:
     (layer / "test_x.py").write_text(f"import pytest\n\ndef test_a():\n    {body}\n")
     status, output = run(layer, "-q")
-    assert status == 1 and says in output
+    assert status == 1 and text in output
 
 
-def test_a_mark_that_nobody_knows_is_an_error(layer: Path) -> None:
+def test_unknown_mark_is_an_error(layer: Path) -> None:
     (layer / "test_x.py").write_text(SOUND.replace("cost", "price"))
     assert run(layer)[0] not in (0, 1)
 
 
-def test_one_file_can_be_named(layer: Path) -> None:
+def test_single_file_can_be_selected(layer: Path) -> None:
     (layer / "test_y.py").write_text("def test_y():\n    assert 0\n")
     assert run(layer)[0] == 1
     assert run(layer, "test_x.py")[0] == 0
     assert run(layer, "-x", "test_y.py::test_y")[0] == 1
 
 
-def test_without_pytest_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_pytest_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert conformance.main("lamina_batching", []) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "pip install 'lamina-batching[conformance]'" in said
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1 and "pip install 'lamina-batching[conformance]'" in output
 
 
-def test_a_layer_without_a_contract_is_refused() -> None:
+def test_layer_without_conformance_tests_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"numpy: expected a folder `conformance` with tests"):
         conformance.folder_of("numpy")
     with pytest.raises(ValueError, match="found none in any installed package"):

@@ -17,7 +17,7 @@ def program(sample):
 
 
 @pytest.mark.parametrize("sample", CONTROL, ids=lambda s: s.id)
-def test_checked_printed_and_saved(sample):
+def test_control_flow_is_checked_printed_and_saved(sample):
     made = program(sample)
     check(made)
     assert alpha_equal(parse(str(made)), made)
@@ -27,7 +27,7 @@ def test_checked_printed_and_saved(sample):
         np.testing.assert_array_equal(a, b)
 
 
-def test_index_out_of_range_takes_the_last_branch():
+def test_out_of_range_index_runs_last_branch():
     one, two = (parse("{ lambda ; a:f32[]. let b:f32[] = add a %d.0:f32[] in (b,) }" % n) for n in (1, 2))
     for index, wanted in ((0, 1), (1, 2), (5, 2), (-1, 2)):
         assert evaluate_primitive(prims.cond_p, [np.int32(index), np.float32(0)], {"branches": (one, two)})[0] == wanted
@@ -43,7 +43,7 @@ def scan_of(body, length, carry=1):
     return dict(jaxpr=body, length=length, num_consts=0, num_carry=carry, reverse=False, unroll=1)
 
 
-def test_devices_loop_in_step():
+def test_collectives_in_scan_run_in_lockstep():
     made = ClosedJaxpr(_one(prims.scan_p, [np.float32(0), np.zeros(3, np.float32)], scan_of(SUM, 3)))
     xs = [np.arange(3, dtype=np.float32), np.ones(3, np.float32)]
     carry, ys = evaluate_spmd(made, [("i", 2)], [[np.float32(0), np.float32(10)], xs])
@@ -61,7 +61,7 @@ def _one(prim, args, params):
     return Jaxpr([], ins, [Eqn(prim, ins, outs, params)], outs)
 
 
-def test_devices_that_part_while_they_communicate():
+def test_devices_in_different_branches_with_collectives_are_rejected():
     same = parse("{ lambda ; a:f32[]. let b:f32[] = psum[axes=(i,) axis_index_groups=None] a in (b,) }")
     other = parse("{ lambda ; a:f32[]. let b:f32[] = neg a in (b,) }")
     made = ClosedJaxpr(_one(prims.cond_p, [np.int32(0), np.float32(0)], dict(branches=(same, other))))
@@ -72,7 +72,7 @@ def test_devices_that_part_while_they_communicate():
     assert evaluate_spmd(alone, [("i", 2)], [index, [np.float32(1)] * 2])[0] == [-1, -1]
 
 
-def test_dead_results_leave_the_loop():
+def test_dce_drops_dead_results_of_loop():
     made = parse("""{ lambda ; w:f32[] a:f32[] b:f32[] x:f32[4] y:f32[4]. let
         c:f32[] d:f32[] e:f32[4] f:f32[4] = scan[
           jaxpr={ lambda ; w:f32[] a:f32[] b:f32[] x:f32[] y:f32[]. let
@@ -92,7 +92,7 @@ def test_dead_results_leave_the_loop():
     assert evaluate(small, args[1], args[3])[0] == evaluate(made, *args)[0]
 
 
-def test_dead_carries_of_a_while_stay_where_the_condition_reads_them():
+def test_dce_keeps_dead_while_carries_read_by_condition():
     made = parse("""{ lambda ; w:f32[] i:i32[] a:f32[] b:f32[]. let
         j:i32[] c:f32[] d:f32[] = while[
           body_jaxpr={ lambda ; w:f32[] i:i32[] a:f32[] b:f32[]. let
@@ -111,7 +111,7 @@ def test_dead_carries_of_a_while_stay_where_the_condition_reads_them():
     assert evaluate(small, np.int32(0), np.float32(1))[0] == 8
 
 
-def test_dead_results_leave_all_branches():
+def test_dce_drops_dead_results_of_all_branches():
     one = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = cos b in (c, d) }")
     two = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = neg a in (c, b) }")
     made = ClosedJaxpr(_one(prims.cond_p, [np.int32(0), np.float32(0), np.float32(0)], dict(branches=(one, two))))
@@ -127,6 +127,6 @@ def test_dead_results_leave_all_branches():
     (prims.scan_p, [np.float32(0), np.zeros(4, np.float32)], scan_of(SUM, 3), ShapeError, "leading axis of length 3"),
     (prims.scan_p, [np.int32(0), np.zeros(3, np.float32)], scan_of(SUM, 3), DTypeError, "operand 0; got int32"),
 ], ids=lambda x: str(x)[:20])
-def test_ill_formed(prim, args, params, error, text):
+def test_ill_formed_control_flow_is_rejected(prim, args, params, error, text):
     with pytest.raises(error, match=text):
         prim.infer(*map(aval_of, args), **params)

@@ -1,7 +1,7 @@
-"""Files saved by earlier versions load, check and compute what they did; damaged ones are refused and run nothing.
+"""Files saved by earlier versions load, check and compute the same results; damaged files are rejected and run nothing.
 
 The corpus has a folder for each version. `packages/lamina-ir/tests/saved_program_corpus.py` adds
-files; none is ever written again.
+files; no file is ever written again.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def index_of(version):
     return json.loads((CORPUS / version / "index.json").read_text())
 
 
-def test_this_version_has_a_folder_with_a_file_for_every_primitive():
+def test_current_version_has_a_file_for_every_primitive():
     assert (CORPUS / __version__ / "index.json").exists(), (
         f"lamina-ir is at {__version__}: run python packages/lamina-ir/tests/saved_program_corpus.py")
     index = index_of(__version__)
@@ -60,12 +60,12 @@ def test_this_version_has_a_folder_with_a_file_for_every_primitive():
         assert p in [e.primitive for e in loads((CORPUS / index[f"{p.name}.lamina"]).read_bytes()).eqns], p
 
 
-def test_every_file_belongs_to_a_version_and_every_version_keeps_its_files():
+def test_index_lists_exactly_the_stored_files():
     listed = {CORPUS / file for folder in CORPUS.iterdir() for file in index_of(folder.name).values()}
     assert listed == set(FILES)
 
 
-def test_programs_of_many_kinds_are_there():
+def test_corpus_holds_programs_of_many_kinds():
     names = {path.name.removesuffix(".lamina") for path in FILES}
     assert {f"dtype-{d}" for d in ("bf16", "f16", "f8_e4m3fn", "f8_e5m2", "i4", "u4", "i64", "u64", "f64", "c128")} <= names
     assert {"program-keys", "program-literals", "program-empty", "program-nested-0", "program-mapped", "program-network",
@@ -73,7 +73,7 @@ def test_programs_of_many_kinds_are_there():
 
 
 @pytest.mark.parametrize("path", WITH_ARGUMENTS, ids=name_of)
-def test_an_old_function_means_what_it_meant(path):
+def test_saved_function_computes_saved_results(path):
     data = path.read_bytes()
     program = loads(data)
     held = evaluate(loads(path.with_suffix(".values.lamina").read_bytes()))
@@ -86,7 +86,7 @@ def test_an_old_function_means_what_it_meant(path):
 
 
 @pytest.mark.parametrize("path", OWN_RESULTS, ids=name_of)
-def test_an_old_file_means_what_it_meant(path):
+def test_saved_program_computes_saved_results(path):
     program = loads(path.read_bytes())
     axes = any(e.primitive.axis_params for e in program.eqns)
     outs = [xs[0] for xs in evaluate_spmd(program, AXES, [])] if axes else evaluate(program)
@@ -95,23 +95,24 @@ def test_an_old_file_means_what_it_meant(path):
         if e.primitive.effectful:
             assert got.shape == wanted.shape and got.dtype == wanted.dtype
         else:
-            with np.errstate(invalid="ignore"):  # files of dtypes hold NaNs of every code
+            with np.errstate(invalid="ignore"):  # files of dtypes hold every NaN bit pattern
                 assert_close(got, wanted, what=e.primitive.name)
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_an_old_file_is_saved_and_printed_again(path):
+def test_saved_program_can_be_saved_and_printed_again(path):
     program = loads(path.read_bytes())
     assert alpha_equal(loads(dumps(program)), program, weak=True)
-    told = path.name.startswith(("dtype-", "program-"))  # text has no shared programs, rules, or numbers wider than the setting
-    nested = told or any(s.consts for e in program.eqns for v in e.params.values() for s in
+    # text has no shared programs, rules, or numbers wider than the setting
+    skipped = path.name.startswith(("dtype-", "program-"))
+    nested = skipped or any(s.consts for e in program.eqns for v in e.params.values() for s in
                  (v if isinstance(v, tuple) else (v,)) if hasattr(s, "consts"))
     if not nested:
         assert alpha_equal(parse(jaxpr_text(program, weak=True), program.consts), program, weak=True)
 
 
-def refused(data):
-    """Load bytes that may be bad: a `ProgramError` or a well-formed program, and nothing is run or imported."""
+def is_rejected(data):
+    """Return whether loading bytes is refused; otherwise the program is well formed. Nothing is run."""
     global watching
     del seen[:]
     watching = True
@@ -127,31 +128,31 @@ def refused(data):
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_damaged_file_is_refused(path):
+def test_damaged_file_is_rejected(path):
     rng = random.Random(path.stem)
     good = path.read_bytes()
-    refused(good)
+    is_rejected(good)
     for _ in range(10):
         data = bytearray(good)
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        assert refused(bytes(data))
-        assert refused(good[:rng.randrange(len(good))])
+        assert is_rejected(bytes(data))
+        assert is_rejected(good[:rng.randrange(len(good))])
 
 
-def places(node, path=()):
+def paths_of(node, path=()):
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in items:
         yield (*path, key)
-        yield from places(value, (*path, key))
+        yield from paths_of(value, (*path, key))
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_forged_file_is_refused_or_well_formed(path):
+def test_forged_file_is_rejected_or_well_formed(path):
     rng = random.Random(path.stem)
     data = path.read_bytes()
     magic, version, zero, _, n, m = HEAD.unpack_from(data)
     text, buffers = data[HEAD.size:HEAD.size + n], data[HEAD.size + n:]
-    spots = list(places(json.loads(text)))
+    spots = list(paths_of(json.loads(text)))
     for _ in range(25):
         header = json.loads(text)
         for _ in range(rng.randint(1, 2)):
@@ -161,27 +162,27 @@ def test_a_forged_file_is_refused_or_well_formed(path):
                 for key in parents:
                     node = node[key]
                 node[last] = rng.choice(JUNK)
-            except (KeyError, IndexError, TypeError):  # the first forgery took this place away
+            except (KeyError, IndexError, TypeError):  # the first forgery removed this entry
                 continue
         body = json.dumps(header).encode()
         digest = hashlib.sha256(body + buffers).digest()
-        refused(HEAD.pack(magic, version, zero, digest, len(body), m) + body + buffers)
+        is_rejected(HEAD.pack(magic, version, zero, digest, len(body), m) + body + buffers)
 
 
 @pytest.mark.parametrize("bad", [b"", b"\x80\x04cos\nsystem\n(S'true'\ntR.", b"\x93NUMPY\x01\0", b"PK\x03\x04",
                                  b"\0" * 64, b"{ lambda ; . let in () }"])
-def test_foreign_files_are_refused(bad):
-    assert refused(bad)
+def test_foreign_files_are_rejected(bad):
+    assert is_rejected(bad)
     with pytest.raises(ProgramError, match="not a program saved by lamina_ir.dumps|cut off"):
         loads(bad)
 
 
-def test_bytes_nested_too_deeply_are_refused():
+def test_too_deeply_nested_bytes_are_rejected():
     body = b"[" * 200000
-    assert refused(HEAD.pack(b"\x89LAMINA\n", 1, 0, hashlib.sha256(body).digest(), len(body), 0) + body)
+    assert is_rejected(HEAD.pack(b"\x89LAMINA\n", 1, 0, hashlib.sha256(body).digest(), len(body), 0) + body)
 
 
-def test_constants_are_not_made_larger_than_the_file():
+def test_constants_cannot_be_larger_than_the_file():
     program = parse("{ lambda a:f32[2] ; . let  in (a,) }", consts=[np.ones(2, np.float32)])
     data = dumps(program)
     magic, version, zero, _, n, m = HEAD.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Operations and bytes: each op has a row or a reason, known counts come out, loops multiply."""
+"""Operation and byte counts: each primitive has a rule or a reason, known counts are exact, loops multiply."""
 import numpy as np
 import pytest
 
@@ -16,7 +16,7 @@ def cost_of(op, *types, **params):
 
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
-def test_every_op_has_a_row_or_a_reason(prim):
+def test_every_primitive_has_cost_rule_or_reason(prim):
     wired = prim.region_signature is not None and bool(prim.region_signature.operands)
     assert (prim in cost_rules) + (prim in cost_rules.missing_rules) + wired == 1
     for row in samples_of(prim):
@@ -65,13 +65,13 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("given, params, flops, transcendentals", KNOWN, ids=[f"{g[0]}-{g[1]}" for g, *_ in KNOWN])
-def test_known_counts(given, params, flops, transcendentals):
+def test_known_operation_counts(given, params, flops, transcendentals):
     cost = cost_of(*given, **params)
     assert (cost.flops, cost.transcendentals) == (flops, transcendentals) and not cost.uncounted
 
 
-def counted(op, n):
-    """The real operations of the textbook's loops on an n by n matrix."""
+def count_operations(op, n):
+    """Return the number of real operations of the textbook loops on an n by n matrix."""
     if op == "cholesky":
         return sum(1 + (n - k - 1) + 2 * sum(range(1, n - k)) for k in range(n))
     steps = sum((n - k - 1) + 2 * (n - k - 1) ** 2 for k in range(n))
@@ -79,13 +79,13 @@ def counted(op, n):
 
 
 @pytest.mark.parametrize("op", ["cholesky", "lu", "geqrf"])
-def test_factorizations_count_as_their_loops_do(op):
+def test_factorization_counts_equal_textbook_loops(op):
     n = 300
-    assert cost_of(op, shaped((n, n), "float32")).flops == pytest.approx(counted(op, n), rel=0.01)
+    assert cost_of(op, shaped((n, n), "float32")).flops == pytest.approx(count_operations(op, n), rel=0.01)
     assert cost_of(op, shaped((2, n, n), "complex64")).flops == 8 * cost_of(op, shaped((n, n), "float32")).flops
 
 
-def test_bytes():
+def test_byte_counts():
     program = parse("{ lambda ; a:f32[8] b:i32[]. let c:f32[8] = mul a a d:f32[8] = mul c 2.0:f32[] e:f32[2] = "
                     "dynamic_slice[slice_sizes=(2,)] d b f:f32[1,2] = reshape[new_sizes=(1,2) dimensions=None] e in (f,) }")
     assert [(c.bytes_read, c.bytes_written) for c in map(eqn_cost, program.eqns)] == [(32, 32), (32, 32), (12, 8), (0, 0)]
@@ -97,7 +97,7 @@ def work(n=4):
     return build(lambda b, x: b.op("sin", b.op("mul", x, x)), f"f32[{n}]")
 
 
-def test_loops_calls_maps_and_branches():
+def test_costs_of_loops_calls_maps_and_branches():
     once = program_cost(work())
     assert once == Cost(flops=4, transcendentals=4, bytes_read=32, bytes_written=32)
     loop = build(lambda b, x: b.scan(work(), [x], length=7)[0], "f32[4]")
@@ -113,7 +113,7 @@ def test_loops_calls_maps_and_branches():
     assert program_cost(build(lambda b, x: b.scan(work(), [x], length=0)[0], "f32[4]")) == Cost()
 
 
-def test_a_loop_of_unknown_length_is_a_hole_until_somebody_says_it():
+def test_unbounded_while_is_uncounted_unless_iterations_are_given():
     def f(b, x):
         return b.while_loop(lambda b, y: b.op("lt", b.op("reduce_sum", y, axes=(0,)), 9.0), work(), x)
 
@@ -132,27 +132,27 @@ def test_a_loop_of_unknown_length_is_a_hole_until_somebody_says_it():
     assert program_cost(inner, iterations=5) == program_cost(loop, iterations=5) * 2
 
 
-def test_by_op_and_the_sum():
+def test_costs_by_primitive_sum_to_program_cost():
     program = build(lambda b, x: b.scan(work(), [b.op("mul", x, 2.0)], length=7)[0], "f32[4]")
     by_op = cost_by_primitive(program)
     assert {op: (c.flops, c.transcendentals) for op, c in by_op.items()} == {"mul": (32, 0), "sin": (0, 28), "scan": (0, 0)}
     assert sum(by_op.values(), Cost()) == program_cost(program) == program_cost(program.jaxpr)
 
 
-def test_programs_that_run_for_each_element():
+def test_reduction_computation_counts_for_each_element():
     add = build(lambda b, x, y: b.op("add", x, y), "f32[]", "f32[]")
     assert cost_of("reduce", "f32[4,6]", "f32[]", computation=add, dimensions=(1,)).flops == 24
     assert cost_of("reduce_window", "f32[10]", "f32[]", computation=add, window_dimensions=(3,)).flops == 24
 
 
-def test_a_program_that_stands_in_very_many_places_is_counted_once_and_multiplied():
+def test_shared_program_is_counted_once_and_multiplied():
     program = work()
     for _ in range(40):
         program = build(lambda b, x: b.call(program, *b.call(program, x)), "f32[4]")
     assert program_cost(program).flops == 4 * 2**40
 
 
-def test_ops_from_outside():
+def test_third_party_primitives_use_cost_rules():
     other_p = Primitive("other_of_costs", params=("n",), infer=lambda x, *, n: x)
     each_p = Primitive("each_of_costs", infer=lambda x: x, elementwise=True)
     b = Builder()
@@ -178,6 +178,6 @@ def test_ops_from_outside():
     (lambda: CostRules().define(prims.sin_p, "axes"), "or one of its params; got Primitive: sin and str: 'axes'"),
     (lambda: CostRules().declare_missing(prims.sin_p, 3), "expected a Primitive and a reason.*int: 3"),
     (lambda: Cost() + 3, "unsupported operand"), (lambda: Cost() * "x", "can't multiply|unsupported operand")])
-def test_what_is_no_program(call, words):
+def test_non_programs_are_rejected(call, words):
     with pytest.raises(TypeError, match=words):
         call()

@@ -1,4 +1,4 @@
-"""Programs as Graphviz text: what is written is in the language, and every arrow has two ends."""
+"""Programs as Graphviz text: the text is valid, and every edge has two nodes."""
 import re
 
 import pytest
@@ -13,8 +13,8 @@ STATEMENTS = [(rf"(\w+) -> (\w+){ATTRIBUTES};", "edge"), (rf"(\w+){ATTRIBUTES};"
               (r"\}", "close"), (rf"(?:(?:node|edge){ATTRIBUTES}; ?|{ID}={ID}; ?)+", "setting")]
 
 
-def read(text):
-    """Nodes, edges and frames; fails where a line is no statement of the language, as far as we write it."""
+def parse_dot(text):
+    """Return nodes, edges and clusters; fail at a line that is not one of the statements we write."""
     head, *lines = text.split("\n")
     assert re.fullmatch(rf"digraph {ID} {{", head)
     nodes, edges, frames, depth = [], [], [], 1
@@ -33,42 +33,42 @@ def read(text):
 
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
-def test_every_op_is_drawn(prim):
+def test_every_primitive_is_drawn(prim):
     for row in samples_of(prim):
         program = make_sample_program(row)
         text = jaxpr_dot(program, costs=True)
-        nodes, edges, frames = read(text)
+        nodes, edges, frames = parse_dot(text)
         assert f'label="{prim.name}' in text and len(frames) == len(re.findall("subgraph", text))
-        # what comes in and goes out, and the equation
+        # inputs, results and the equation
         assert len([n for n in nodes if n.startswith("p0")]) == len(row.args) + len(program.out_avals) + 1
         assert len([e for e in edges if e[1] == "p0e0"]) == len(row.args)
 
 
 @pytest.mark.parametrize("name", NOTEBOOK)
-def test_nested_programs_are_frames(name):
+def test_nested_programs_are_clusters(name):
     program, text = NOTEBOOK[name]
-    _, _, frames = read(jaxpr_dot(program))
+    _, _, frames = parse_dot(jaxpr_dot(program))
     assert len(frames) == text.count("lambda") - 1
 
 
-def test_arrows_literals_params_lines_and_costs():
+def test_edges_literals_params_sources_and_costs():
     program = build(lambda b, x: b.op("reduce_sum", b.op("mul", x, 2.0), axes=(0,)), "f32[1000]")
     text = jaxpr_dot(program, costs=True, name='my "graph"')
     assert text.startswith('digraph "my \\"graph\\"" {')
     assert '[label="mul(·, 2.0)\\n1k flops, 8kB\\ntest_drawing.py:' in text
     assert '[label="reduce_sum\\naxes=(0,)\\n999 flops, 4kB\\ntest' in text and '[label="b:f32[1000]"]' in text
-    assert read(text)[1] == [("p0i0", "p0e0"), ("p0e0", "p0e1"), ("p0e1", "p0r0")]
+    assert parse_dot(text)[1] == [("p0i0", "p0e0"), ("p0e0", "p0e1"), ("p0e1", "p0r0")]
 
 
-def test_a_shared_program_is_drawn_once():
+def test_shared_program_is_drawn_once():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     for _ in range(40):
         program = build(lambda b, x: b.call(program, *b.call(program, x)), "f32[]")
-    nodes, edges, frames = read(jaxpr_dot(program))
+    nodes, edges, frames = parse_dot(jaxpr_dot(program))
     assert len(frames) == 40 and len([e for e in edges if e[1].endswith("t")]) == 80
 
 
-def test_what_is_no_program_is_not_drawn():
+def test_non_programs_are_rejected():
     with pytest.raises(TypeError, match="jaxpr_dot: expected a ClosedJaxpr; got str: 'sin'"):
         jaxpr_dot("sin")
     with pytest.raises(TypeError, match="jaxpr_dot: name must be a string; got int"):

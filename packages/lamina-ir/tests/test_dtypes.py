@@ -7,7 +7,7 @@ import pytest
 
 from lamina_ir import DTypeError, config, dtypes
 
-# Row with column, in 64-bit mode. Digits are bytes; i*, f* and c* are weak, as Python numbers are.
+# Promotion of row with column in 64-bit mode. Digits are bytes; i*, f* and c* are weak, like Python scalars.
 TABLE = """\
     b1  u1  u2  u4  u8  i1  i2  i4  i8  bf  f2  f4  f8  c8  c16 i*  f*  c*
 b1  b1  u1  u2  u4  u8  i1  i2  i4  i8  bf  f2  f4  f8  c8  c16 i*  f*  c*
@@ -68,13 +68,13 @@ def test_promotion_is_symmetric_and_idempotent():
         assert dtypes.promote(node(a)) == dtypes.promote(node(a), node(a)) == node(a)
 
 
-def test_small_floats_do_not_mix_without_a_word():
+def test_small_floats_need_explicit_promotion():
     with pytest.raises(DTypeError, match="no implicit promotion"):
         dtypes.promote((dtypes.as_dtype("float8_e4m3fn"), False), (dtypes.as_dtype("float32"), False))
     assert dtypes.promote((dtypes.as_dtype("float8_e4m3fn"), False), node("f*"))[0].name == "float8_e4m3fn"
 
 
-def test_strict_promotion_refuses_to_mix():
+def test_strict_promotion_rejects_mixed_dtypes():
     with config.numpy_dtype_promotion("strict"):
         assert dtypes.promote(node("f4"), node("f*")) == node("f4")
         with pytest.raises(DTypeError, match="strict dtype promotion refuses to mix float32, int32"):
@@ -97,18 +97,18 @@ def test_as_dtype(spec, name):
 
 
 @pytest.mark.parametrize("spec", [object, "datetime64[s]", "U3", "nonsense", 3])
-def test_as_dtype_refuses(spec):
+def test_as_dtype_rejects_other_values(spec):
     with pytest.raises(TypeError):
         dtypes.as_dtype(spec)
 
 
-def test_canonical_widths_follow_the_switch():
+def test_canonical_widths_follow_enable_x64():
     assert dtypes.canonicalize("float64").name == "float32" and dtypes.canonicalize(complex).name == "complex64"
     with config.enable_x64(True):
         assert dtypes.canonicalize("float64").name == "float64" and dtypes.canonical_int().name == "int64"
 
 
-def test_int_for_overflow_names_the_remedy():
+def test_int_overflow_error_names_the_fix():
     assert dtypes.dtype_of_int(2**31 - 1).name == "int32"
     with pytest.raises(OverflowError, match="config.enable_x64"):
         dtypes.dtype_of_int(2**31)
@@ -124,10 +124,10 @@ def test_tangent_dtypes():
     ("int4", np.signedinteger, True), ("uint4", np.unsignedinteger, True), ("uint4", np.signedinteger, False),
     ("float32", np.floating, True), ("float32", "float32", True), ("float32", "float64", False),
     (np.floating, np.inexact, True), ("bool", np.bool_, True), ("int4", np.number, True)])
-def test_issubdtype_knows_the_extended_floats(a, b, want):
+def test_issubdtype_supports_extended_floats(a, b, want):
     assert dtypes.issubdtype(a, b) is want
 
 
-def test_finfo_and_iinfo_know_the_small_types():
+def test_finfo_and_iinfo_support_small_dtypes():
     assert float(dtypes.finfo("bfloat16").max) == pytest.approx(3.39e38, rel=1e-2)
     assert dtypes.iinfo("int4").max == 7 and dtypes.finfo("float32").bits == 32

@@ -1,4 +1,4 @@
-"""Effects as data: callbacks by name, and the number that keeps ordered ones in order through nested programs."""
+"""Effects: callbacks saved by name, the token that orders effects in nested programs, and iteration counters."""
 import numpy as np
 import pytest
 from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, has_host_callbacks,
@@ -16,7 +16,7 @@ def note(seen, x, tag, ordered=True):
 
 
 def program(*make):
-    """The program of one float argument with the equations `make(x, out)`, each on the result of the one before."""
+    """Return a program of one float argument; each `make(x)` adds an equation on the previous result."""
     x = first = Var(F32)
     eqns = []
     for m in make:
@@ -35,7 +35,7 @@ def double(x):
     return Eqn(prims.add_p, [x, x], [Var(F32)], {})
 
 
-def test_threaded_programs_pass_one_number_through_every_ordered_call():
+def test_token_is_threaded_through_every_ordered_call():
     seen = []
     inner = program(lambda x: note(seen, x, "in"), double, lambda x: note(seen, x, "out"))
     outer = program(lambda x: note(seen, x, "first"), call(inner), lambda x: note(seen, x, "free", ordered=False),
@@ -50,7 +50,7 @@ def test_threaded_programs_pass_one_number_through_every_ordered_call():
     assert seen == [("first", 1), ("in", 1), ("out", 2), ("free", 2), ("last", 2)]
 
 
-def test_loops_and_branches_carry_it():
+def test_loops_and_branches_carry_token():
     seen = []
     body = program(lambda x: note(seen, x, "body"), double)
     x, out = Var(F32), Var(F32)
@@ -66,8 +66,8 @@ def test_loops_and_branches_carry_it():
 
 
 @pytest.mark.parametrize("flow, ok", [(RegionSignature(const_operands(), body="body"), True),
-                                      (RegionSignature(extra_programs=("body",), indivisible="nobody knows"), False)])
-def test_the_order_goes_through_every_op_whose_flow_says_how(flow, ok):
+                                      (RegionSignature(extra_programs=("body",), indivisible="opaque"), False)])
+def test_token_passes_through_primitives_with_region_signature(flow, ok):
     holder = Primitive("holder", params=("body",), infer=lambda *xs, body: body.out_avals, region_signature=flow, multiple=True)
     whole = program(lambda x: Eqn(holder, [x], [Var(F32)], dict(body=program(lambda x: note([], x, "n")))))
     if ok:
@@ -79,13 +79,13 @@ def test_the_order_goes_through_every_op_whose_flow_says_how(flow, ok):
             thread_effect_token(whole)
 
 
-def test_effects_are_neither_dead_nor_common():
+def test_dce_and_cse_keep_effects():
     seen = []
     twice = program(lambda x: note(seen, x, "a", False), lambda x: note(seen, x, "a", False))
     assert len(dce(twice, [False])[0].eqns) == len(cse(twice).eqns) == 2
 
 
-def test_saved_programs_find_their_function_by_name():
+def test_saved_program_finds_host_function_by_name():
     name = "test_effects.half"
     host = register_host_function(name, lambda v: (v / 2,))
     params = dict(batch=(), callback=host, mapped=(), result_dtypes=(np.dtype("float32"),), result_shapes=((),),
@@ -94,23 +94,23 @@ def test_saved_programs_find_their_function_by_name():
     assert float(evaluate(loads(dumps(p)), np.float32(3))[0]) == 1.5
     with pytest.raises(ValueError, match="already registered"):
         register_host_function(name, lambda v: v)
-    params["callback"] = HostFunction.of(lambda v: (v,), "nobody knows")
+    params["callback"] = HostFunction.of(lambda v: (v,), "unregistered")
     p = program(lambda x: Eqn(prims.pure_callback_p, [x], [Var(F32)], params))
-    with pytest.raises(CallbackError, match="`nobody knows`.*register_host_function"):
+    with pytest.raises(CallbackError, match="`unregistered`.*register_host_function"):
         evaluate(loads(dumps(p)), np.float32(3))
 
 
 @pytest.mark.parametrize("change,text", [
     (dict(batch=(2,), mapped=()), "one entry per operand"), (dict(batch=(2,), mapped=((True, True),)), "one flag per batch"),
     (dict(batch=(2,), mapped=((True,),)), "must lead with the batch axes"), (dict(result_shapes=()), "one entry per result")])
-def test_types_are_checked(change, text):
+def test_pure_callback_params_are_checked(change, text):
     params = dict(batch=(), callback=None, mapped=(), result_dtypes=(np.dtype("float32"),), result_shapes=((),),
                   vmap_method=None)
     with pytest.raises(ValueError, match=text):
         prims.pure_callback_p.infer(F32, **{**params, **change})
 
 
-# --- turns of loops ---------------------------------------------------------------------------------------------------
+# --- iterations of loops ----------------------------------------------------------------------------------------------
 def loop(body, length, reverse=False):
     return lambda x: Eqn(prims.scan_p, [x], [Var(F32)], dict(jaxpr=body, length=length, num_carry=1, num_consts=0,
                                                              reverse=reverse, unroll=1))
@@ -125,22 +125,22 @@ def fails_at(value):
                                                          "callback": HostFunction.of(host, "host", "here.py:7")})
 
 
-def told(closed, *args):
+def error_location(closed, *args):
     with pytest.raises(CallbackError, match="`host` raised ValueError: no luck; called at here.py:7") as caught:
         evaluate(closed, *args)
     return str(caught.value).partition("here.py:7")[2]
 
 
 @pytest.mark.parametrize("how", [lambda p: p, thread_iteration_counters])
-def test_a_callback_that_fails_says_in_which_turn(how):
+def test_failing_callback_reports_loop_iterations(how):
     inner = program(fails_at(24), double)
     whole = how(program(loop(program(call(program(loop(inner, 2, reverse=True)))), 3)))
     check(whole)
-    assert told(whole, np.float32(3)) == ", at index 0 of the scan, at index 1 of the scan"
+    assert error_location(whole, np.float32(3)) == ", at index 0 of the scan, at index 1 of the scan"
     assert float(evaluate(whole, np.float32(1))[0]) == 64
 
 
-def test_programs_without_callbacks_in_loops_are_not_numbered():
+def test_programs_without_callbacks_in_loops_get_no_counters():
     for same in (program(double, loop(program(double), 3)), program(fails_at(0), call(program(fails_at(1))))):
         assert thread_iteration_counters(same) is same
     shared = call(program(loop(program(fails_at(0), double), 2)))
@@ -148,17 +148,17 @@ def test_programs_without_callbacks_in_loops_are_not_numbered():
     assert first.params["call_jaxpr"] is second.params["call_jaxpr"]
 
 
-def test_where_the_flow_does_not_say_how_the_loops_around_go_unsaid():
+def test_loops_around_indivisible_region_are_not_reported():
     holder = Primitive("opaque_holder", params=("body",), infer=lambda *xs, body: body.out_avals, multiple=True,
-                       region_signature=RegionSignature(extra_programs=("body",), indivisible="nobody knows"),
+                       region_signature=RegionSignature(extra_programs=("body",), indivisible="opaque"),
                        numpy=lambda run, *xs, body: run(body, xs))
     body = program(lambda x: Eqn(holder, [x], [Var(F32)], dict(body=program(loop(program(fails_at(4), double), 3)))))
     whole = thread_iteration_counters(program(loop(body, 1)))
     check(whole)
-    assert told(whole, np.float32(1)) == ", at index 2 of the scan"
+    assert error_location(whole, np.float32(1)) == ", at index 2 of the scan"
 
 
-def test_devices_that_call_are_named():
+def test_failing_callback_reports_axis_position():
     from lamina_ir import evaluate_spmd
     body = program(fails_at(4), double)
     for closed in (program(loop(body, 3)), thread_iteration_counters(program(loop(body, 3)))):

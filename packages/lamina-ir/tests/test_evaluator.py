@@ -1,4 +1,4 @@
-"""NumPy meanings: exact types, liveness, calls, and devices in lockstep."""
+"""NumPy evaluation: exact types, liveness, calls, and devices in lockstep."""
 import gc
 import weakref
 
@@ -50,7 +50,7 @@ def test_arguments_are_checked():
         evaluate(program, 1, 2)
 
 
-def test_dead_values_are_let_go_of(monkeypatch):
+def test_dead_values_are_released(monkeypatch):
     alive = []
 
     def meaning(x):
@@ -80,7 +80,7 @@ def test_notebook_programs_compute_row_wise_dots(name):
 
 
 def spmd(op, *values, size=4):
-    """One equation on `size` devices along axis i; `op` names the result `b` of operand `a`."""
+    """Evaluate one equation on `size` devices along axis i; `op` is its text, with operand `a` and result `b`."""
     (first, *_), = [values]
     text = f"{{ lambda ; a:{aval_of(first[0]).str_short()}. let {op} in (b,) }}"
     return evaluate_spmd(parse(text), [("i", size)], [first])[0]
@@ -167,19 +167,19 @@ def test_type_errors_of_calls_and_collectives(call, words):
         call()
 
 
-def test_psum_wants_numbers():
+def test_psum_of_booleans_is_rejected():
     with pytest.raises(DTypeError, match="psum: expected numbers"):
         prims.psum_p.infer(aval_of(True), axes=("i",), axis_index_groups=None)
 
 
-def test_call_like_ops_from_outside_need_a_rule_only_when_they_use_axes(monkeypatch):
+def test_mapped_call_without_spmd_rule_is_rejected(monkeypatch):
     program = NESTED.eqns[0].params["call_jaxpr"]
     monkeypatch.setattr(prims.xla_pmap_p, "spmd", None)
     with pytest.raises(MissingRuleError, match="spmd="):
         evaluate_spmd(program, [("i", 2)], [list(np.ones((2, 3), np.float32))])
 
 
-def test_open_programs_without_constants_are_taken():
+def test_open_programs_without_constants_are_accepted():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     assert evaluate(program.jaxpr, 0.0)[0] == 0 and evaluate_spmd(program.jaxpr, [("i", 2)], [[0.0, 0.0]])[0] == [0, 0]
     with pytest.raises(TypeError, match=r"evaluate: .* 1 constants without values. Pass ClosedJaxpr"):
@@ -192,7 +192,7 @@ BIG = parse("{ lambda ; a:f32[]. let b:f32[80000,80000] = broadcast_in_dim[shape
             "broadcast_dimensions=()] a in (b,) }")
 
 
-def test_programs_that_need_more_memory_than_allowed_are_refused():
+def test_programs_above_memory_limit_are_rejected():
     with pytest.raises(ExecutionError, match=r"25,600,000,004 bytes at `b:f32\[80000,80000\] = .*evaluate_max_bytes allows"):
         evaluate(BIG, 1.0)
     with pytest.raises(ExecutionError, match="51,200,000,008 bytes"):
@@ -200,13 +200,13 @@ def test_programs_that_need_more_memory_than_allowed_are_refused():
     small = parse("{ lambda ; a:f32[9]. let b:f32[9] = sin a c:f32[9] = cos b d:f32[9] = tan c in (d,) }")
     with config.evaluate_max_bytes(71), pytest.raises(ExecutionError, match="72 bytes"):
         evaluate(small, np.zeros(9))
-    with config.evaluate_max_bytes(72):  # an operand and a result at a time
+    with config.evaluate_max_bytes(72):  # one operand and one result at a time
         evaluate(small, np.zeros(9))
     with pytest.raises(ValueError, match="evaluate_max_bytes: expected an integer of at least 0"):
         config.evaluate_max_bytes.set(-1)
 
 
-def test_an_op_without_a_numpy_meaning_says_so():
+def test_primitive_without_numpy_evaluation_is_reported():
     prim = Primitive("mute", infer=lambda x: x)
     message = r"`mute` has no NumPy evaluation.*Primitive\('mute', numpy=...\)"
     with pytest.raises(MissingRuleError, match=message):
@@ -216,7 +216,7 @@ def test_an_op_without_a_numpy_meaning_says_so():
         evaluate(Jaxpr([], [x], [Eqn(prim, [x], [y], {})], [y]), 1.0)
 
 
-def test_failures_inside_an_op_are_ours():
+def test_exception_inside_primitive_becomes_execution_error():
     program = parse("{ lambda ; a:i32[1]. let b:i32[3] = lu_pivots_to_permutation[permutation_size=3] a in (b,) }")
     with pytest.raises(ExecutionError, match=r"`lu_pivots_to_permutation` failed: IndexError"):
         evaluate(program, np.int32([7]))

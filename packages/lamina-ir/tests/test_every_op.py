@@ -16,7 +16,7 @@ ROWS = [row for prim in prims.ALL for row in samples_of(prim)]
 
 
 def holds_function(value):
-    """Whether a param holds a function, which neither a file nor text can."""
+    """Return whether a param holds a function, which can be neither saved nor printed."""
     if isinstance(value, (tuple, list)):
         return any(map(holds_function, value))
     if isinstance(value, ClosedJaxpr):
@@ -28,7 +28,7 @@ WRITABLE = [row for row in ROWS if not any(map(holds_function, row.params.values
 
 
 def run(program, row):
-    """Results of a sample's program, on every device for collectives."""
+    """Return the results of a sample's program; for collectives, those of every device."""
     if row.prim.axis_params:
         return [x for xs in evaluate_spmd(program, AXES, per_device(row)) for x in xs]
     return evaluate(program, *row.args)
@@ -41,13 +41,13 @@ def assert_same(got, wanted):
 
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
-def test_has_samples(prim):
+def test_primitive_has_samples(prim):
     assert samples_of(prim), f"add rows to lamina_ir/testing/samples_{prim.family}.py"
 
 
 @pytest.mark.parametrize("weak", [False, True], ids=["strong", "weak"])
 @pytest.mark.parametrize("row", WRITABLE, ids=lambda row: row.id)
-def test_saves_and_prints(row, weak):
+def test_samples_can_be_saved_and_printed(row, weak):
     program = make_sample_program(row, weak)
     check(program)
     loaded = loads(dumps(program))
@@ -68,13 +68,13 @@ UNWRITABLE = [row for row in ROWS if any(map(holds_function, row.params.values()
 
 
 @pytest.mark.parametrize("row", UNWRITABLE, ids=lambda row: row.id)
-def test_functions_are_refused(row):
+def test_params_with_functions_cannot_be_saved(row):
     with pytest.raises(ProgramError, match="cannot be saved"):
         dumps(make_sample_program(row))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_rewrites_keep_the_meaning(row):
+def test_rewrites_keep_results(row):
     program = make_sample_program(row)
     e, = program.eqns
     twice = [Var(v.aval) for v in e.outvars]
@@ -101,7 +101,7 @@ LOCAL = [row for row in ROWS if not row.prim.axis_params and row.args]
 
 
 @pytest.mark.parametrize("row", LOCAL, ids=lambda row: row.id)
-def test_partial_evaluation_keeps_the_meaning(row):
+def test_partial_evaluation_keeps_results(row):
     program = make_sample_program(row)
     wanted = run(program, row)
     n = len(row.args)
@@ -121,7 +121,7 @@ SCALARS = [row for row in LOCAL if not row.prim.subprograms and not row.prim.eff
 
 
 @pytest.mark.parametrize("row", SCALARS, ids=lambda row: row.id)
-def test_constants_fold_to_the_meaning(row):
+def test_constant_folding_keeps_results(row):
     program = make_sample_program(row)
     jaxpr = program.jaxpr
     fixed = ClosedJaxpr(Jaxpr(jaxpr.invars, [], jaxpr.eqns, jaxpr.outvars), row.args)

@@ -1,4 +1,4 @@
-"""Public names are exactly `__all__`. (Examples in docstrings and the README run beside the tests, once each.)"""
+"""Public names are exactly `__all__`. (Examples in docstrings and the README run separately, once each.)"""
 import importlib
 import pkgutil
 import types
@@ -8,11 +8,11 @@ import pytest
 import lamina_ir
 
 MODULES = sorted(m.name for m in pkgutil.walk_packages(lamina_ir.__path__, "lamina_ir.")
-                 if ".conformance." not in m.name)  # tests, and what runs them
+                 if ".conformance." not in m.name)  # the tests and their runner
 
 
 @pytest.mark.parametrize("name", ["lamina_ir", "lamina_ir.extend"])
-def test_public_names_are_exactly_all(name):
+def test_public_names_equal_all(name):
     module = importlib.import_module(name)
     for n in module.__all__:
         getattr(module, n)

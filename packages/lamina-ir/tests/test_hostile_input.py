@@ -1,4 +1,4 @@
-"""Damaged text and forged files end in `ProgramError`, whatever the damage."""
+"""Damaged text and forged files always raise `ProgramError`."""
 import hashlib
 import json
 import pickle
@@ -20,15 +20,15 @@ JUNK = [0, -1, 1, 10**12, 0.5, "x", None, True, [], {}, {"tuple": [1]}, {"float"
         {"enum": ["x", "y"]}, {"record": ["GatherDimensionNumbers", {}]}, {"dict": [[{"list": []}, 1]]}, "f32"]
 
 
-def places(node, path=()):
+def paths_of(node, path=()):
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in items:
         yield (*path, key)
-        yield from places(value, (*path, key))
+        yield from paths_of(value, (*path, key))
 
 
 @pytest.mark.parametrize("name", NOTEBOOK)
-def test_damaged_text(name):
+def test_damaged_text_is_rejected(name):
     rng = random.Random(name)
     for _ in range(150):
         text = list(NOTEBOOK[name][1])
@@ -42,13 +42,13 @@ def test_damaged_text(name):
 
 
 @pytest.mark.parametrize("name", NOTEBOOK)
-def test_forged_files(name):
+def test_forged_files_are_rejected(name):
     rng = random.Random(name)
     data = dumps(NOTEBOOK[name][0])
     magic, version, zero, _, n, m = HEAD.unpack_from(data)
     for _ in range(100):
         header = json.loads(data[HEAD.size:HEAD.size + n])
-        *path, last = rng.choice(list(places(header)))
+        *path, last = rng.choice(list(paths_of(header)))
         node = header
         for key in path:
             node = node[key]
@@ -64,7 +64,7 @@ def test_forged_files(name):
 
 @pytest.mark.parametrize("text", ["(" * 9999, "{ lambda ; . let a:f32[] = xla_call[name=" + "(" * 9999,
                                   "{ lambda ; . let a:f32[] = xla_call[call_jaxpr=" * 3000])
-def test_deep_nesting(text):
+def test_deep_nesting_is_rejected(text):
     with pytest.raises(ProgramError):
         parse(text)
 
@@ -79,8 +79,8 @@ SNIPPETS = ["", "None", "nan", "-1", "9" * 5000, "1e999", "(1+2j)", "(a+bj)", "'
 
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
-def test_mutated_text_is_refused_with_its_place(prim):
-    """Words replaced, dropped, doubled and exchanged: what is no program says where, and what was expected there."""
+def test_mutated_text_is_rejected_with_its_position(prim):
+    """Tokens are replaced, dropped, doubled and exchanged; the error gives the position and the expected token."""
     rng = random.Random(prim.name)
     for row in samples_of(prim)[:2]:
         words = WORDS.findall(jaxpr_text(make_sample_program(row)))
@@ -96,7 +96,7 @@ def test_mutated_text_is_refused_with_its_place(prim):
                 assert re.search(r" at line \d+, column \d+\n", str(error))
 
 
-def test_a_constant_named_often_is_held_once():
+def test_repeated_constant_is_stored_once():
     a, b = np.ones(1000, np.float32), np.ones(1000, np.float32)
     vs = [Var(f32(1000)) for _ in range(200)]
     data = dumps(ClosedJaxpr(Jaxpr(vs, [], [], vs[-1:]), [a] * 199 + [b]))
@@ -111,7 +111,7 @@ def calls(inner, times=2):
     return ClosedJaxpr(Jaxpr([], vs[:1], [Eqn(prims.xla_call_p, [a], [b], facts) for a, b in zip(vs, vs[1:])], vs[-1:]))
 
 
-def test_text_of_shared_programs_grows_with_the_programs():
+def test_text_size_grows_with_number_of_distinct_programs():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
     for _ in range(30):
         program = calls(program)
@@ -123,8 +123,8 @@ def test_text_of_shared_programs_grows_with_the_programs():
     assert inner[0] is inner[1]
 
 
-def in_each_other(kind, depth):
-    """2**depth copies of a sine, by programs that hold the same program twice."""
+def nested_program(kind, depth):
+    """Return 2**depth copies of a sine: each program calls the previous one twice."""
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     true = parse("{ lambda ; a:f32[]. let b:bool[] = lt a 0.0:f32[] in (b,) }")
     for _ in range(depth):
@@ -147,12 +147,12 @@ def in_each_other(kind, depth):
     has_host_callbacks, repr, hash, lambda p: pickle.loads(pickle.dumps(p))],
     ids=["check", "text", "parse", "loads", "alpha_equal", "dce", "cse", "fold_constants", "known", "unknown",
          "has_ordered_effects", "has_host_callbacks", "repr", "hash", "pickle"])
-def test_no_engine_looks_at_a_shared_program_more_than_once(kind, engine):
-    """It would not end."""
-    engine(in_each_other(kind, 40))
+def test_every_rewrite_visits_shared_program_once(kind, engine):
+    """Otherwise it would not terminate."""
+    engine(nested_program(kind, 40))
 
 
-def test_short_programs_are_written_out_wherever_they_stand():
+def test_short_shared_programs_are_printed_inline():
     program = calls(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), 3)
     text = jaxpr_text(program)
     assert "@" not in text and text.count("sin") == 3
@@ -160,7 +160,7 @@ def test_short_programs_are_written_out_wherever_they_stand():
     assert eqns[0].params["call_jaxpr"] is eqns[1].params["call_jaxpr"]
 
 
-def test_programs_that_differ_in_a_string_or_constant_stay_two():
+def test_programs_with_different_string_or_constant_are_not_merged():
     text = "{ lambda ; a:f32[]. let b:f32[] = name[name='p  q'] a in (b,) }"
     both = ("{{ lambda ; x:f32[]. let y:f32[] = xla_call[call_jaxpr={} name=f] x z:f32[] = xla_call[call_jaxpr={} name=f] y "
             "in (z,) }}")
@@ -178,19 +178,19 @@ def test_programs_that_differ_in_a_string_or_constant_stay_two():
     ("@1:f", "expected a program after `@1:`"),
     ("@1:{ lambda ; c:f32[]. let d:f32[] = xla_call[call_jaxpr=@1 name=g] c in (d,) }", "no program is marked @1 before"),
     ("(@1:{ lambda ; . let in () }, @1:{ lambda ; . let in () })", "marked @1 already")])
-def test_bad_references(bad, words):
+def test_bad_references_are_rejected(bad, words):
     with pytest.raises(ProgramError, match=words):
         parse(f"{{ lambda ; a:f32[]. let b:f32[] = xla_call[call_jaxpr={bad} name=f] a in (b,) }}")
 
 
-def test_a_sum_over_one_axis_twice_is_refused():
+def test_sum_over_repeated_axis_is_rejected():
     with pytest.raises(ShapeError, match=r"psum: axes must be different axes of the operand; got \(0, 0\)"):
         prims.psum_p.infer(f32(2, 3), axes=(0, 0), axis_index_groups=None)
 
 
-def test_the_forward_rule_of_a_transposed_call_is_a_rule():
-    row = samples_of(prims.transposed_call_p)[0]
-    eqn = make_sample_program(row).eqns[0]
+def test_forward_param_of_transposed_call_must_be_a_rule():
+    sample = samples_of(prims.transposed_call_p)[0]
+    eqn = make_sample_program(sample).eqns[0]
     vs = [Var(a.aval) for a in eqn.invars]
     bad = Eqn(eqn.primitive, vs, [Var(v.aval) for v in eqn.outvars], {**eqn.params, "forward": prims.Rule(1)})
     with pytest.raises(ProgramError, match=r"forward must be a prims\.Rule"):

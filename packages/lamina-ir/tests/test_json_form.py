@@ -1,4 +1,4 @@
-"""Programs as JSON: every op there and back, shared programs once, and what is no program refused with its place."""
+"""Programs as JSON: every primitive round-trips, shared programs are stored once, errors give the position."""
 import json
 import random
 
@@ -11,7 +11,7 @@ from lamina_ir.testing.programs import NOTEBOOK, make_sample_program
 from lamina_ir.testing.samples import samples_of
 
 
-def there_and_back(program):
+def round_trip(program):
     return jaxpr_from_json(json.loads(json.dumps(jaxpr_json(program), allow_nan=False)))
 
 
@@ -21,18 +21,18 @@ def has_functions(row):
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
 @pytest.mark.parametrize("weak", [False, True], ids=["", "weak"])
-def test_every_op_comes_back(prim, weak):
+def test_every_primitive_round_trips(prim, weak):
     for row in samples_of(prim):
         if has_functions(row):
             continue
         program = make_sample_program(row, weak)
-        again = there_and_back(program)
+        again = round_trip(program)
         assert alpha_equal(again, program, weak=True) and jaxpr_text(again) == jaxpr_text(program)
 
 
 @pytest.mark.parametrize("name", NOTEBOOK)
-def test_maps_come_back(name):
-    assert str(there_and_back(NOTEBOOK[name][0])) == NOTEBOOK[name][1]
+def test_maps_round_trip(name):
+    assert str(round_trip(NOTEBOOK[name][0])) == NOTEBOOK[name][1]
 
 
 LITERALS = [(True, "bool"), (-3, "int8"), (2**63, "uint64"), (0.1, "float32"), (1e-300, "float64"), (float("nan"), "bfloat16"),
@@ -40,18 +40,18 @@ LITERALS = [(True, "bool"), (-3, "int8"), (2**63, "uint64"), (0.1, "float32"), (
 
 
 @pytest.mark.parametrize("value, dtype", LITERALS, ids=[d for _, d in LITERALS])
-def test_literals_come_back_to_the_bit(value, dtype):
+def test_literals_round_trip_exactly(value, dtype):
     aval = shaped((), dtype)
     program = ClosedJaxpr(Jaxpr([], [], [], [Literal(np.asarray(value).astype(aval.dtype)[()], aval)]))
-    assert alpha_equal(there_and_back(program), program)
+    assert alpha_equal(round_trip(program), program)
 
 
-def test_constants_come_back_and_can_be_left_out():
+def test_constants_round_trip_and_can_be_omitted():
     values = [np.array([[1.5, np.nan]], np.float32), np.arange(3, dtype=np.int64), np.zeros((0, 2), np.complex64),
               np.ones((), "bool")]
     vs = [Var(shaped(v.shape, v.dtype)) for v in values]
     program = ClosedJaxpr(Jaxpr(vs, [], [], vs), values)
-    again = there_and_back(program)
+    again = round_trip(program)
     assert alpha_equal(again, program) and not again.consts[0].flags.writeable
     made = jaxpr_json(program, constants=False)
     assert [c["data"] for c in made["programs"][0]["constants"]] == [None] * 4
@@ -59,7 +59,7 @@ def test_constants_come_back_and_can_be_left_out():
         jaxpr_from_json(made)
 
 
-def test_sources_costs_names_and_nested_programs():
+def test_json_has_sources_costs_names_and_nested_programs():
     def step(b, c, x):
         return b.op("add", c, x), c
     program = build(lambda b, x: b.scan(step, [0.0], [x])[1], "f32[3]")
@@ -73,7 +73,7 @@ def test_sources_costs_names_and_nested_programs():
     assert jaxpr_from_json(made).eqns[0].params["jaxpr"].eqns[0].source.line == source["line"]
 
 
-def test_shared_programs_stand_there_once():
+def test_shared_programs_are_stored_once():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     for _ in range(40):
         program = build(lambda b, x: b.call(program, *b.call(program, x)), "f32[]")
@@ -83,7 +83,7 @@ def test_shared_programs_stand_there_once():
     assert again.eqns[0].params["call_jaxpr"] is again.eqns[1].params["call_jaxpr"]
 
 
-def test_a_program_whose_types_do_not_say_what_differs_is_completed():
+def test_missing_varying_axes_are_inferred():
     text = "{ lambda ; a:f32[2]. let b:f32[2] = xla_pmap[axis_name=i axis_size=2 backend=None call_jaxpr={ lambda ; c:f32[]. " \
            "let d:f32[] = neg c in (d,) } devices=None donated_invars=(False,) global_arg_shapes=(None,) " \
            "global_axis_size=None in_axes=(0,) name=f out_axes=(0,)] a in (b,) }"
@@ -98,18 +98,18 @@ JUNK = [None, -1, 10**9, 0.5, "zz", True, [], {}, [1], {"text": "("}, {"text": 3
         {"array": {}, "data": 1}]
 
 
-def places(node, path=()):
+def paths_of(node, path=()):
     for key, value in (node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()):
         yield (*path, key)
-        yield from places(value, (*path, key))
+        yield from paths_of(value, (*path, key))
 
 
 @pytest.mark.parametrize("prim", [prims.mul_p, prims.scan_p, prims.gather_p], ids=str)
-def test_forged_documents_are_programs_or_program_errors(prim):
+def test_forged_documents_are_rejected_or_well_formed(prim):
     program = make_sample_program(samples_of(prim)[0])
     made = json.dumps(jaxpr_json(program))
     rng = random.Random(len(made))
-    found = list(places(json.loads(made)))
+    found = list(paths_of(json.loads(made)))
     for _ in range(400):
         data = json.loads(made)
         *path, last = rng.choice(found)
@@ -150,12 +150,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize("call, words", WRONG, ids=[w for _, w in WRONG])
-def test_errors_say_where_and_what(call, words):
+def test_errors_give_position_and_cause(call, words):
     with pytest.raises(ProgramError, match=words):
         call()
 
 
-def test_what_is_no_program_is_not_written():
+def test_non_programs_are_rejected():
     with pytest.raises(TypeError, match="jaxpr_json: expected a ClosedJaxpr; got int: 3"):
         jaxpr_json(3)
     v, w = Var(shaped((), "float32")), Var(shaped((), "float32"))

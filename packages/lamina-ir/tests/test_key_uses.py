@@ -1,4 +1,4 @@
-"""Which keys programs use up: by the numbers of keys, through ops that move them and programs nested in one another."""
+"""Which PRNG keys a program consumes: tracked by index through data movement and nested programs."""
 from __future__ import annotations
 
 import numpy as np
@@ -35,7 +35,7 @@ def program(arguments, body, results="", lets=True):
     ("a:key<fry>[] p:i32[]", "b:u32[2] = cond[branches=({ lambda ; c:key<fry>[]. let d:u32[2] = random_unwrap[use=data] c "
                              f"in (d,) }}, {{ lambda ; c:key<fry>[]. let d:u32[2] = {DRAW} c in (d,) }})] p a "
                              f"e:u32[2] = {DRAW} a")])
-def test_keys_used_twice(arguments, body):
+def test_key_used_twice_is_found(arguments, body):
     with pytest.raises(KeyReuseError, match=r"a random key is used twice: it is (drawn from|split).*random\.clone"):
         check_key_uses(program(arguments, body))
 
@@ -52,11 +52,11 @@ def test_keys_used_twice(arguments, body):
     ("a:key<fry>[] p:i32[]", f"b:u32[2] = cond[branches=({{ lambda ; c:key<fry>[]. let d:u32[2] = {DRAW} c in (d,) }}, "
                              f"{{ lambda ; c:key<fry>[]. let d:u32[2] = {DRAW} c in (d,) }})] p a"),
     ("a:f32[]", "b:f32[] = sin a")])
-def test_keys_used_once(arguments, body):
+def test_keys_used_once_are_accepted(arguments, body):
     check_key_uses(program(arguments, body))
 
 
-def test_results_are_the_keys_they_hold():
+def test_key_results_report_their_indices():
     found = find_key_uses(program("a:key<fry>[4] b:f32[]",
                                   "c:key<fry>[2] = slice[limit_indices=(3,) start_indices=(1,) strides=None] a "
                                   f"d:u32[2,2] = {DRAW} c", "c, b"))
@@ -64,7 +64,7 @@ def test_results_are_the_keys_they_hold():
     assert {i: use.kind for i, use in found.used.items()} == {1: "bits", 2: "bits"} and not found.depends_on_values
 
 
-def test_values_say_which_key_is_meant():
+def test_argument_values_resolve_dynamic_key_index():
     closed = program("a:key<fry>[3] i:i32[]", "b:key<fry>[1] = dynamic_slice[slice_sizes=(1,)] a i "
                      f"c:u32[1,2] = {DRAW} b", "b")
     vague = find_key_uses(closed)

@@ -1,8 +1,8 @@
-"""Wrong arguments to every public function end in a sentence: an error of ours, or a TypeError or ValueError that says whose
-argument it was; never in what Python says of an attribute or key somewhere inside.
+"""Wrong arguments to every public function raise a clear error: a LaminaError, TypeError or ValueError that names the
+argument. Python's own errors about an attribute or key inside the implementation are not allowed.
 
-`CALLS` has a good call of each; every argument in turn is then exchanged for things it cannot be. Where nothing is wrong with
-one of them, the call may as well succeed.
+`CALLS` has a valid call of each function. Each argument is then replaced by unsuitable values, one at a time.
+If a value happens to be valid, the call may succeed.
 """
 import re
 import types
@@ -43,7 +43,7 @@ def call(*args, **kwargs):
     return args, kwargs
 
 
-# name -> a good call
+# name -> a valid call
 CALLS = {
     "alpha_equal": call(P, P), "aval_of": call(np.ones(2)), "build": call(lambda b, x: x, X), "has_host_callbacks": call(P),
     "check": call(P), "cost_by_primitive": call(P, iterations=1), "cse": call(P), "dce": call(P, [True], instantiate=[True]),
@@ -102,28 +102,29 @@ RAW = re.compile(r"has no attribute|not subscriptable|not iterable|non-iterable|
                  r"cannot be interpreted as|unsupported operand|argument of type|indices must be|not supported between|"
                  r"invalid literal for|has no len|a bytes-like object|must be str, not|not reversible|is not an? \w+ object|"
                  r"arg \d must be|required (?:positional|keyword)|unexpected keyword|truth value of an array|sequence item")
-# What is not tried so, and why.
+# Functions that are not tested this way, and the reason.
 UNTRIED = {
     "no arguments": {"selector_operand", "list_rule_tables", "invalidate_caches", "running_device",
                      "running_iterations", "running_axis_positions"},
-    "changes the process": {"set_bind", "register_aval", "register_node_serialization", "set_axis_size_reader", "set_backend"},
-    "messages, made by callers that know": {"require_versions", "key_reuse_error"},
-    "asked for every result of every op": {"cast_result"},
-    "for callers who know the types, which are not looked at": {"make_evaluator"},
-    "says which errors come of what it cannot read; load_treedefs describes it": {"treedef_from_json"},
+    "changes global state": {"set_bind", "register_aval", "register_node_serialization", "set_axis_size_reader",
+                             "set_backend"},
+    "messages whose arguments come from the library": {"require_versions", "key_reuse_error"},
+    "called for every result of every primitive": {"cast_result"},
+    "does not check types, for speed": {"make_evaluator"},
+    "documents its errors; load_treedefs calls it": {"treedef_from_json"},
 }
-# A function that a call is given may give what it likes; what comes of that is the function's own.
+# The result of a function argument is not checked; its consequences are the caller's.
 OTHERS = {("propagate_forward", "lambda"), ("propagate_backward", "lambda")}
 
 
-def in_words(error):
+def is_clear_error(error):
     kind = isinstance(error, (LaminaError, TypeError, ValueError, OverflowError, NotImplementedError))
     bare = isinstance(error, (KeyError, IndexError, AttributeError, AssertionError)) and not isinstance(error, LaminaError)
     return kind and not bare and not RAW.search(str(error))
 
 
-def spoiled(args, kwargs):
-    """The call with one argument after the other exchanged: (which, by what, args, kwargs)."""
+def calls_with_wrong_argument(args, kwargs):
+    """Yield the call with one argument replaced: (which, name of the value, args, kwargs)."""
     for word, junk in JUNK.items():
         for i in range(len(args)):
             yield i, word, (*args[:i], junk, *args[i + 1:]), kwargs
@@ -131,28 +132,28 @@ def spoiled(args, kwargs):
             yield key, word, args, {**kwargs, key: junk}
 
 
-def consumed(result):
+def consume(result):
     return list(result) if isinstance(result, types.GeneratorType) else result
 
 
 @pytest.mark.parametrize("name", [*CALLS, *CALLS_OF_EXTEND])
-def test_wrong_arguments_end_in_a_sentence(name):
+def test_wrong_arguments_raise_clear_errors(name):
     f = getattr(ir, name) if name in CALLS else getattr(extend, name)
     args, kwargs = {**CALLS_OF_EXTEND, **CALLS}[name]
-    consumed(f(*args, **kwargs))
+    consume(f(*args, **kwargs))
     raw = []
-    for which, word, some, others in spoiled(args, kwargs):
+    for which, word, some, others in calls_with_wrong_argument(args, kwargs):
         if (name, word) in OTHERS:
             continue
         try:
-            consumed(f(*some, **others))
+            consume(f(*some, **others))
         except Exception as error:
-            if not in_words(error):
+            if not is_clear_error(error):
                 raw.append(f"{name}: argument {which} = {word}: {type(error).__name__}: {str(error)[:100]}")
     assert not raw, "\n".join(raw)
 
 
-def test_every_public_function_is_tried():
+def test_every_public_function_has_a_call():
     known = {*CALLS, *CALLS_OF_EXTEND}.union(*UNTRIED.values())
     for module in (ir, extend):
         for name in module.__all__:
@@ -211,8 +212,8 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize("case", SENTENCES, ids=[words[:50] for _, words in SENTENCES])
-def test_sentences(case):
+def test_error_messages(case):
     call, words = case
     with pytest.raises((TypeError, ValueError), match=words) as caught:
         call()
-    assert in_words(caught.value)
+    assert is_clear_error(caught.value)

@@ -1,4 +1,4 @@
-"""Programs made ready for NumPy: nothing is repeated in memory that need not be, and the rest is as it was."""
+"""Execution plans for NumPy: broadcasts are not materialized unless needed, and results do not change."""
 import threading
 import warnings
 
@@ -18,26 +18,26 @@ def plan_of(text):
     return NumpyPlan(parse(text).jaxpr, lambda e: None)
 
 
-def repeated(text):
-    """The types the steps that repeat elements give."""
+def materialized_shapes(text):
+    """Return the result shapes of the materialized broadcasts."""
     return [aval.shape for *_, aval, _, e in plan_of(text).steps if e.primitive is prims.broadcast_in_dim_p]
 
 
-def test_a_row_beside_a_full_operand_is_not_repeated():
+def test_row_with_full_operand_is_not_materialized():
     text = f"{{ lambda ; a:f32[3] b:f32[2,3]. let c:f32[2,3] = {REPEAT} a\n d:f32[2,3] = add b c in (d,) }}"
-    assert repeated(text) == []  # nor is it given another shape: NumPy repeats along axes in front of itself
+    assert materialized_shapes(text) == []  # nor reshaped: NumPy broadcasts along leading axes
     np.testing.assert_array_equal(evaluate(parse(text), ROW, FULL)[0], FULL + ROW)
 
 
-def test_a_column_beside_a_full_operand_is_not_repeated_either():
+def test_column_with_full_operand_is_only_reshaped():
     text = """{ lambda ; a:f32[2] b:f32[2,3]. let
         c:f32[2,3] = broadcast_in_dim[broadcast_dimensions=(0,) shape=(2, 3)] a\n d:f32[2,3] = add b c in (d,) }"""
-    assert repeated(text) == [(2, 1)]
+    assert materialized_shapes(text) == [(2, 1)]
     np.testing.assert_array_equal(evaluate(parse(text), ROW[:2], FULL)[0], FULL + ROW[:2, None])
 
 
-def test_a_row_lives_as_long_as_what_reads_it():
-    """Also where the row itself is read before, in between and after, or is a result."""
+def test_row_is_kept_until_its_last_use():
+    """Also if the row itself is read before, between and after, or is a result."""
     text = f"""{{ lambda ; x:f32[3] b:f32[2,3]. let
         a:f32[3] = neg x\n c:f32[2,3] = {REPEAT} a\n k:f32[2,3] = {REPEAT} 2.0:f32[]\n d:f32[3] = sin a
         e:f32[2,3] = add b c\n f:f32[2,3] = mul c e\n g:f32[2,3] = sub f k\n h:f32[3] = cos a in (g, h, d, a) }}"""
@@ -51,24 +51,24 @@ def test_a_row_lives_as_long_as_what_reads_it():
 
 @pytest.mark.parametrize("rest", [
     "in (c,)",  # a result
-    "d:f32[2,3] = add c c in (d,)",  # no operand that is full
+    "d:f32[2,3] = add c c in (d,)",  # no full operand
     "d:f32[2,3] = neg c in (d,)",
-    "d:f32[3,2] = transpose[permutation=(1, 0)] c in (d,)",  # an op that does not repeat
-    "d:f32[2,3] = add b c\n e:f32[2,3] = neg c in (d, e)"])  # one of two readers that does not
-def test_it_is_where_it_must_be(rest):
+    "d:f32[3,2] = transpose[permutation=(1, 0)] c in (d,)",  # a primitive that does not broadcast
+    "d:f32[2,3] = add b c\n e:f32[2,3] = neg c in (d, e)"])  # one of two readers does not broadcast
+def test_broadcast_is_materialized_where_needed(rest):
     text = f"{{ lambda ; a:f32[3] b:f32[2,3]. let c:f32[2,3] = {REPEAT} a\n {rest} }}"
-    assert repeated(text) == [(2, 3)]
+    assert materialized_shapes(text) == [(2, 3)]
     first = evaluate(parse(text), ROW, FULL)[0]
     assert first.shape in ((2, 3), (3, 2)) and not np.may_share_memory(first, ROW)
 
 
-def test_two_rows_are_repeated():
+def test_broadcasts_of_two_rows_are_materialized():
     text = (f"{{ lambda ; a:f32[3] b:f32[2,3]. let c:f32[2,3] = {REPEAT} a\n d:f32[2,3] = {REPEAT} a\n"
             "e:f32[2,3] = add c d in (e,) }")
-    assert repeated(text) == [(2, 3), (2, 3)]
+    assert materialized_shapes(text) == [(2, 3), (2, 3)]
 
 
-def test_who_watches_sees_whole_values():
+def test_observer_receives_materialized_values():
     text = f"{{ lambda ; a:f32[3] b:f32[2,3]. let c:f32[2,3] = {REPEAT} a\n d:f32[2,3] = add b c in (d,) }}"
     program, seen = parse(text), []
     evaluate(program, ROW, FULL)
@@ -77,7 +77,7 @@ def test_who_watches_sees_whole_values():
     assert seen == [((3,), (2, 3)), ((2, 3), (2, 3))]
 
 
-def test_literals_are_given_as_arrays_of_ones_own():
+def test_literal_results_are_fresh_arrays():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (2.0:f32[], b) }")
     for _ in range(2):
         first, second = evaluate(program, 3.0)
@@ -85,16 +85,16 @@ def test_literals_are_given_as_arrays_of_ones_own():
         first[...] = 7
 
 
-def test_what_an_op_is_told_later_holds():
-    op = register_primitive(Primitive("told_twice", infer=lambda x: x))
+def test_redefined_implementation_is_used():
+    op = register_primitive(Primitive("defined_twice", infer=lambda x: x))
     op.def_impl(lambda x: x + 1)
-    program = parse("{ lambda ; a:f32[]. let b:f32[] = told_twice a in (b,) }")
+    program = parse("{ lambda ; a:f32[]. let b:f32[] = defined_twice a in (b,) }")
     assert evaluate(program, 1.0)[0] == 2
     op.def_impl(lambda x: x + 2)
     assert evaluate(program, 1.0)[0] == 3
 
 
-def test_a_meaning_of_a_known_product_gives_way_to_another(monkeypatch):
+def test_replaced_dot_general_evaluation_is_used(monkeypatch):
     program = parse("{ lambda ; a:f32[2,2]. let b:f32[2,2] = dot_general[dimension_numbers=(((1,), (0,)), ((), ())) "
                     "precision=None preferred_element_type=None] a a in (b,) }")
     eye = np.eye(2, dtype=np.float32)
@@ -107,7 +107,7 @@ def test_a_meaning_of_a_known_product_gives_way_to_another(monkeypatch):
     (((1,), (0,)), ((), ())), (((0,), (0,)), ((), ())), (((1,), (1,)), ((), ())), (((0,), (1,)), ((), ())),
     (((0, 1), (0, 1)), ((), ())), (((), ()), ((), ())), (((1,), (1,)), ((0,), (0,)))])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "complex64"])
-def test_products_are_those_of_einsum(dimension_numbers, dtype):
+def test_products_equal_einsum(dimension_numbers, dtype):
     (lc, rc), (lb, rb) = dimension_numbers
     x = np.arange(9).reshape(3, 3).astype(dtype)
     y = (x[::-1] + x.dtype.type(1)).copy()
@@ -128,7 +128,7 @@ def test_products_are_those_of_einsum(dimension_numbers, dtype):
     assert np.array_equal(evaluate(program, x, y)[0], wanted)
 
 
-def test_an_error_names_its_equation():
+def test_error_names_its_equation():
     op = register_primitive(Primitive("stumbles", infer=lambda x: x, numpy=lambda x: np.ones(3) + np.ones(2)))
     program = parse("{ lambda ; a:f32[]. let b:f32[] = neg a\n c:f32[] = stumbles b in (c,) }")
     assert op.name == "stumbles"
@@ -136,14 +136,14 @@ def test_an_error_names_its_equation():
         evaluate(program, 1.0)
 
 
-def test_elementwise_ops_warn_of_nothing_in_any_thread():
+def test_elementwise_primitives_do_not_warn_in_any_thread():
     big, zero = np.float32([3e38, 1]), np.float32([0, 0])
 
     def run():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             prims.mul_p.numpy(big, big), prims.div_p.numpy(big, zero), prims.exp_p.numpy(big), prims.log_p.numpy(zero)
-            prims.pow_p.numpy(big, big)  # a meaning made of another
+            prims.pow_p.numpy(big, big)  # an evaluation that calls another
         done.append(True)
 
     done = []
@@ -155,4 +155,4 @@ def test_elementwise_ops_warn_of_nothing_in_any_thread():
         t.join()
     assert len(done) == 5
     with np.errstate(all="raise"), pytest.raises(FloatingPointError):
-        np.multiply(big, big)  # what the caller has set is as it was
+        np.multiply(big, big)  # the caller's setting is unchanged

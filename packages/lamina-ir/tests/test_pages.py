@@ -1,4 +1,4 @@
-"""The pages that say they need lamina-ir alone: their examples run here, where nothing else need be installed."""
+"""Documentation pages that need only lamina-ir: their examples run without any other package."""
 import doctest
 from pathlib import Path
 
@@ -10,6 +10,6 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTI
 
 @pytest.mark.skipif(not DOCS.is_dir(), reason="the pages are not part of the package")
 @pytest.mark.parametrize("page", ["contributing/writing-a-pass.md", "file_formats/program-json.md"])
-def test_the_examples_of_a_page_run_with_lamina_ir_alone(page):
+def test_page_examples_run_with_lamina_ir_only(page):
     failed, tried = doctest.testfile(str(DOCS / page), module_relative=False, optionflags=FLAGS)
     assert tried > 5 and not failed

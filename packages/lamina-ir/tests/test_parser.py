@@ -1,4 +1,4 @@
-"""Text back to programs, and messages for text that is none."""
+"""Parsing programs, and messages for ill-formed text."""
 import numpy as np
 import pytest
 
@@ -50,7 +50,7 @@ def test_weak_marks_parse():
     assert program.in_avals[0].weak_type and program.eqns[0].invars[1].aval.weak_type
 
 
-def test_constants_come_back_with_their_values():
+def test_constants_round_trip_with_values():
     text = "{ lambda a:f32[2] ; b:f32[2]. let c:f32[2] = add a b in (c,) }"
     assert isinstance(parse(text), Jaxpr)
     value = np.ones(2, np.float32)
@@ -64,7 +64,7 @@ def test_long_programs_parse():
     assert alpha_equal(program, parse(jaxpr_text(program)))
 
 
-def test_strings_that_look_like_something_else_come_back_as_strings():
+def test_strings_that_look_like_other_tokens_round_trip():
     text = NOTEBOOK["jit of vmap"][1]
     for name in ("None", "float32", "two words", "it's", "a\nb", "<lambda>", "inf", "vmap(f)", "1", "", "{"):
         program = parse(text)
@@ -84,7 +84,7 @@ def test_strings_that_look_like_something_else_come_back_as_strings():
     ("{ lambda ; a:f32[]. let  in (a,) } x", 1, 36, "end of the text"),
     ("{ lambda ; . let  in (x:f32[],) }", 1, 23, "no literal of type"),
     ("{ lambda ; a:f32[]. let  in (a,)", 1, 33, "the end of the text")])
-def test_bad_text_is_located(text, line, column, words):
+def test_bad_text_is_reported_with_position(text, line, column, words):
     with pytest.raises(ProgramError, match=words) as e:
         parse(text)
     message = str(e.value).split("\n")
@@ -92,14 +92,14 @@ def test_bad_text_is_located(text, line, column, words):
     assert message[2].index("^") - 2 == column - 1
 
 
-def test_programs_that_stand_in_several_places_print_the_same_again():
+def test_shared_programs_round_trip_through_text():
     inner = parse("""{ lambda ; a:f32[3] b:f32[3]. let
         c:f32[3] = xla_call[name=h call_jaxpr={ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = cos b in (c,) }] a
         d:f32[3] = mul c b
       in (d,) }""")
     hidden = inner.eqns[0].params["call_jaxpr"]
     body = hidden.jaxpr
-    small = ClosedJaxpr(Jaxpr([], body.invars, body.eqns, body.outvars))  # another program, of the same variables
+    small = ClosedJaxpr(Jaxpr([], body.invars, body.eqns, body.outvars))  # another program with the same variables
     x, y, z, u, v = (Var(f32(3)) for _ in range(5))
 
     def call(sub, ins, out):

@@ -40,7 +40,7 @@ def names(program):
     return [e.primitive.name for e in walk(program)]
 
 
-def test_calls_are_split_and_hand_over_residuals():
+def test_calls_are_split_with_residuals():
     split = partial_eval(CALL, [True, False])
     check(split.known)
     check(split.unknown)
@@ -53,13 +53,13 @@ def test_calls_are_split_and_hand_over_residuals():
         np.testing.assert_array_equal(got, want)
 
 
-def test_results_can_be_asked_of_the_second_stage():
+def test_instantiate_moves_results_to_second_stage():
     split = partial_eval(CALL, [True, True], instantiate=[True, False, False])
     assert split.out_known == [False, True, True]
     assert jaxpr_text(split.unknown) == "{ lambda ; a:f32[3]. let  in (a,) }"
 
 
-def test_constants_are_known_and_dead_code_asks_for_nothing():
+def test_constants_are_known_and_dead_code_is_dropped():
     k, a, b, c, d = (Var(f32()) for _ in range(5))
     sin, mul = (e.primitive for e in parse(
         "{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = mul a b in (c,) }").eqns)
@@ -81,7 +81,7 @@ def test_effects_keep_their_order():
     check(split.unknown)
 
 
-def test_what_is_known_must_be_said_of_each_input():
+def test_known_needs_one_entry_per_input():
     with pytest.raises(ValueError, match="known must have 2 entries, one per input; got 1"):
         partial_eval(CALL, [True])
 
@@ -93,7 +93,7 @@ def test_long_programs():
     assert len(split.unknown.eqns) == 20000 and split.known.eqns == []
 
 
-def test_folding_leaves_large_values_and_goes_into_calls():
+def test_folding_skips_large_values_and_enters_calls():
     program = parse("""{ lambda ; a:f32[3]. let
         b:f32[3] = xla_call[
           call_jaxpr={ lambda ; c:f32[3]. let
@@ -113,7 +113,7 @@ def test_folding_leaves_large_values_and_goes_into_calls():
     np.testing.assert_array_equal(evaluate(folded, X)[0], evaluate(program, X)[0])
 
 
-def test_what_fails_is_left_to_fail_when_it_runs():
+def test_failing_equation_is_not_folded():
     bad = Primitive("bad", infer=lambda x: x, numpy=lambda x: 1 / 0)
     v, w = Var(f32()), Var(f32())
     program = ClosedJaxpr(Jaxpr([v], [], [Eqn(bad, [v], [w], {})], [w]), [np.float32(0)])
@@ -149,7 +149,7 @@ def two_stages(program, known, args):
     return split
 
 
-def test_loops_lose_dead_carries_and_what_only_these_read():
+def test_dce_drops_dead_carries_and_their_inputs():
     small, used = dce(SCAN, [False, True, False, False])
     check(small)
     assert used == [False, True, False, True, False]
@@ -160,7 +160,7 @@ def test_loops_lose_dead_carries_and_what_only_these_read():
     np.testing.assert_array_equal(evaluate(small, ARGS[4])[0], evaluate(SCAN, *ARGS)[2])
 
 
-def test_a_while_loop_keeps_what_its_condition_reads():
+def test_dce_keeps_inputs_of_while_condition():
     program = parse("""{ lambda ; k:i32[] i:i32[] a:f32[3] b:f32[3]. let
         j:i32[] c:f32[3] d:f32[3] = while[
           body_jaxpr={ lambda ; i:i32[] a:f32[3] b:f32[3]. let
@@ -181,7 +181,7 @@ def test_a_while_loop_keeps_what_its_condition_reads():
         np.testing.assert_array_equal(got, evaluate(program, *args)[keep])
 
 
-def test_branches_lose_the_same_operands():
+def test_dce_drops_operands_from_all_branches():
     program = parse("""{ lambda ; i:i32[] a:f32[3] b:f32[3] c:f32[3]. let
         d:f32[3] e:f32[3] = cond[
           branches=(
@@ -203,17 +203,17 @@ def test_branches_lose_the_same_operands():
         two_stages(program, [True, False, True, False], args)
 
 
-def test_scans_are_split_into_two():
+def test_scans_are_split_into_two_stages():
     split = two_stages(SCAN, [True, True, False, True, True], ARGS)
     assert split.out_known == [False, True, True, True]
     assert names(split.known) == ["xla_call", "sin", "scan", "add", "mul", "mul"]
     assert names(split.unknown) == ["scan", "mul", "add"]
-    assert sorted(a.shape for a in split.residuals) == [(3,), (4, 3)]  # sin w is computed and handed over once
+    assert sorted(a.shape for a in split.residuals) == [(3,), (4, 3)]  # sin w is computed once and is one residual
     for known in ([True, False, True, True, True], [False, True, False, True, False], [True, True, True, True, False]):
         two_stages(SCAN, known, ARGS)
 
 
-def test_loop_constants_are_handed_over_once():
+def test_loop_constant_is_one_residual():
     program = parse("""{ lambda ; w:f32[3] a:f32[3] xs:f32[4,3]. let
         b:f32[3] = scan[
           jaxpr={ lambda ; w:f32[3] a:f32[3] x:f32[3]. let
@@ -228,7 +228,7 @@ def test_loop_constants_are_handed_over_once():
     assert sorted(a.shape for a in split.residuals) == [(3,), (4, 3)]
 
 
-def test_what_the_platform_decides_is_asked_in_each_stage_and_not_folded():
+def test_platform_index_is_repeated_in_each_stage_and_not_folded():
     program = parse("""{ lambda ; x:f32[] y:f32[]. let
         i:i32[] = platform_index[has_default=True platforms=(('tpu',),)]
         a:f32[] = cond[branches=({ lambda ; a:f32[]. let in (a,) }, { lambda ; a:f32[]. let b:f32[] = sin a in (b,) })] i x
@@ -260,22 +260,22 @@ WHILE = parse("""{ lambda ; k:i32[] w:f32[3] i:i32[] a:f32[3] b:f32[3]. let
 LOOP_ARGS = [np.int32(5), X, np.int32(1), X, Y]
 
 
-def test_while_loops_are_split_where_the_condition_is_known():
+def test_while_loop_with_known_condition_is_split():
     split = two_stages(WHILE, [True, True, True, True, False], LOOP_ARGS)
     assert split.out_known == [True, True, False]
     assert names(split.known) == ["while", "lt", "add", "sin", "xla_call", "cos"]
-    assert names(split.unknown) == ["while", "lt", "add", "sin", "mul", "add"]  # from the start, cos w as it is
+    assert names(split.unknown) == ["while", "lt", "add", "sin", "mul", "add"]  # known from the start; cos w unchanged
     split = two_stages(WHILE, [True, True, True, False, True], LOOP_ARGS)
     assert split.out_known == [True, False, False] and names(split.known)[:3] == ["while", "lt", "add"]
 
 
 @pytest.mark.parametrize("known", [[False, True, True, True, True], [True, True, False, True, True]])
-def test_a_while_loop_waits_for_its_condition(known):
+def test_while_loop_with_unknown_condition_stays_whole(known):
     split = two_stages(WHILE, known, LOOP_ARGS)
     assert split.out_known == [False] * 3 and names(split.known) == ["xla_call", "cos"]
 
 
-def test_a_bounded_loop_keeps_its_bound():
+def test_split_loop_keeps_its_bound():
     program = rewrite(WHILE, lambda e: [e.replace(params={**e.params, "max_iters": 2})] if "cond_jaxpr" in e.params else None)
     split = two_stages(program, [True, True, True, True, False], LOOP_ARGS)
     assert [e.params["max_iters"] for p in (split.known, split.unknown) for e in p.eqns if "max_iters" in e.params] == [2, 2]
@@ -296,7 +296,7 @@ REMAT = """{{ lambda ; a:f32[3] b:f32[3]. let
   in (c, d, e) }}"""
 
 
-def test_a_checkpointed_call_is_split_and_computes_again():
+def test_checkpointed_call_is_split_and_recomputes():
     program = parse(REMAT.format(policy=None))
     split = two_stages(program, [True, False], [X, Y])
     assert split.out_known == [True, False, False]
@@ -306,7 +306,7 @@ def test_a_checkpointed_call_is_split_and_computes_again():
     assert two_stages(program, [False, True], [X, Y]).out_known == [False, False, True]
 
 
-def test_a_checkpointed_call_hands_over_what_its_policy_keeps():
+def test_checkpointed_call_stores_residuals_chosen_by_policy():
     program = parse(REMAT.format(policy="CheckpointPolicy(kind='only_names', names=('g',), parts=(), away=(), offload=None)"))
     split = two_stages(program, [True, False], [X, Y])
     assert names(split.known) == ["remat", "sin", "cos", "name"]
@@ -330,16 +330,16 @@ SHARED_SLOT = """{{ lambda ; i:i32[] a:f32[3] b:f32[3]. let
 
 
 @pytest.mark.parametrize("known", [[True, False, True], [False, False, True], [False, True, True], [True, True, False]])
-def test_branches_that_share_a_slot_do_not_shift_what_a_policy_keeps(known):
-    """Each branch keeps values of its own in one slot, so there are fewer kept results than kept values."""
+def test_branches_sharing_a_residual_keep_policy_choices_aligned(known):
+    """The branches share one residual for different values, so there are fewer stored results than stored values."""
     program = parse(SHARED_SLOT.format(policy="CheckpointPolicy(kind='everything', names=(), parts=(), away=(), offload=None)"))
     split = two_stages(program, known, [np.int32(1), X, Y])
     assert split.out_known == [False, known[2]]
-    assert "exp" not in names(split.unknown) or not known[2]  # what is known is kept, and not computed again
+    assert "exp" not in names(split.unknown) or not known[2]  # known values are stored, not recomputed
 
 
 def two_results(name, *operands):
-    """(sin x, x * y) by a custom_jvp; `name` says which operand the tangent of the first result is scaled by."""
+    """Return (sin x, x * y) as a custom_jvp call; operand `name` scales the tangent of the first result."""
     body = parse("{ lambda ; x:f32[3] y:f32[3]. let s:f32[3] = sin x m:f32[3] = mul x y in (s, m) }")
     rule = parse(f"""{{ lambda ; x:f32[3] y:f32[3] t:f32[3] u:f32[3]. let
         s:f32[3] = sin x
@@ -355,7 +355,7 @@ def two_results(name, *operands):
     return ClosedJaxpr(Jaxpr([], [x, y], [Eqn(prims.custom_jvp_call_p, [x, y], [s, m], params)], [s, m])), made
 
 
-def test_calls_with_a_forward_rule_are_split_with_their_rule():
+def test_custom_jvp_call_is_split_with_its_rule():
     program, _ = two_results("x")
     split = two_stages(program, [True, False], [X, Y])
     assert split.out_known == [True, False]
@@ -367,7 +367,7 @@ def test_calls_with_a_forward_rule_are_split_with_their_rule():
     np.testing.assert_array_equal(evaluate(one.params["jvp"].program(), X, Y)[1], X * Y)
 
 
-def test_a_call_stays_whole_where_its_rule_reads_what_is_not_known():
+def test_custom_jvp_call_with_rule_on_unknown_operand_stays_whole():
     program, made = two_results("y")
     split = two_stages(program, [True, False], [X, Y])
     assert split.out_known == [False, False] and names(split.known) == [] and made == [1]

@@ -26,7 +26,7 @@ def test_open_programs_and_equations_pickle():
     assert len(again.constvars) == 1 and alpha_equal(again, jaxpr, weak=True)
 
 
-def test_copies_are_the_program():
+def test_copy_returns_the_same_program():
     program = parse(TEXT, consts=[np.ones(2, np.float32)])
     assert copy.copy(program) is program and copy.deepcopy([program])[0] is program
     assert copy.deepcopy(program.jaxpr) is program.jaxpr

@@ -1,4 +1,4 @@
-"""Placements of maps over processes, of made-up devices."""
+"""Placements of maps over processes, with fake devices."""
 import sys
 
 import numpy as np
@@ -20,7 +20,7 @@ MAP = """{{ lambda ; a:f32[{rows},3] b:f32[3]. let
   in (c, d) }}"""
 
 
-def over(processes, rows):
+def map_over_processes(processes, rows):
     closed = parse(MAP.format(rows=rows, all=processes * rows))
     check(closed)
     return closed
@@ -31,8 +31,8 @@ def devices_of(process, rows):
 
 
 @pytest.mark.parametrize("processes, rows", [(2, 1), (2, 4), (3, 2), (64, 8), (4096, 2)])
-def test_a_process_sees_its_own_part(processes, rows):
-    closed = over(processes, rows)
+def test_process_places_its_own_members(processes, rows):
+    closed = map_over_processes(processes, rows)
     every = [d for p in range(processes) for d in devices_of(p, rows)]
     mine = devices_of(processes - 1, rows)
     found = place_map(closed, every, mine)
@@ -43,30 +43,30 @@ def test_a_process_sees_its_own_part(processes, rows):
     assert global_axis_size(closed.jaxpr.eqns[0]) == processes * rows and found.axes == (("i", processes * rows),)
 
 
-def test_the_axes_of_a_mesh_give_its_grid_again():
+def test_mesh_grid_is_recovered_from_axes():
     for grid in (Grid(8), Grid(12, (3, 2)), Grid(1), Grid(7)):
         for processes in (1, 5):
             again = Grid.from_axes(grid.axes(processes))
             assert (again.devices, again.sizes) == (grid.devices, grid.sizes)
 
 
-def test_one_process_sees_all():
-    assert place_map(over(1, 4), range(4)) == Placement(
+def test_single_process_places_all_members():
+    assert place_map(map_over_processes(1, 4), range(4)) == Placement(
         (0, 1, 2, 3), replicas=4, one_member_per_device=True, in_tiles=(Tiles((4, 1)), Tiles()),
         out_tiles=(Tiles((4, 1)), Tiles()), committed=True,
         axes=(("i", 4),))
 
 
-def test_rows_and_devices_must_fit():
+def test_members_and_devices_must_match():
     with pytest.raises(ShapeError, match="a single map over 3 members, 2 of them in this process"):
-        place_map(over(2, 2), [0, 1, 2], [0, 1])
+        place_map(map_over_processes(2, 2), [0, 1, 2], [0, 1])
     with pytest.raises(ProgramError, match="global_axis_size.*got 2 and 4"):
         check(parse(MAP.format(rows=4, all=2)))
 
 
 def test_work_does_not_grow_with_processes():
     def calls(processes):
-        closed, count = over(processes, 2), 0
+        closed, count = map_over_processes(processes, 2), 0
         every = tuple(d for p in range(processes) for d in devices_of(p, 2))
         mine = tuple(devices_of(0, 2))
         place_map(closed, every, mine)
@@ -84,10 +84,10 @@ def test_work_does_not_grow_with_processes():
     assert calls(2) == calls(4096)
 
 
-def test_the_evaluator_has_no_rows_of_others():
+def test_evaluator_rejects_members_of_other_processes():
     from lamina_ir import ExecutionError, evaluate
     with pytest.raises(ExecutionError, match="only 2 of the 4 members are in this process"):
-        evaluate(over(2, 2), np.ones((2, 3), np.float32), np.ones(3, np.float32))
+        evaluate(map_over_processes(2, 2), np.ones((2, 3), np.float32), np.ones(3, np.float32))
 
 
 NEST = """{{ lambda ; a:f32[4,{rows}] b:f32[3]. let
@@ -107,7 +107,7 @@ NEST = """{{ lambda ; a:f32[4,{rows}] b:f32[3]. let
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
-def test_rows_of_maps_that_hold_maps_are_lowered_as_processes(rows):
+def test_members_of_outer_map_are_lowered_like_processes(rows):
     closed = parse(NEST.format(rows=rows))
     check(closed)
     mine = range(20 - 4 * rows, 20)
@@ -122,7 +122,7 @@ def test_rows_of_maps_that_hold_maps_are_lowered_as_processes(rows):
                                                                          Tiles()) and place.donated == (True, False)
     assert join_member_tiles(closed, found, [Tiles(), Tiles((1, 4))]) == [
         Tiles(), Tiles((rows, 4)) if rows > 1 else Tiles((1, 4))]
-    lying = Tiles((1, rows), copies=4) if rows > 1 else None  # as a map of rows alone would have them, four copies of each
+    lying = Tiles((1, rows), copies=4) if rows > 1 else None  # as in a map over members only, four copies of each
     assert place_nested_map(closed, range(20), mine, [lying, None]).in_tiles[0] == (lying or found.in_tiles[0])
     with pytest.raises(ShapeError, match="devices for each of its members; got 18 devices, "):
         place_nested_map(closed, range(18), mine)

@@ -1,4 +1,4 @@
-"""conv_general_dilated: its meaning beside a sum written out, and what its type rule refuses."""
+"""conv_general_dilated: evaluation compared with an explicit sum, and errors of the type rule."""
 from itertools import product
 
 import numpy as np
@@ -20,7 +20,7 @@ def infer(x, y, **changes):
 
 
 @pytest.mark.parametrize("stride, low, spread, gap", list(product((1, 2), (-1, 0, 2), (1, 3), (1, 2))))
-def test_meaning_is_the_sum_of_the_definition(stride, low, spread, gap):
+def test_evaluation_equals_sum_of_definition(stride, low, spread, gap):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 3, 6)), rng.normal(size=(4, 3, 3))
     p = params(window_strides=(stride,), padding=((low, 1),), lhs_dilation=(spread,), rhs_dilation=(gap,))
@@ -32,7 +32,7 @@ def test_meaning_is_the_sum_of_the_definition(stride, low, spread, gap):
     np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_groups_are_convolutions_side_by_side():
+def test_groups_are_independent_convolutions():
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(2, 4, 5)), rng.normal(size=(6, 2, 3))
     one = prims.conv_general_dilated_p.numpy
@@ -61,6 +61,6 @@ X, Y = np.zeros((2, 3, 5), np.float32), np.zeros((4, 3, 3), np.float32)
     (X, Y.astype(np.int32), {}, DTypeError, "one dtype"),
     (X, Y, dict(preferred_element_type=np.dtype("int32")), DTypeError, "able to hold"),
     (X.astype(bool), Y.astype(bool), {}, DTypeError, "Convert them first")])
-def test_ill_formed_convolutions_are_refused(x, y, changes, error, words):
+def test_ill_formed_convolutions_are_rejected(x, y, changes, error, words):
     with pytest.raises(error, match=words):
         infer(x, y, **changes)

@@ -1,4 +1,4 @@
-"""The NumPy meanings keep the promises of factorisations, follow LAPACK's choices, and refuse wrong types by name."""
+"""NumPy evaluation of factorizations: defining properties, LAPACK's conventions, errors for wrong types."""
 import numpy as np
 import pytest
 from lamina_ir import DTypeError, ShapeError, prims, shaped
@@ -7,15 +7,15 @@ RNG = np.random.default_rng(0)
 KINDS = (np.float64, np.complex128)
 
 
-def drawn(dtype, *shape):
+def draw(dtype, *shape):
     x = RNG.normal(size=shape)
     return (x + 1j * RNG.normal(size=shape) if dtype is np.complex128 else x).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 3, 3)])
-def test_lu_multiplies_back(dtype, shape):
-    x = drawn(dtype, *shape)
+def test_lu_factors_multiply_to_matrix(dtype, shape):
+    x = draw(dtype, *shape)
     packed, pivots, order = prims.lu_p.numpy(x)
     k = min(shape[-2:])
     lower = np.tril(packed[..., :k], -1) + np.eye(shape[-2], k)
@@ -26,23 +26,23 @@ def test_lu_multiplies_back(dtype, shape):
 
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])
-def test_qr_is_that_of_lapack(dtype, shape):
-    x = drawn(dtype, *shape)
+def test_qr_equals_lapack(dtype, shape):
+    x = draw(dtype, *shape)
     for mode, full in (("reduced", False), ("complete", True)):
         for got, wanted in zip(prims.qr_p.numpy(x, full_matrices=full, pivoting=False), np.linalg.qr(x, mode)):
             np.testing.assert_allclose(got, wanted, atol=1e-12)
 
 
 def test_pivoted_qr_orders_the_diagonal():
-    x = drawn(np.float64, 5, 4)
+    x = draw(np.float64, 5, 4)
     q, r, order = prims.qr_p.numpy(x, full_matrices=False, pivoting=True)
     np.testing.assert_allclose(q @ r, x[:, order], atol=1e-12)
     assert np.all(np.diff(np.abs(np.diagonal(r))) <= 0)
 
 
 @pytest.mark.parametrize("dtype", KINDS)
-def test_schur_is_a_similar_triangle(dtype):
-    x = drawn(dtype, 6, 6)
+def test_schur_form_is_triangular_and_similar(dtype):
+    x = draw(dtype, 6, 6)
     t, q = prims.schur_p.numpy(x, compute_schur_vectors=True)
     np.testing.assert_allclose(q @ t @ np.conj(q.T), x, atol=1e-11)
     np.testing.assert_allclose(np.conj(q.T) @ q, np.eye(6), atol=1e-12)
@@ -52,7 +52,7 @@ def test_schur_is_a_similar_triangle(dtype):
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("lower", [True, False])
 def test_tridiagonal_and_hessenberg_keep_eigenvalues(dtype, lower):
-    x = drawn(dtype, 5, 5)
+    x = draw(dtype, 5, 5)
     x = x + np.conj(x.T)
     _, d, e, _ = prims.tridiagonal_p.numpy(x, lower=lower)
     np.testing.assert_allclose(np.linalg.eigvalsh(np.diag(d) + np.diag(e, 1) + np.diag(e, -1)), np.linalg.eigvalsh(x),
@@ -64,8 +64,8 @@ def test_tridiagonal_and_hessenberg_keep_eigenvalues(dtype, lower):
     np.testing.assert_allclose(q @ np.triu(h, -1) @ np.conj(q.T), x, atol=1e-11)
 
 
-def test_left_eigenvectors_belong_to_their_values():
-    x = drawn(np.float64, 4, 4)
+def test_left_eigenvectors_match_eigenvalues():
+    x = draw(np.float64, 4, 4)
     w, u, v = prims.eig_p.numpy(x, compute_left_eigenvectors=True, compute_right_eigenvectors=True)
     np.testing.assert_allclose(np.conj(u.T) @ x, w[:, None] * np.conj(u.T), atol=1e-11)
     np.testing.assert_allclose(x @ v, v * w, atol=1e-11)
@@ -88,7 +88,7 @@ def test_no_result_is_nan():
     (prims.fft_p, ["c64[4]"], {"fft_type": prims.fft.FftType.RFFT, "fft_lengths": (4,)}, "must be float32 or float64"),
     (prims.fft_p, ["c64[1,1,1,1]"], {"fft_type": prims.fft.FftType.FFT, "fft_lengths": (1,) * 4}, "one to three"),
 ])
-def test_wrong_types_are_named(prim, shapes, params, words):
+def test_wrong_types_are_rejected_by_name(prim, shapes, params, words):
     from lamina_ir.dtypes import from_short_name
     avals = []
     for text in shapes:

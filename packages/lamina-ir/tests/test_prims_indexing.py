@@ -1,4 +1,4 @@
-"""Window ops: types, precise errors, the meaning of each mode, and dimension numbers that print and parse."""
+"""Indexing primitives: types, errors, each mode, and dimension numbers that print and parse."""
 from __future__ import annotations
 
 import numpy as np
@@ -23,20 +23,20 @@ def gathered(x, indices, dims=ROWS, sizes=(1, 3), mode=CLIP, fill=None):
 
 
 @pytest.mark.parametrize("row", [s for p in OPS for s in samples_of(p)], ids=lambda s: s.id)
-def test_meaning_has_the_inferred_type(row):
+def test_result_has_inferred_type(row):
     out = row.prim.infer(*map(aval_of, row.args), **row.params)
     got = row.prim.numpy(*row.args, **row.params)
     assert (got.shape, got.dtype) == (out.shape, out.dtype)
 
 
-def test_gather_when_outside():
+def test_gather_outside_bounds():
     x = np.arange(12.0, dtype=np.float32).reshape(4, 3)
     assert gathered(x, [[-1], [9]])[:, 0].tolist() == [0, 9]
     assert gathered(x, [[-1], [9]], mode=FILL, fill=5)[:, 0].tolist() == [5, 5]
     assert np.isnan(gathered(x, [[-1], [2]], mode=FILL)).tolist() == [[True] * 3, [False] * 3]
 
 
-def test_gather_when_a_window_is_partly_outside():
+def test_gather_window_partly_outside_bounds():
     dims, x = GatherDimensionNumbers((0,), (), (0,)), np.arange(5.0)
     assert gathered(x, [4], dims, (2,)).tolist() == [3, 4]
     assert gathered(x, [4], dims, (2,), FILL, -1).tolist() == [-1, -1]
@@ -48,7 +48,7 @@ def test_gather_batching_axes():
     assert gathered(x, [[2], [0]], dims, (1, 1)).tolist() == [2, 3]
 
 
-def test_scatter_when_updates_meet():
+def test_scatter_with_duplicate_indices():
     x, indices, updates = np.full(3, 2.0), np.array([[1], [1], [7]]), np.array([3.0, 5.0, 100.0])
     params = {**PUT, "dimension_numbers": ScatterDimensionNumbers((), (0,), (0,))}
     found = {p.name: p.numpy(x, indices, updates, **params)[1] for p in OPS[3:]}
@@ -67,7 +67,7 @@ def test_gather_fill(dtype, fill):
     np.testing.assert_equal(gather_fill(np.dtype(dtype)), np.asarray(fill, dtype)[()])
 
 
-def test_modes_by_word():
+def test_modes_can_be_strings():
     assert [GatherScatterMode.from_any(m) for m in (None, "fill", "drop", "clip", "promise_in_bounds", CLIP)] == \
         [FILL, FILL, FILL, CLIP, PROMISE, CLIP]
     assert repr(CLIP) == "GatherScatterMode.CLIP"
@@ -116,7 +116,7 @@ def test_dynamic_slice_errors():
         prims.dynamic_update_slice_p.infer(F43, shaped((1, 1), np.dtype("int32")), i, i)
 
 
-def test_an_unsigned_start_beyond_all_others_lies_outside():
+def test_maximal_unsigned_index_is_out_of_bounds():
     x, far = np.arange(3, dtype=np.float32), np.array([2**64 - 1], np.uint64)
     numbers = GatherDimensionNumbers((), (0,), (0,))
     clipped, filled = (prims.gather_p.numpy(x, far, dimension_numbers=numbers, slice_sizes=(1,), mode=mode,

@@ -1,4 +1,4 @@
-"""Types and meaning of dot_general."""
+"""Types and evaluation of dot_general."""
 from __future__ import annotations
 
 import numpy as np
@@ -18,7 +18,7 @@ def test_result_axes_are_batch_then_free():
     assert infer((7, 3, 4), (4, 5, 7), (((2,), (0,)), ((0,), (2,)))).shape == (7, 3, 5)
 
 
-def test_contracted_axes_must_agree():
+def test_contracted_axes_must_have_equal_sizes():
     with pytest.raises(ShapeError, match=r"contracted.*lhs float32\[8,3\] axis 1 \(3\), rhs .* axis 0 \(4\)"):
         infer((8, 3), (4, 5), (((1,), (0,)), ((), ())))
 
@@ -28,7 +28,7 @@ def test_axes_are_used_once():
         infer((3, 3), (3, 3), (((1,), (0,)), ((1,), (1,))))
 
 
-def test_mixed_dtypes_need_a_preferred_one():
+def test_mixed_dtypes_need_preferred_element_type():
     mixed = (F32, np.dtype("float16"))
     with pytest.raises(DTypeError, match="preferred_element_type"):
         infer((2, 3), (3, 2), (((1,), (0,)), ((), ())), dtypes=mixed)

@@ -1,4 +1,4 @@
-"""NumPy's meaning of the compiler's generators: the bits that XLA gives on CPUs."""
+"""NumPy evaluation of XLA's generators: the bits of XLA on CPUs."""
 from __future__ import annotations
 
 import numpy as np
@@ -16,12 +16,12 @@ from lamina_ir.prims import RandomAlgorithm, rng_bit_generator_p
     ([1, 2, 2**32 - 1, 2**32 - 1], "uint32", [1, 2, 1, 0], [875035680, 2457449792, 952865925, 536199321, 67759320]),
     ([1, 2, 2**32 - 1, 2**32 - 1], "uint64", [1, 2, 2, 0], [10554666489077038112, 2302958548785271941, 1141394929143639256,
                                                             8801873739173198762, 8725846352409141144])])
-def test_philox_counts_on_from_the_key(algorithm, key, dtype, after, bits):
+def test_philox_counter_continues_from_key(algorithm, key, dtype, after, bits):
     found = rng_bit_generator_p.numpy(np.array(key, np.uint32), algorithm=algorithm, dtype=np.dtype(dtype), shape=(5,))
     assert [x.tolist() for x in found] == [after, bits] and found[1].dtype == dtype
 
 
-def test_key_types_are_numbered_where_tags_meet():
+def test_key_types_with_equal_tags_are_numbered():
     first, second = dtypes.define_key_type("numbered", 3), dtypes.define_key_type("numbered", 5)
     assert [dtypes.long_name(d) for d in (first, second)] == ["key<numbered>", "key<numbered.2>"]
     assert dtypes.from_short_name("key<numbered.2>") == second and dtypes.key_size(second) == 5

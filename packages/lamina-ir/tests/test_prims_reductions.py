@@ -1,4 +1,4 @@
-"""Types and meanings of reductions and cumulations."""
+"""Types and evaluation of reductions and cumulative primitives."""
 from __future__ import annotations
 
 import ml_dtypes
@@ -9,7 +9,7 @@ from lamina_ir import DTypeError, ShapeError, prims, shaped
 F32, I32, BOOL = np.dtype("float32"), np.dtype("int32"), np.dtype("bool")
 
 
-def test_axes_go_away():
+def test_reduced_axes_are_removed():
     assert prims.reduce_sum_p.infer(shaped((2, 3, 4), F32), axes=(0, 2)) == shaped((3,), F32)
     assert prims.argmax_p.infer(shaped((2, 3), F32), axes=(1,), index_dtype=I32) == shaped((2,), I32)
 
@@ -22,18 +22,18 @@ def test_axes_go_away():
     (prims.argmin_p, shaped((0, 3), F32), dict(axes=(0,), index_dtype=I32), ShapeError, "must not be empty"),
     (prims.cumsum_p, shaped((3,), F32), dict(axis=2, reverse=False), ShapeError, "axis 2"),
 ])
-def test_ill_formed_reductions_are_refused(prim, aval, params, error, words):
+def test_ill_formed_reductions_are_rejected(prim, aval, params, error, words):
     with pytest.raises(error, match=words):
         prim.infer(aval, **params)
 
 
-def test_nothing_reduces_to_the_identity():
+def test_empty_reduction_is_the_identity():
     x = np.zeros((0, 2), np.float32)
     np.testing.assert_array_equal(prims.reduce_max_p.numpy(x, axes=(0,)), [-np.inf, -np.inf])
     np.testing.assert_array_equal(prims.reduce_prod_p.numpy(x, axes=(0,)), [1, 1])
 
 
-def test_bfloat16_sums_are_made_in_float32():
+def test_bfloat16_sums_accumulate_in_float32():
     x = np.full(1000, 1.0, ml_dtypes.bfloat16)
     assert prims.reduce_sum_p.numpy(x, axes=(0,)) == 1000
 

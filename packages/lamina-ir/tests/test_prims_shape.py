@@ -1,4 +1,4 @@
-"""Types and meanings of the ops that move elements."""
+"""Types and evaluation of the primitives that move elements."""
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +20,7 @@ def test_shapes_of_results():
     assert prims.iota_p.infer(dtype=F32, shape=(2, 3), dimension=1) == f32(2, 3)
 
 
-def test_weak_types_pass_through_and_give_way():
+def test_weak_types_propagate_and_yield_to_strong_types():
     assert prims.reshape_p.infer(f32(2, weak=True), new_sizes=(1, 2), dimensions=None).weak_type
     assert not prims.concatenate_p.infer(f32(2, weak=True), f32(1), dimension=0).weak_type
 
@@ -40,12 +40,12 @@ def test_shape_errors_name_the_types(prim, avals, params, words):
         prim.infer(*avals, **params)
 
 
-def test_concatenate_refuses_mixed_dtypes():
+def test_concatenate_rejects_mixed_dtypes():
     with pytest.raises(DTypeError, match=r"float32\[2\] and int32\[2\]"):
         prims.concatenate_p.infer(f32(2), shaped((2,), np.dtype("int32")), dimension=0)
 
 
-def test_pad_meaning_with_negative_edges():
+def test_pad_with_negative_edges():
     x = np.array([1, 2, 3], np.float32)
     out = prims.pad_p.numpy(x, np.float32(9), padding_config=((-1, 1, 1),))
     np.testing.assert_array_equal(out, [9, 2, 9, 3, 9])

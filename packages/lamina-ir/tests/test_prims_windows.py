@@ -1,4 +1,4 @@
-"""Window ops: how many windows there are, padding and gaps left out, and what type rules refuse."""
+"""Window primitives: number of windows, padding and dilation are skipped, errors of the type rules."""
 import numpy as np
 import pytest
 from lamina_ir import DTypeError, ShapeError, aval_of, prims
@@ -18,18 +18,18 @@ def test_window_counts_with_padding_strides_and_dilation():
     assert window_count(3, 2, 1, (0, 0), 2, 3) == 2
 
 
-def test_sum_skips_gaps_and_padding():
+def test_sum_skips_dilation_and_padding():
     x = np.float32([1, 2, 3])
     out = prims.reduce_window_sum_p.numpy(x, **params(base_dilation=(2,), padding=((1, -1),)))
     np.testing.assert_array_equal(out, [1, 1, 2, 2])
 
 
-def test_maximum_of_padding_alone_is_the_lowest_value():
+def test_maximum_of_only_padding_is_lowest_value():
     out = prims.reduce_window_max_p.numpy(np.int32([5]), **params(padding=((2, 0),)))
     np.testing.assert_array_equal(out, [np.iinfo(np.int32).min, 5])
 
 
-def test_gather_and_scatter_choose_the_first_of_equals():
+def test_select_and_gather_and_scatter_choose_first_of_equal_values():
     x, t = np.float32([1, 1, 0, 2]), np.float32([10, 20, 30, 40])
     np.testing.assert_array_equal(prims.select_and_gather_add_p.numpy(t, x, select="ge", **params()), [10, 20, 40])
     out = prims.select_and_scatter_add_p.numpy(np.float32([1, 2, 4]), x, select="ge", padding=((0, 0),),
@@ -41,12 +41,12 @@ def test_gather_and_scatter_choose_the_first_of_equals():
     (dict(window_dimensions=(2, 2)), "window_dimensions needs one entry"), (dict(window_dimensions=(0,)), "positive"),
     (dict(window_strides=(0,)), "window_strides must be positive"), (dict(base_dilation=()), "base_dilation needs"),
     (dict(padding=((1,),)), "pair")])
-def test_refused_shapes(changes, words):
+def test_wrong_shapes_are_rejected(changes, words):
     with pytest.raises(ShapeError, match=words):
         prims.reduce_window_sum_p.infer(aval_of(np.float32([1, 2])), **params(**changes))
 
 
-def test_refused_dtypes_and_sources():
+def test_wrong_dtypes_and_sources_are_rejected():
     with pytest.raises(DTypeError, match="reduce_window_max"):
         prims.reduce_window_max_p.infer(aval_of(np.complex64([1])), **params())
     with pytest.raises(DTypeError, match="reduce_window_sum"):

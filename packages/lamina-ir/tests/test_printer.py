@@ -1,4 +1,4 @@
-"""Program text: the notebook's prints exactly, names, literals, layout."""
+"""Printing programs: the notebook's exact text, names, literals, layout."""
 import time
 
 import numpy as np
@@ -52,7 +52,7 @@ def test_dropped_results_print_as_underscore():
   in (b,) }"""
 
 
-def test_hidden_params_show_when_they_differ_from_their_default():
+def test_hidden_params_are_printed_if_not_default():
     x, y, z = Var(f32()), Var(f32()), Var(f32())
     params = {"call_jaxpr": ClosedJaxpr(Jaxpr([], [y], [], [y])), "name": "f", "donated_invars": (True,),
               "inline": False, "device": None, "backend": None}
@@ -70,7 +70,7 @@ def test_literals_print_value_and_type(value, dtype, text):
     assert eqn_text(Eqn(prims.add_p, [a, Literal(value, a.aval)], [b], {})).endswith("add a " + text)
 
 
-def test_weak_types_are_marked_only_when_asked():
+def test_weak_types_are_marked_only_on_request():
     a = Var(shaped((), dtypes.as_dtype("float32"), True))
     program = Jaxpr([], [a], [], [a])
     assert jaxpr_text(program) == "{ lambda ; a:f32[]. let  in (a,) }"

@@ -25,7 +25,7 @@ def pmap(program, size, global_size=None, devices=None):
     return ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.xla_pmap_p, [x], [y], params)], [y]))
 
 
-def test_a_program_without_anything_special_is_plain_at_every_depth():
+def test_program_without_special_facts_is_plain_at_every_depth():
     assert collect_facts(parse(SIN)) == ProgramFacts()
     assert collect_facts(call(call(parse(SIN)))).is_plain
 
@@ -64,6 +64,6 @@ def test_shared_and_deep_programs_are_walked_once():
     assert collect_facts(program) is collect_facts(call(program))  # known facts are combined, not collected again
 
 
-def test_what_is_no_program_is_refused():
+def test_non_programs_are_rejected():
     with pytest.raises(TypeError, match="collect_facts: program must be a ClosedJaxpr; got"):
         collect_facts("program")

@@ -23,7 +23,7 @@ def names(program):
     return [e.primitive.name for e in walk(program)]
 
 
-def test_walk_goes_in_the_order_of_the_text():
+def test_walk_yields_equations_in_text_order():
     assert names(CALL) == ["xla_call", "sin", "mul", "add"]
     assert names(NOTEBOOK["jit of pmap"][0]) == ["xla_call", "xla_pmap", "dot_general"]
     assert len(names(chain(20000))) == 20000
@@ -63,14 +63,14 @@ def test_dce_drops_equations_inputs_and_constants():
         dce(program, [True])
 
 
-def test_dce_goes_into_calls():
+def test_dce_enters_calls():
     small, used = dce(CALL, [False, True])
     check(small)
     assert used == [False, True] and names(small) == ["xla_call", "mul"]
     np.testing.assert_array_equal(evaluate(small, Y)[0], evaluate(CALL, X, Y)[1])
 
 
-def test_dce_goes_into_mapped_calls():
+def test_dce_enters_mapped_calls():
     program = parse("""{ lambda ; a:f32[2,3] b:f32[3]. let
         c:f32[2,3] d:f32[3,2] = xla_pmap[
           axis_name=i axis_size=2 backend=None
@@ -102,7 +102,7 @@ def test_dce_of_a_long_dead_chain():
     assert small.eqns == [] and used == [False]
 
 
-def test_inline_calls_keeps_meaning_and_lifts_constants():
+def test_inline_calls_keeps_results_and_lifts_constants():
     k, x, y = Var(f32(3)), Var(f32(3)), Var(f32(3))
     sub = ClosedJaxpr(Jaxpr([k], [x], [Eqn(prims.add_p, [x, k], [y], {})], [y]), [Y])
     a, b, c = Var(f32(3)), Var(f32(3)), Var(f32(3))
@@ -148,7 +148,7 @@ def test_substitute_follows_chains():
 
 
 def with_rule(make):
-    """A custom_jvp_call; its rule's program is what `make` gives."""
+    """Return a custom_jvp_call whose rule program is the result of `make`."""
     body = parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }")
     x, y = Var(f32(3)), Var(f32(3))
     params = {"call_jaxpr": body, "jvp": prims.Rule("rule", make), "name": "f", "num_consts": 0}
@@ -170,7 +170,7 @@ RULE = """{ lambda ; a:f32[3] b:f32[3]. let
     (cse, ["sin", "xla_call", "sin", "cos", "mul"]),
     (inline_calls, ["sin", "sin", "sin", "cos", "mul"]),
     (fold_constants, ["sin", "sin", "xla_call", "sin", "cos", "mul"])])
-def test_programs_of_rules_are_changed_when_they_are_made(change, left):
+def test_rule_programs_are_rewritten_lazily(change, left):
     made = []
     program = with_rule(lambda: made.append(1) or parse(RULE))
     new = change(program)
@@ -181,7 +181,7 @@ def test_programs_of_rules_are_changed_when_they_are_made(change, left):
     assert names(program.eqns[0].params["jvp"].program()) == ["sin", "sin", "xla_call", "sin", "cos", "mul"]
 
 
-def test_a_rule_that_uses_its_own_function_is_still_one_rule():
+def test_recursive_rule_stays_one_rule():
     def make():
         t = Var(f32(3))
         e = program.eqns[0]
@@ -194,6 +194,6 @@ def test_a_rule_that_uses_its_own_function_is_still_one_rule():
     assert twice.eqns[0].params["jvp"] is dce(program)[0].eqns[0].params["jvp"]
 
 
-def test_rules_that_are_functions_or_not_known_stay():
+def test_rules_without_program_are_not_rewritten():
     for rule in (prims.Rule("f"), prims.Rule("f", call=len)):
         assert rule.map(lambda program: program) is rule

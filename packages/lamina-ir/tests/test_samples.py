@@ -1,4 +1,4 @@
-"""The samples: every non-call primitive has some, they are the same each time, and the meanings fit the type rules."""
+"""Samples: every primitive without regions has some, they are deterministic, and results match the type rules."""
 from __future__ import annotations
 
 import numpy as np
@@ -8,14 +8,14 @@ from lamina_ir.testing import assert_close, tolerance
 from lamina_ir.testing.samples import Sample, floats, samples_of
 
 
-def test_specs_are_seeded():
+def test_sample_arrays_are_seeded():
     np.testing.assert_array_equal(floats(2, 3).make(7), floats(2, 3).make(7))
     assert floats(dtype="bfloat16").make(0).shape == () and floats(4).make(0).dtype == np.float32
 
 
 @pytest.mark.parametrize("prim", [p for p in prims.ALL if p.family in ("elementwise", "random_bits")],
                          ids=lambda p: p.name)
-def test_meaning_has_the_inferred_type(prim):
+def test_result_has_inferred_type(prim):
     rows = samples_of(prim)
     assert rows
     for row in rows:

@@ -1,4 +1,4 @@
-"""Saved programs: round trips, and refusal of anything else."""
+"""Saved programs: round trips, and errors for other data."""
 import hashlib
 import json
 import struct
@@ -16,19 +16,19 @@ ROWS = [row for prim in prims.ALL for row in samples.samples_of(prim)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_every_sample_comes_back(row):
+def test_every_sample_round_trips(row):
     program = make_sample_program(row)
     assert alpha_equal(program, loads(dumps(program)), weak=True)
 
 
 @pytest.mark.parametrize("name", NOTEBOOK)
-def test_notebook_programs_come_back_and_print_the_same(name):
+def test_notebook_programs_round_trip_and_print_the_same(name):
     program, text = NOTEBOOK[name]
     assert jaxpr_text(loads(dumps(program))) == text
 
 
 @pytest.mark.parametrize("name", sorted(dtypes.SHORT_NAMES))
-def test_constants_of_every_dtype_come_back(name):
+def test_constants_of_every_dtype_round_trip(name):
     d = dtypes.from_short_name(name)
     value = np.zeros((2, 3), d) if d == dtypes.float0 else np.arange(6).reshape(2, 3).astype(d)
     v = Var(shaped((2, 3), d))
@@ -43,7 +43,7 @@ def test_literals_and_scalar_constants_keep_their_bits(value):
     assert alpha_equal(program, loads(dumps(program)))
 
 
-def test_nested_programs_are_saved_once_and_long_ones_come_back():
+def test_nested_programs_are_saved_once_and_long_ones_round_trip():
     body = chain(3000)
     two = jit(body)
     call = two.eqns[0]
@@ -60,13 +60,13 @@ GOOD = dumps(NOTEBOOK["jit of vmap"][0])
 
 @pytest.mark.parametrize("data", [b"", b"\x80\x04K\x01.", b"PK\x03\x04", GOOD[:20], GOOD[:-1], GOOD + b"x",
                                   GOOD.replace(b"dot_general", b"dot_generaL"), b"\x89LAMINA\n"])
-def test_foreign_or_damaged_bytes_are_refused(data):
+def test_foreign_or_damaged_bytes_are_rejected(data):
     with pytest.raises(ProgramError, match="loads: "):
         loads(data)
 
 
 def forge(change):
-    """A file with a changed header and a checksum that fits."""
+    """Return a file with a changed header and a matching checksum."""
 
     head = struct.Struct("<8sII32sQQ")
     magic, version, zero, _, n, m = head.unpack_from(GOOD)
@@ -86,12 +86,12 @@ def forge(change):
     (lambda h: h["programs"][0]["eqns"][0][3].update(precision={"pickle": "x"}), "params of kind `pickle`"),
     (lambda h: h["programs"][0]["eqns"][0][3].update(extra=1), "unexpected extra"),
     (lambda h: h["avals"][0].__setitem__(1, [9]), "check: ")])
-def test_forged_headers_are_refused(change, words):
+def test_forged_headers_are_rejected(change, words):
     with pytest.raises(ProgramError, match=words):
         loads(forge(change))
 
 
-def test_newer_formats_are_told():
+def test_newer_formats_are_rejected():
     data = bytearray(GOOD)
     data[8] = 3
     with pytest.raises(ProgramError, match="format 3; this version reads formats 1 to 2"):
@@ -103,7 +103,7 @@ def test_text_is_not_bytes():
         loads("lamina")
 
 
-def test_what_cannot_be_saved_is_named():
+def test_unsupported_values_are_rejected_by_name():
     program = jit(chain(1))
     program.eqns[0].params["device"] = print
     with pytest.raises(ProgramError, match="param `device` of `xla_call` holds a builtin_function"):
@@ -118,7 +118,7 @@ def custom(rule, call=None):
     return ClosedJaxpr(Jaxpr([], ins, [Eqn(prims.custom_jvp_call_p, ins, [v], params)], [v]))
 
 
-def test_rules_of_custom_calls_come_with_the_program():
+def test_rules_of_custom_calls_are_saved_with_the_program():
     x, t, y = Var(f32()), Var(f32()), Var(f32())
     body = ClosedJaxpr(Jaxpr([], [x, t], [Eqn(prims.mul_p, [x, t], [y], {})], [x, y]))
     asked = []
@@ -130,42 +130,42 @@ def test_rules_of_custom_calls_come_with_the_program():
     assert alpha_equal(loads(dumps(again)).eqns[0].params["jvp"].program(), body)
 
 
-def around(inner):
-    """The rule's program `(x, t) -> (f(x), t)` with the custom call `inner` for f."""
+def rule_program_of(inner):
+    """Return the rule program `(x, t) -> (f(x), t)` with the custom call `inner` for f."""
     x, t, y = Var(f32()), Var(f32()), Var(f32())
     e = inner.eqns[0]
     return ClosedJaxpr(Jaxpr([], [x, t], [Eqn(e.primitive, [x], [y], e.params)], [y, t]))
 
 
-def test_a_rule_that_uses_its_own_function_is_saved_once():
-    rule = Rule("f_jvp", lambda: around(custom(rule)))
+def test_recursive_rule_is_saved_once():
+    rule = Rule("f_jvp", lambda: rule_program_of(custom(rule)))
     found = loads(dumps(custom(rule))).eqns[0].params["jvp"]
     assert found.program().eqns[0].params["jvp"] is found
 
 
-def test_a_chain_of_ever_new_rules_has_an_end():
+def test_endless_chain_of_rules_is_truncated():
     def make():
-        return around(custom(Rule("f_jvp", make)))
+        return rule_program_of(custom(Rule("f_jvp", make)))
     found = loads(dumps(custom(Rule("f_jvp", make)))).eqns[0].params["jvp"]
     with pytest.raises(MissingRuleError, match="the rule `f_jvp`"):
         for _ in range(100):
             found = found.program().eqns[0].params["jvp"]
 
 
-def test_a_rule_that_cannot_be_staged_is_named_when_asked_for():
+def test_rule_without_program_is_reported_on_use():
     rule = loads(dumps(custom(Rule("f_jvp")))).eqns[0].params["jvp"]
     with pytest.raises(MissingRuleError, match="the rule `f_jvp` of a custom call is not known here"):
         rule.program()
 
 
-def test_a_forged_rule_is_checked():
+def test_forged_rule_is_checked():
     x, y = Var(f32()), Var(f32())
     bad = ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.sin_p, [x], [y], {"extra": 1})], [y]))
     with pytest.raises(ProgramError, match="unexpected extra"):
         loads(dumps(custom(Rule("f_jvp", lambda: bad))))
 
 
-def test_a_chain_of_ever_new_rules_is_cut():
+def test_chain_of_rules_is_truncated_at_depth_8():
     def make():  # equal names do not make equal rules
         inner = custom(Rule("f_jvp", make))
         x, t, y = Var(f32()), Var(f32()), Var(f32())
@@ -177,7 +177,7 @@ def test_a_chain_of_ever_new_rules_is_cut():
     assert depth == 8
 
 
-def test_params_that_an_op_gained_later_have_their_defaults():
+def test_params_added_later_get_their_defaults():
     row = samples.samples_of(prims.while_p)[0]
     program = make_sample_program(row)
     data = dumps(ClosedJaxpr(Jaxpr([], program.jaxpr.invars, [program.eqns[0].replace(
@@ -186,7 +186,7 @@ def test_params_that_an_op_gained_later_have_their_defaults():
     assert loads(data).eqns[0].params["max_iters"] is None
 
 
-def test_what_is_no_closed_program_is_refused():
+def test_open_programs_and_other_values_are_rejected():
     with pytest.raises(TypeError, match="dumps: expected a ClosedJaxpr; got Jaxpr"):
         dumps(chain(2).jaxpr)
 
@@ -205,7 +205,7 @@ def with_lines():
     return program
 
 
-def test_lines_are_saved_when_asked_for():
+def test_source_lines_are_saved_on_request():
     loaded = loads(dumps(with_lines(), sources=True))
     first, call = loaded.jaxpr.eqns
     inner = call.params["call_jaxpr"].jaxpr.eqns
@@ -215,7 +215,7 @@ def test_lines_are_saved_when_asked_for():
     assert dumps(loaded, sources=True) == dumps(with_lines(), sources=True)
 
 
-def test_without_asking_nothing_of_them_is_saved():
+def test_source_lines_are_not_saved_by_default():
     bare = with_lines()
     data = dumps(bare)
     assert b"model.py" not in data
@@ -225,18 +225,18 @@ def test_without_asking_nothing_of_them_is_saved():
 
 @pytest.mark.parametrize("old, new", [(b'"lines":[[-1,0]', b'"lines":[[-1,9]'), (b'"lines":[[-1,0]', b'"lines":[[0]   '),
                                       (b'"layer.py",7,', b'"layer.py",-,'), (b'"lines":[[-1,0]', b'"lines":[[-1,-3]')])
-def test_damaged_lines_are_refused(old, new):
+def test_damaged_source_lines_are_rejected(old, new):
     data = dumps(with_lines(), sources=True)
     assert old in data
     body = data[64:].replace(old, new)
-    if len(body) > len(data) - 64:  # the header's padding gives way
+    if len(body) > len(data) - 64:  # the header's padding shrinks
         body = body.rstrip(b" ")[:len(data) - 64]
     head = data[:16] + hashlib.sha256(body).digest() + struct.pack("<QQ", len(body), 0)
     with pytest.raises(ProgramError):
         loads(head + body)
 
 
-def test_trees_are_an_optional_part():
+def test_treedefs_are_optional():
     from lamina_ir import split_saved, load_treedefs, join_saved, trees
     program = NOTEBOOK["jit of vmap"][0]
     ins, outs = trees.tree_structure(([0], {"w": (0, None)})), trees.tree_structure({"y": 0})
@@ -249,7 +249,7 @@ def test_trees_are_an_optional_part():
                        "strings or ints"):
         dumps(program, trees=(ins, trees.tree_structure({1.5: 0})))
     header, buffers = split_saved(data)
-    for forged in (3, [], [0], [0, 0], ["list", None], [["node nobody", "", [0, 0]], 0], [["dict", ["a"], [0, 0]], 0],
+    for forged in (3, [], [0], [0, 0], ["list", None], [["node unknown", "", [0, 0]], 0], [["dict", ["a"], [0, 0]], 0],
                    [["os.system", None, []], 0], [[0, 0], 0]):
         header["trees"] = forged
         with pytest.raises(ProgramError, match="saved structures"):

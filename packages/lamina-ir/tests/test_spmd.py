@@ -1,4 +1,4 @@
-"""Axis environments: groups, positions, copies; and the checks of names, groups and permutations beside them."""
+"""Axis environments: groups, positions, copies; and the checks of axis names, groups and permutations."""
 import numpy as np
 import pytest
 from lamina_ir import AxisEnv, ShapeError, UnboundAxisError
@@ -6,7 +6,7 @@ from lamina_ir.extend import (check_axis_names, check_axis_name, check_groups, c
                               split_axis_names)
 
 
-def test_groups_order_members_by_the_axes_given():
+def test_groups_order_members_by_given_axes():
     env = AxisEnv([("i", 2), ("j", 3)])
     assert env.groups("i") == [[0, 3], [1, 4], [2, 5]] and env.groups(("i", "j")) == [[0, 1, 2, 3, 4, 5]]
     assert env.groups(("j", "i")) == [[0, 3, 1, 4, 2, 5]] and env.indices(("j", "i")) == [0, 2, 4, 1, 3, 5]
@@ -19,8 +19,8 @@ def test_copies_repeat_the_axes():
     assert env.indices("i") == [0, 0, 0, 1, 1, 1] and env.groups(()) == [[i] for i in range(6)]
 
 
-def test_an_inner_axis_hides_an_outer_one_of_the_same_name():
-    env = AxisEnv([("i", 2)], 8).extend("i", 4)  # over the copies: the number of participants was given
+def test_inner_axis_shadows_outer_axis_of_equal_name():
+    env = AxisEnv([("i", 2)], 8).extend("i", 4)  # over the copies: the number of participants is given
     assert env.axis_size("i") == 4 and env.stride("i") == 1 and env.participants == 8
     assert AxisEnv([("i", 2)]).extend("i", 4).participants == 8
     assert env.key() == AxisEnv([("i", 2), ("i", 4)]).key()
@@ -35,7 +35,7 @@ def test_index_groups():
         env.groups("i", [[0, 2], [1, 1]])
 
 
-def test_unbound_and_uneven_axes_are_refused():
+def test_unbound_and_uneven_axes_are_rejected():
     with pytest.raises(UnboundAxisError, match="'k' is not bound; bound here: none"):
         AxisEnv().axis_size("k")
     with pytest.raises(UnboundAxisError, match="'k' is not bound; bound here: 'i', 'j'"):
@@ -45,7 +45,7 @@ def test_unbound_and_uneven_axes_are_refused():
 
 
 @pytest.mark.parametrize("name", [0, -1, True, np.int32(2), np.bool_(False)])
-def test_integers_and_booleans_name_no_axis(name):
+def test_integers_and_booleans_are_not_axis_names(name):
     with pytest.raises(TypeError, match="vmap: axis_name: .* cannot name a mapped axis"):
         check_axis_name("vmap", name)
     with pytest.raises(TypeError, match="all_gather: expected names"):
@@ -53,13 +53,13 @@ def test_integers_and_booleans_name_no_axis(name):
 
 
 @pytest.mark.parametrize("name", ["i", ("a", 3), frozenset([1]), 1.5, None, object, AxisEnv])
-def test_other_hashable_values_name_axes(name):
+def test_other_hashable_values_are_axis_names(name):
     assert check_axis_name("vmap", name) is name
     assert split_axis_names("psum", (name, 0)) == ((name,), (0,))
     assert AxisEnv([(name, 2)]).groups((name,)) == [[0, 1]]
 
 
-def test_names_that_are_none():
+def test_invalid_axis_names_are_rejected():
     with pytest.raises(TypeError, match="vmap: axis_name: .*hashable"):
         check_axis_name("vmap", {})
     with pytest.raises(TypeError, match="psum: .*hashable"):
@@ -82,7 +82,7 @@ def test_groups_are_lists_tuples_or_arrays(given):
     ([0, 1, 2, 3], "nested lists of indices 0..3"), ("abcd", "nested lists of indices"), (7, "nested lists of indices"),
     ([[0, 1], [2, 3.0]], "nested lists of indices"), ([[False, True], [2, 3]], "nested lists of indices"),
     (np.zeros((2, 2)), "nested lists of indices"), ([[0, 1, 2], [3]], "groups of one size.*psum, pmean")])
-def test_groups_that_split_no_axis(given, words):
+def test_invalid_groups_are_rejected(given, words):
     with pytest.raises((ShapeError, TypeError), match=f"all_gather: axis_index_groups.*{words}"):
         check_groups("all_gather", 4, given, "i", equal=True)
 
@@ -91,7 +91,7 @@ def test_groups_that_split_no_axis(given, words):
     ([(0, 3)], r"each destination in perm must be another of the indices 0..2 of the axes \('i', 'j'\), of size 3; got"),
     ([(-1, 0)], "each source"), ([(0, 1), (0, 2)], "each source"), ([(0, 1), (2, 1)], "each destination"),
     ([(0, 1, 2)], "pairs"), ([0, 1], "nested lists of indices"), ([(0, True)], "nested lists of indices")])
-def test_permutations_of_no_axis(given, words):
+def test_invalid_permutations_are_rejected(given, words):
     with pytest.raises((ShapeError, TypeError), match=f"ppermute: .*{words}"):
         check_permutation("ppermute", 3, given, ("i", "j"))
 

@@ -1,4 +1,4 @@
-"""Rule tables: rows, holes, overrides, what a miss says, and the numbers that caches key on."""
+"""Rule tables: rules, missing rules, overrides, error messages, and the versions in cache keys."""
 import threading
 
 import pytest
@@ -12,28 +12,28 @@ def table():
     return RuleTable("vmap", "lamina_batching/rules")
 
 
-def test_rows_are_found(table):
+def test_defined_rule_is_found(table):
     table.define(prims.sin_p, len)
     assert table[prims.sin_p] is len and table.has_rule_or_reason(prims.sin_p) and not table.has_rule_or_reason(prims.cos_p)
     assert table in list_rule_tables()
 
 
-def test_a_miss_says_where_the_row_belongs(table):
+def test_missing_rule_error_names_rule_file(table):
     with pytest.raises(MissingRuleError, match=r"vmap of `erf` has no rule; add a rule to lamina_batching/rules/elem"):
         table[prims.erf_p]
     assert isinstance(MissingRuleError(), NotImplementedError)
 
 
-def test_a_hole_gives_its_reason(table):
-    table.declare_missing(prims.sort_p, "nobody asked yet")
+def test_declared_missing_rule_raises_its_reason(table):
+    table.declare_missing(prims.sort_p, "not implemented yet")
     assert table.has_rule_or_reason(prims.sort_p)
-    with pytest.raises(MissingRuleError, match="nobody asked yet"):
+    with pytest.raises(MissingRuleError, match="not implemented yet"):
         table[prims.sort_p]
     table.define(prims.sort_p, len)
     assert not table.missing_rules and table[prims.sort_p] is len
 
 
-def test_item_assignment_defines_and_deletion_forgets(table):
+def test_item_assignment_defines_and_deletion_removes(table):
     table[prims.sin_p] = abs
     before = table.version
     table[prims.sin_p] = len
@@ -48,28 +48,28 @@ def test_item_assignment_defines_and_deletion_forgets(table):
 
 
 @pytest.mark.parametrize("change", [lambda t: t.define(prims.sin_p, len), lambda t: t.declare_missing(prims.sin_p, "why")])
-@pytest.mark.parametrize("ask", [None, lambda t: t.get(prims.sin_p), lambda t: prims.sin_p in t,
+@pytest.mark.parametrize("read", [None, lambda t: t.get(prims.sin_p), lambda t: prims.sin_p in t,
                                  lambda t: t.has_rule_or_reason(prims.sin_p),
                                  lambda t: pytest.raises(MissingRuleError, t.__getitem__, prims.sin_p)])
-def test_a_first_row_or_hole_is_a_change_once_somebody_has_asked(table, ask, change):
+def test_first_definition_changes_version_only_after_a_read(table, read, change):
     before = table.version, config.cache_key()
     assert table.is_unread(prims.sin_p)
-    if ask:
-        ask(table)
+    if read:
+        read(table)
         assert not table.is_unread(prims.sin_p)
     change(table)
-    assert ((table.version, config.cache_key()) == before) == (ask is None)
+    assert ((table.version, config.cache_key()) == before) == (read is None)
     assert not table.is_unread(prims.sin_p)
     before = table.version
     change(table)
     assert table.version != before
 
 
-@pytest.mark.parametrize("before", ["row", "hole", "nothing", "fact"])
-def test_overrides_end_and_the_numbers_from_before_come_back(table, before):
-    if before == "row":
+@pytest.mark.parametrize("before", ["rule", "missing", "nothing", "fact"])
+def test_override_end_restores_version_and_cache_key(table, before):
+    if before == "rule":
         table.define(prims.sin_p, len)
-    elif before == "hole":
+    elif before == "missing":
         table.declare_missing(prims.sin_p, "why")
     elif before == "fact":
         table.default = lambda op: len
@@ -79,17 +79,17 @@ def test_overrides_end_and_the_numbers_from_before_come_back(table, before):
         assert table.version != version and config.cache_key() != key
         inside = config.cache_key()
     assert (table.version, config.cache_key()) == (version, key)
-    assert table.get(prims.sin_p) is (len if before == "row" else None)
-    assert table.missing_rules.get(prims.sin_p) == ("why" if before == "hole" else None)
-    assert (prims.sin_p in table) == (before in ("row", "fact"))
-    with table.override(prims.sin_p, abs):  # the same row again is the same state
+    assert table.get(prims.sin_p) is (len if before == "rule" else None)
+    assert table.missing_rules.get(prims.sin_p) == ("why" if before == "missing" else None)
+    assert (prims.sin_p in table) == (before in ("rule", "fact"))
+    with table.override(prims.sin_p, abs):  # the same rule again is the same state
         assert config.cache_key() == inside
     with table.override(prims.sin_p, len):
         assert config.cache_key() not in (inside, key)
 
 
 def test_overrides_end_in_any_order(table):
-    other = RuleTable("jvp", "rows")
+    other = RuleTable("jvp", "rules")
     table.define(prims.sin_p, len)
     outside = config.cache_key()
     a, b, c = table.override(prims.sin_p, abs), other.override(prims.sin_p, max), table.override(prims.sin_p, min)
@@ -99,7 +99,7 @@ def test_overrides_end_in_any_order(table):
     c.__enter__()
     all_three = config.cache_key()
     assert table[prims.sin_p] is min
-    a.__exit__(None, None, None)  # beneath `c`, which goes on holding
+    a.__exit__(None, None, None)  # below `c`, which stays active
     assert table[prims.sin_p] is min and other[prims.sin_p] is max and config.cache_key() == all_three
     c.__exit__(None, None, None)
     assert table[prims.sin_p] is len and other[prims.sin_p] is max
@@ -108,8 +108,8 @@ def test_overrides_end_in_any_order(table):
     assert config.cache_key() == outside and prims.sin_p not in other
 
 
-@pytest.mark.parametrize("change", ["define", "hole"])
-def test_define_and_hole_win_over_open_overrides(table, change):
+@pytest.mark.parametrize("change", ["define", "declare_missing"])
+def test_define_and_declare_missing_win_over_active_overrides(table, change):
     table.define(prims.sin_p, len)
     key = config.cache_key()
     with table.override(prims.sin_p, abs), table.override(prims.sin_p, min):
@@ -126,7 +126,7 @@ def test_define_and_hole_win_over_open_overrides(table, change):
     assert config.cache_key() != key
 
 
-def test_a_change_beside_an_open_override_is_a_new_state_after_it(table):
+def test_definition_inside_override_changes_key_after_it(table):
     table.define(prims.cos_p, abs)
     key = config.cache_key()
     with table.override(prims.sin_p, abs):
@@ -137,9 +137,9 @@ def test_a_change_beside_an_open_override_is_a_new_state_after_it(table):
     assert config.cache_key() != key
 
 
-def test_facts_give_rows_until_a_row_or_hole_is_defined():
+def test_default_rule_is_used_until_rule_or_reason_is_defined():
     made = []
-    table = RuleTable("jvp", "rows", default=lambda op: made.append(op) or len if op.linear_in else None)
+    table = RuleTable("jvp", "rules", default=lambda op: made.append(op) or len if op.linear_in else None)
     assert prims.add_p in table and prims.sin_p not in table and table.has_rule_or_reason(prims.add_p)
     made.clear()
     assert table[prims.add_p] is len and table[prims.add_p] is len and made == [prims.add_p]
@@ -153,7 +153,7 @@ def test_facts_give_rows_until_a_row_or_hole_is_defined():
     assert table[prims.add_p] is len
 
 
-def test_all_threads_follow(table):
+def test_override_applies_to_all_threads(table):
     seen = []
 
     def look():
@@ -176,7 +176,7 @@ def test_all_threads_follow(table):
     assert outside == after and inside == here != outside
 
 
-def test_threads_that_override_at_once_leave_what_was_there(table):
+def test_concurrent_overrides_restore_initial_rules(table):
     table.define(prims.sin_p, len)
     key = config.cache_key()
 
@@ -194,7 +194,7 @@ def test_threads_that_override_at_once_leave_what_was_there(table):
     assert dict(table) == {prims.sin_p: len} and config.cache_key() == key
 
 
-def test_what_was_made_while_another_thread_changed_rows_is_not_remembered(table):
+def test_result_is_not_cached_if_another_thread_changed_rules_meanwhile(table):
     from lamina_ir import parse
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
 
@@ -219,8 +219,8 @@ def test_what_was_made_while_another_thread_changed_rows_is_not_remembered(table
     assert program.memo_with_settings("y", own_block) is program.memo_with_settings("y", own_block) and len(mine) == 1
 
 
-def test_what_is_made_in_the_middle_of_a_change_is_not_remembered(table):
-    """The row is in its place and its number is not yet: another thread makes something of it under the old number."""
+def test_result_is_not_cached_during_rule_change_of_another_thread(table):
+    """The rule is replaced but the version is still old: another thread would cache a result under the old version."""
     from lamina_ir import parse
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     begun, go_on = threading.Event(), threading.Event()
@@ -239,13 +239,13 @@ def test_what_is_made_in_the_middle_of_a_change_is_not_remembered(table):
     thread.join()
     made = program.memo_with_settings("x", object)
     assert program.memo_with_settings("x", object) is made
-    with config.generation.changing():  # one's own change
+    with config.generation.changing():  # a change by this thread
         assert program.memo_with_settings("x",
                                           object) is made
         assert program.memo_with_settings("y", object) is program.memo_with_settings("y", object)
 
 
-def test_a_default_that_another_thread_sets_meanwhile_is_noticed(table):
+def test_result_is_not_cached_if_another_thread_set_option_meanwhile(table):
     from lamina_ir import parse
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     value = config.default_matmul_precision.value
@@ -260,7 +260,7 @@ def test_a_default_that_another_thread_sets_meanwhile_is_noticed(table):
     assert program.memo_with_settings("x", make) is not program.memo_with_settings("x", make)
 
 
-def test_derived_programs_follow_settings_and_rows(table):
+def test_cached_results_depend_on_settings_and_rules(table):
     from lamina_ir import parse
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     outside = program.memo_with_settings("x", object)
@@ -281,15 +281,15 @@ def test_derived_programs_follow_settings_and_rows(table):
     (lambda t: t.declare_missing(prims.sin_p, None), r"declare_missing\(sin\): reason must be a sentence; got None"),
     (lambda t: t.declare_missing(prims.sin_p, " "), "reason must be a sentence"),
     (lambda t: t["sin"], "looking up a rule: expected a Primitive; got str: 'sin'")])
-def test_ill_formed_rows_raise_when_they_are_defined(table, change, words):
+def test_ill_formed_rules_are_rejected_at_definition(table, change, words):
     key = config.cache_key()
     with pytest.raises(TypeError, match=words):
         change(table)
     assert config.cache_key() == key and not table and not table.missing_rules
 
 
-def test_rows_whose_own_names_are_params_of_the_op_raise():
-    table = RuleTable("vmap", "rows", leading_params=("axis", "args", "dims"))
+def test_rule_argument_named_like_primitive_param_is_rejected():
+    table = RuleTable("vmap", "rules", leading_params=("axis", "args", "dims"))
     op = Primitive("tables_test_op", params=("axis", "dims"), infer=lambda x, **params: x)
     with pytest.raises(TypeError, match=r"define\(tables_test_op\): the parameter `axis` of the rule is also the name"):
         table.define(op, lambda axis, args, dims, **params: None)
@@ -298,7 +298,7 @@ def test_rows_whose_own_names_are_params_of_the_op_raise():
     assert table.override(op, lambda size, values, at, *, axis, dims: (axis, dims))
 
 
-def test_states_are_bounded(table):
+def test_number_of_stored_states_is_bounded(table):
     key = config.cache_key()
     for _ in range(300):
         with table.override(prims.sin_p, lambda: None):

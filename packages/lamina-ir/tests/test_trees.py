@@ -1,4 +1,4 @@
-"""Trees under the Python backend, and what every backend must do."""
+"""Pytrees with the Python backend, and requirements on every backend."""
 import dataclasses
 import functools
 import pickle
@@ -56,7 +56,7 @@ TREES = [1, None, (), [], {}, (1,), [1, [2, None]], {"b": 1, "a": (2, {"c": 3})}
 
 
 @pytest.mark.parametrize("tree", TREES, ids=repr)
-def test_flatten_then_unflatten_gives_the_tree_back(tree):
+def test_flatten_unflatten_round_trip(tree):
     leaves, treedef = trees.tree_flatten(tree)
     again = trees.tree_unflatten(treedef, leaves)
     assert type(again) is type(tree)
@@ -85,7 +85,7 @@ def test_treedef_text(tree, text):
     assert repr(trees.tree_structure(tree)) == text
 
 
-def test_structures_differ_in_kind_keys_and_data():
+def test_structures_differ_by_type_keys_and_data():
     defs = [trees.tree_structure(t) for t in [(1,), [1], {"a": 1}, {"b": 1}, None, 1, (None,), Box(1, 0), Box(1, 1)]]
     assert len(set(defs)) == len(defs)
     assert trees.tree_structure((1,)) != "something else"
@@ -97,7 +97,7 @@ def test_dict_order_does_not_matter_but_keys_must_sort():
         trees.tree_flatten({1: 0, "a": 0})
 
 
-def test_is_leaf_stops():
+def test_is_leaf_stops_traversal():
     assert trees.tree_leaves([(1, 2), None], is_leaf=lambda x: isinstance(x, tuple) or x is None) == [(1, 2), None]
     assert trees.tree_map(len, {"a": (1, 2)}, is_leaf=lambda x: isinstance(x, tuple)) == {"a": 2}
 
@@ -111,24 +111,24 @@ def test_map_takes_subtrees_of_the_others():
     ({"a": [1, 2], "b": None}, r"at \['a'\] a list \(\[1, 2\]\); expected a tuple"),
     ({"a": (1, 2), "c": None}, r"lacks the keys \['b'\] and has the extra keys \['c'\]"),
     (5, r"has a int \(5\); expected a dict")])
-def test_map_mismatch_names_the_place(other, words):
+def test_map_mismatch_error_names_path(other, words):
     with pytest.raises(ValueError, match=words):
         trees.tree_map(lambda x, y: x, {"a": (1, 2), "b": None}, other)
 
 
-def test_map_passes_over_what_stands_beside_none():
+def test_map_skips_values_paired_with_none():
     assert trees.tree_map(lambda x, y: (x, y), (None, 1), (False, True)) == (None, (1, True))
     assert trees.tree_map(lambda *xs: xs, {"a": [1, None]}, {"a": [2, (3, 4)]}, {"a": [5, None]}) == {"a": [(1, 2, 5), None]}
     assert trees.tree_map(lambda x, y: (x, y), [None], [3], is_leaf=lambda x: x is None) == [(None, 3)]
 
 
-def test_mismatch_of_static_data_is_told():
+def test_mismatch_of_static_data_is_reported():
     with pytest.raises(ValueError, match="Layer with data"):
         trees.tree_map(lambda x, y: x, Layer(1, "a"), Layer(1, "b"))
 
 
 @pytest.mark.parametrize("leaves", [[1], [1, 2, 3]])
-def test_wrong_number_of_leaves(leaves):
+def test_wrong_number_of_leaves_is_rejected(leaves):
     with pytest.raises(ValueError, match="leaves for PyTreeDef; expected 2"):
         trees.tree_unflatten(trees.tree_structure((1, 2)), leaves)
 
@@ -185,7 +185,7 @@ def test_reductions_and_queries():
     assert one.compose(trees.tree_structure({"a": 0})) == trees.tree_structure(({"a": 0}, [{"a": 0}]))
 
 
-def test_a_backend_that_comes_later_learns_earlier_registrations_and_functions_stay_the_same():
+def test_new_backend_receives_earlier_registrations():
     old, flatten = trees.backend(), trees.tree_flatten
     new = PythonBackend()
     try:
@@ -206,7 +206,7 @@ def test_partial_maps_over_its_arguments():
     assert isinstance(p, trees.Partial) and p() == (3, 2)
 
 
-def test_what_a_partial_in_a_partial_holds_belongs_to_the_structure():
+def test_arguments_of_inner_partial_are_part_of_structure():
     inner = functools.partial(pow, 2)
     outer = trees.Partial(inner, 3, mod=5)
     assert outer() == 3 and trees.tree_leaves(outer) == [3, 5]
@@ -218,7 +218,7 @@ def test_what_a_partial_in_a_partial_holds_belongs_to_the_structure():
     assert pickle.loads(pickle.dumps(outer))() == 3
 
 
-def test_keys_of_paths_are_matched_by_patterns():
+def test_path_keys_support_pattern_matching():
     found = []
     for path, _ in trees.tree_leaves_with_path({"a": [Point(1, 2)], "b": Box(3, 0)}):
         for key in path:
@@ -238,7 +238,7 @@ TREE = {"b": Point(1, (2, None)), "a": [3, {"c": Box([4], 0)}], "n": None, "k": 
      ["['a'][0]", "['a'][1]['c'].value[0]", "['b'].x", "['b'].y[0]", "['b'].y[1]", "['k'].value", "['o']['z']", "['o']['y']"]),
     (lambda path, x: trees.keystr(path) in ("['b'].y", "['o']"),
      ["['a'][0]", "['a'][1]['c'].value[0]", "['b'].x", "['b'].y", "['k'].value", "['o']"])])
-def test_leaves_may_be_chosen_by_their_paths(stops, paths):
+def test_is_leaf_can_use_paths(stops, paths):
     named, treedef = trees.tree_flatten_with_path(TREE, stops, True)
     names = [trees.keystr(path).replace("[<flat index 0>]", ".value") for path, _ in named]
     assert names == paths and treedef.num_leaves == len(paths)
@@ -248,21 +248,21 @@ def test_leaves_may_be_chosen_by_their_paths(stops, paths):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
-def test_associative_reduction_takes_halves(n):
+def test_associative_reduction_splits_in_halves(n):
     leaves = list("abcdefgh"[:n])
     text = trees.tree_reduce_associative(lambda a, b: f"({a}{b})", [leaves, None])
     assert text.replace("(", "").replace(")", "") == "".join(leaves)
     assert max(text[:i].count("(") - text[:i].count(")") for i in range(len(text) + 1)) == (n - 1).bit_length()
 
 
-def test_associative_reduction_of_nothing():
+def test_associative_reduction_of_empty_tree():
     assert trees.tree_reduce_associative(max, {}, identity=3) == 3
     assert trees.tree_reduce_associative(lambda a, b: a + b, [[1], [2]], is_leaf=lambda x: x == [1] or x == [2]) == [1, 2]
     with pytest.raises(TypeError, match="no leaves; pass identity"):
         trees.tree_reduce_associative(max, [None])
 
 
-def test_a_type_seen_as_a_leaf_can_become_a_node():
+def test_type_seen_as_leaf_can_be_registered_as_node():
     class Later:
         pass
     assert trees.tree_structure([Later()]).num_leaves == 1
@@ -272,7 +272,7 @@ def test_a_type_seen_as_a_leaf_can_become_a_node():
 
 @pytest.mark.parametrize("call", [trees.tree_flatten, trees.tree_leaves, trees.tree_structure, trees.tree_all,
                                   lambda tree: trees.tree_map(len, tree)])
-def test_dicts_with_keys_of_two_kinds_are_named_with_their_place(call):
+def test_dict_with_unsortable_keys_error_names_path(call):
     with pytest.raises(TypeError, match=r"the dict at \['a'\]\[1\] has the keys 1, 'b', of types int and str. Use keys of one"):
         call({"a": [0, {1: 2, "b": 3}]})
     with pytest.raises(TypeError, match="the dict has the keys"):

@@ -1,4 +1,4 @@
-"""Ops that went through versions: their old files load and mean what they meant; newer ones are refused in one sentence."""
+"""Primitives with several versions: old files load with the old results; newer files are rejected."""
 import numpy as np
 import pytest
 
@@ -15,7 +15,7 @@ def twice(x, *rest, **params):
 
 
 def file_of(prim, *args, results=1, source=False, **params):
-    """A program of one equation on constants, as the process that knew this `prim` wrote it."""
+    """Return the file of a one-equation program on constants, as written by a process with this version of `prim`."""
     ins, outs = [Var(f32(3)) for _ in args], [Var(f32(3)) for _ in range(results)]
     return dumps(ClosedJaxpr(Jaxpr(ins, [], [Eqn(prim, ins, outs, params)], outs), list(args)))
 
@@ -24,11 +24,11 @@ def op(name, version, params=(), numpy=None, **facts):
     return Primitive(name, infer=twice, numpy=numpy, params=params, version=version, **facts)
 
 
-def only(data):
+def load_and_evaluate(data):
     return evaluate(loads(data))[0]
 
 
-# `slide` came with x and a shift; then got `circular`, with a default; then had its operands turned round,
+# `slide` began with x and a shift; then gained `circular`, with a default; then its operands were swapped,
 # and `by` counted from the right.
 OLD = [op("slide", 1, ("shift",)), op("slide", 2, ("by", "circular")), op("slide", 3, ("by", "circular"))]
 NOW = register_primitive(op("slide", 3, ("by", "circular"), lambda fill, x, by, circular: np.roll(x, by) if circular else
@@ -37,37 +37,37 @@ upgrades.define(NOW, 1, lambda e: e._replace(params={"by": e.params["shift"], "c
 upgrades.define(NOW, 2, lambda e: e._replace(invars=e.invars[::-1], params={**e.params, "by": -e.params["by"]}))
 
 
-def test_one_version_after_the_other():
+def test_upgrades_are_applied_in_order():
     slid = np.float32([10, 1, 2])
-    assert np.array_equal(only(file_of(OLD[0], X, Y, shift=-1)), slid)
-    assert np.array_equal(only(file_of(OLD[1], X, Y, by=-1, circular=False)), slid)
-    assert np.array_equal(only(file_of(OLD[2], Y, X, by=1, circular=False)), slid)
-    assert np.array_equal(only(file_of(OLD[1], X, Y, by=-1, circular=True)), np.float32([3, 1, 2]))
+    assert np.array_equal(load_and_evaluate(file_of(OLD[0], X, Y, shift=-1)), slid)
+    assert np.array_equal(load_and_evaluate(file_of(OLD[1], X, Y, by=-1, circular=False)), slid)
+    assert np.array_equal(load_and_evaluate(file_of(OLD[2], Y, X, by=1, circular=False)), slid)
+    assert np.array_equal(load_and_evaluate(file_of(OLD[1], X, Y, by=-1, circular=True)), np.float32([3, 1, 2]))
 
 
-def test_a_param_with_a_default_needs_no_version():
+def test_new_param_with_default_needs_no_upgrade():
     before = op("tilted", 1, ("angle",))
     register_primitive(op("tilted", 1, ("angle", "about"), lambda x, angle, about: x * angle + about, defaults={"about": 7}))
-    assert np.array_equal(only(file_of(before, X, angle=2)), 2 * X + 7)
+    assert np.array_equal(load_and_evaluate(file_of(before, X, angle=2)), 2 * X + 7)
     with pytest.raises(ProgramError, match="missing angle"):
         loads(file_of(op("tilted", 1), X))
 
 
-def test_a_loaded_program_is_saved_with_todays_version():
+def test_loaded_program_is_saved_with_current_version():
     data = dumps(loads(file_of(OLD[0], X, Y, shift=-1)))
     assert split_saved(data)[0]["ops"] == {"slide": 3}
-    assert np.array_equal(only(data), [10, 1, 2])
+    assert np.array_equal(load_and_evaluate(data), [10, 1, 2])
 
 
-def test_files_say_versions_only_where_there_are_some():
+def test_files_store_versions_only_if_not_1():
     plain, versioned = file_of(prims.sin_p, X), file_of(OLD[1], X, Y, by=1, circular=False)
     assert plain[8] == 1 and "ops" not in split_saved(plain)[0]
-    # a reader of format 1 takes all ops for version 1 and would misread it: it must refuse it
+    # a reader of format 1 assumes version 1 for every primitive, so it must reject this file
     assert versioned[8] == 2
     assert join_saved(*split_saved(versioned)) == versioned and join_saved(*split_saved(plain)) == plain
 
 
-def test_a_newer_version_is_refused_in_one_sentence():
+def test_newer_version_is_rejected():
     with pytest.raises(ProgramError, match=r"^loads: the program uses version 4 of `slide`; this process knows it up to "
                                            r"version 3\. Use a newer version of the package that defines it$"):
         loads(file_of(op("slide", 4, ("by", "circular")), X, Y, by=1, circular=False))
@@ -77,7 +77,7 @@ def test_a_newer_version_is_refused_in_one_sentence():
         loads(join_saved(header, buffers))
 
 
-def test_an_old_version_without_an_upgrade_says_what_to_give():
+def test_missing_upgrade_error_names_the_fix():
     register_primitive(op("forgotten", 3))
     with pytest.raises(ProgramError, match=r"version 1 of `forgotten`, which is at version 3 here.*define\('forgotten', 1"):
         loads(file_of(op("forgotten", 1), X))
@@ -86,10 +86,10 @@ def test_an_old_version_without_an_upgrade_says_what_to_give():
         loads(file_of(op("forgotten", 1), X))
 
 
-def test_an_op_that_is_no_more():
-    """Renamed; and taken apart into others, with a result that nothing reads."""
+def test_removed_primitive_is_upgraded():
+    """By renaming; and by decomposition into others, with an unused result."""
     upgrades.define("sine_of_old", 1, lambda e: e._replace(op="sin"))
-    np.testing.assert_allclose(only(file_of(op("sine_of_old", 1), X)), np.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(load_and_evaluate(file_of(op("sine_of_old", 1), X)), np.sin(X), rtol=1e-6)
 
     def in_parts(e):
         mid = Var(f32(3))
@@ -100,7 +100,7 @@ def test_an_op_that_is_no_more():
     np.testing.assert_allclose(outs, [np.sin(X) * Y, np.cos(X)], rtol=1e-6)
 
 
-def test_upgraded_equations_keep_their_lines():
+def test_upgraded_equations_keep_source_lines():
     upgrades.define("lined_of_old", 1, lambda e: [Eqn(prims.sin_p, e.invars, e.outvars, {})])
     a, b = Var(f32(3)), Var(f32(3))
     eqn = Eqn(op("lined_of_old", 1), [a], [b], {}, Source.from_line("here.py", 12, "f", "", ""))
@@ -108,7 +108,7 @@ def test_upgraded_equations_keep_their_lines():
     assert again.eqns[0].primitive is prims.sin_p and again.eqns[0].source.line == 12
 
 
-def test_upgrades_that_fail_or_go_round():
+def test_failing_and_cyclic_upgrades_are_reported():
     wrong = op("broken_of_old", 1, ("n",))
     upgrades.define("broken_of_old", 1, lambda e: e.params["m"])
     with pytest.raises(ProgramError, match="the upgrade of version 1 of `broken_of_old` failed: KeyError"):
@@ -125,7 +125,7 @@ def test_upgrades_that_fail_or_go_round():
         loads(file_of(op("unbound_of_old", 1), X))
 
 
-def test_the_table_refuses_what_is_no_upgrade():
+def test_upgrade_table_rejects_non_upgrades():
     table = UpgradeTable()
     with pytest.raises(TypeError, match="expected a Primitive or the name of one; got 3"):
         table.define(3, 1, lambda e: e)
@@ -141,13 +141,13 @@ def test_the_table_refuses_what_is_no_upgrade():
 
 
 @pytest.mark.parametrize("version", [0, -1, "2", 1.5, True])
-def test_a_version_is_a_number(version):
+def test_version_must_be_an_integer(version):
     with pytest.raises(ProgramError, match="version: must be an int, 1 or more"):
         Primitive("unversioned", infer=twice, version=version)
 
 
 @pytest.mark.parametrize("ops", [[], {"sin": "1"}, {"sin": -1}, {"sin": None}, 3, {"sin": 0}])
-def test_forged_versions_are_refused(ops):
+def test_forged_versions_are_rejected(ops):
     header, buffers = split_saved(file_of(prims.sin_p, X))
     header["ops"] = ops
     with pytest.raises(ProgramError, match="loads: "):

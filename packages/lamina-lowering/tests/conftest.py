@@ -1,4 +1,4 @@
-"""Quiet logs: the variable is read when jaxlib is first imported."""
+"""Reduce log output: jaxlib reads the variable when it is first imported."""
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

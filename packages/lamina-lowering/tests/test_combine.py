@@ -1,4 +1,4 @@
-"""Independent sums over the same axes become one; what waits for a sum stays behind it."""
+"""`combine_psums` merges independent sums over the same axes; equations that depend on a sum stay after it."""
 import numpy as np
 from lamina_ir import Eqn, Jaxpr, Literal, Var, dtypes, prims, shaped
 from lamina_lowering import lower
@@ -21,7 +21,7 @@ def names(eqns):
     return [f"{e.primitive.name}{len(e.invars)}" for e in eqns]
 
 
-def test_independent_sums_join_after_what_does_not_wait():
+def test_independent_sums_are_merged_after_independent_equations():
     a, b = Var(F32), Var(F32)
     (e1, s1), (e2, n1), (e3, _) = psum(a), neg(b), neg(b)
     e4, s2 = psum(n1)
@@ -41,7 +41,7 @@ def test_dependent_sums_and_other_axes_keep_their_order():
     assert combine_psums([e1]) == [e1]
 
 
-def test_long_chains_are_left_alone():
+def test_long_chain_of_dependent_sums_is_unchanged():
     v, eqns = Var(F32), []
     for _ in range(300):
         e, v = psum(v)
@@ -49,7 +49,7 @@ def test_long_chains_are_left_alone():
     assert combine_psums(eqns) == eqns
 
 
-def test_one_meeting_in_the_module():
+def test_module_has_one_all_reduce():
     a, b = Var(F32), Var(F32)
     (e1, s1), (e2, s2) = psum(a), psum(b)
     half = Var(F32)

@@ -1,4 +1,4 @@
-"""The helpers rows are written with."""
+"""Helpers of the lowering context for lowering rules."""
 from __future__ import annotations
 
 import numpy as np
@@ -12,7 +12,7 @@ F32, I32 = np.dtype("float32"), np.dtype("int32")
 
 
 def run_rule(rule, *args, out):
-    """Run a row as the only equation of a program; `out` is the result's aval."""
+    """Run a rule as the only equation of a program; `out` is the result's aval."""
     prim = Primitive("try", infer=lambda *a, **k: out)
     args = [np.asarray(a) for a in args]
     ins, result = [Var(shaped(a.shape, a.dtype)) for a in args], Var(out)
@@ -50,7 +50,7 @@ def test_compare_matches_numpy(dtype):
         assert np.array_equal(got, f(x, y))
 
 
-def test_regions_and_reducers():
+def test_regions_and_reducer_regions():
     a, out = shaped((2, 3), F32), shaped((2,), F32)
     scalar = shaped((), F32)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -69,7 +69,7 @@ def test_regions_and_reducers():
     assert run_rule(absolute, x, out=out).shape == (2,)
 
 
-def test_ready_made_rows():
+def test_rule_constructors():
     x = np.array([1.0, 2.0], np.float32)
     out = shaped((2,), F32)
     assert np.array_equal(run_rule(lower_to_op("stablehlo.negate"), x, out=out), -x)

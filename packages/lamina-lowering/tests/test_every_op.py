@@ -1,4 +1,4 @@
-"""Every primitive has a lowering row or a written reason, and every sample compiles to its NumPy meaning."""
+"""Every primitive has a lowering rule or a declared reason, and every sample matches its NumPy evaluation."""
 from __future__ import annotations
 
 import pytest
@@ -8,19 +8,19 @@ from lamina_ir.testing.samples.collectives import AXES, per_device
 from lamina_lowering import lowering_rules
 from lamina_lowering.testing import check_collective, check_lowering
 
-ROWS = [s for p in prims.ALL for s in samples_of(p)]
+SAMPLES = [s for p in prims.ALL for s in samples_of(p)]
 
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
-def test_row_or_hole(prim):
-    assert lowering_rules.has_rule_or_reason(prim), f"{prim.name}: add a row to lamina_lowering/rules/{prim.family}.py"
+def test_primitive_has_rule_or_declared_reason(prim):
+    assert lowering_rules.has_rule_or_reason(prim), f"{prim.name}: add a rule to lamina_lowering/rules/{prim.family}.py"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda s: s.id)
-def test_sample_lowers_to_its_numpy_meaning(row):
-    if row.prim in lowering_rules.missing_rules:
-        pytest.skip(lowering_rules.missing_rules[row.prim])
-    if row.prim.family == "collectives":
-        check_collective(row.prim, per_device(row), row.params, AXES)
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
+def test_sample_matches_numpy_evaluation(sample):
+    if sample.prim in lowering_rules.missing_rules:
+        pytest.skip(lowering_rules.missing_rules[sample.prim])
+    if sample.prim.family == "collectives":
+        check_collective(sample.prim, per_device(sample), sample.params, AXES)
     else:
-        check_lowering(row.prim, row.args, row.params)
+        check_lowering(sample.prim, sample.args, sample.params)

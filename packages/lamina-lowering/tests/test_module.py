@@ -1,4 +1,4 @@
-"""Module building: arguments kept, constants, donation, shardings, determinism, nested functions, growth."""
+"""Building of modules: used arguments, constants, donation, shardings, determinism, nested functions, growth."""
 from __future__ import annotations
 
 import threading
@@ -33,7 +33,7 @@ def call(closed, args, name="f", inline=False):
     return Eqn(prims.xla_call_p, args, outs, params), outs
 
 
-def test_dead_equations_and_unused_arguments_are_left_out():
+def test_dead_equations_and_unused_arguments_are_dropped():
     x, y, z, dead, out = (Var(V3) for _ in range(5))
     closed = ClosedJaxpr(Jaxpr([], [x, y, z], [Eqn(SIN, [y], [dead], {}), Eqn(ADD, [x, z], [out], {})], [out]))
     lowered = lower(closed)
@@ -44,7 +44,7 @@ def test_dead_equations_and_unused_arguments_are_left_out():
     assert lower(closed, keep_unused=True).used_args == (True, True, True)
 
 
-def test_dead_constants_are_left_out():
+def test_dead_constants_are_dropped():
     c, x, dead, out = Var(shaped((100,), F32)), Var(V3), Var(shaped((100,), F32)), Var(V3)
     closed = ClosedJaxpr(Jaxpr([c], [x], [Eqn(SIN, [c], [dead], {}), Eqn(SIN, [x], [out], {})], [out]),
                          [np.ones(100, np.float32)])
@@ -52,7 +52,7 @@ def test_dead_constants_are_left_out():
     assert "constant" not in lower(closed, inline_limit=None).as_text()
 
 
-def test_results_that_are_arguments_literals_or_twice_the_same():
+def test_results_that_are_arguments_literals_or_duplicates():
     x = Var(V3)
     closed = ClosedJaxpr(Jaxpr([], [x], [], [x, Literal(4.0, S), x]))
     a = np.arange(3, dtype=np.float32)
@@ -66,7 +66,7 @@ def test_equal_programs_give_equal_bytecode():
     assert lower(chain(20)).bytecode() != lower(chain(20, shaped((4,), F32))).bytecode()
 
 
-def test_big_constants_become_arguments_and_small_ones_are_written():
+def test_big_constants_become_arguments_and_small_ones_are_inlined():
     big, small = np.arange(100, dtype=np.float32), np.array([1., 2., 3.], np.float32)
     c, d, x, y, a, b = Var(shaped((100,), F32)), Var(V3), Var(shaped((100,), F32)), Var(V3), Var(
         shaped((100,), F32)), Var(V3)
@@ -80,7 +80,7 @@ def test_big_constants_become_arguments_and_small_ones_are_written():
     assert lower(closed, inline_limit=None).const_args == []
 
 
-def test_big_constants_of_nested_programs_are_passed_down():
+def test_big_constants_of_nested_programs_become_arguments():
     big = np.arange(100, dtype=np.float32)
     wide = shaped((100,), F32)
     c, x, y, z, w, u = (Var(wide) for _ in range(6))
@@ -116,7 +116,7 @@ def test_nested_names_are_unique_and_main_is_the_entry():
         assert name in text
 
 
-def test_short_programs_and_those_called_once_are_written_out():
+def test_programs_that_are_short_or_called_once_are_inlined():
     x = Var(V3)
     for closed, times in ((chain(2), 2), (chain(9), 1)):
         eqns, outs = [], [x]
@@ -127,8 +127,8 @@ def test_short_programs_and_those_called_once_are_written_out():
         assert "call" not in text and text.count("stablehlo.sine") == len(closed.eqns) // 2 * times
 
 
-def doubled(depth):
-    """A program that calls one program twice, which calls one twice, ..."""
+def nested_calls(depth):
+    """A program that calls another twice, which calls another twice, and so on."""
     closed = chain(4)
     for _ in range(depth):
         x = Var(V3)
@@ -138,8 +138,8 @@ def doubled(depth):
     return closed
 
 
-def test_programs_that_share_are_lowered_once_each():
-    lowered = lower(doubled(20))
+def test_shared_programs_are_lowered_once():
+    lowered = lower(nested_calls(20))
     assert lowered.as_text().count("func.func") == 21 and lowered.as_text().count("stablehlo.sine") == 2
     assert lowered.size.equations == 4 << 20 | (2 << 20) - 2 and lowered.size.nesting == 20
 
@@ -183,7 +183,7 @@ def test_shardings_are_written_on_arguments_and_results():
     assert "mhlo.num_partitions = 8" in text and lowered.placement.partitions == 8
 
 
-def test_missing_row_names_its_place():
+def test_missing_rule_error_names_the_rule_file():
     odd = Primitive("odd", infer=lambda a: a, family="shape")
     x, y = Var(V3), Var(V3)
     with pytest.raises(MissingRuleError, match="`odd`.*lamina_lowering/rules/shape.py") as caught:
@@ -191,7 +191,7 @@ def test_missing_row_names_its_place():
     assert caught.value.__notes__ == ["while lowering odd(float32[3])"]
 
 
-def test_platform_rows_win_on_their_platform():
+def test_platform_rule_takes_precedence_on_its_platform():
     table = platform_rules("tpu")
     with table.override(SIN, lambda ctx, x, **_: ctx.op("stablehlo.cosine", (x,), ctx.aval_out)):
         assert "cosine" in lower(chain(2), platform="tpu").as_text()
@@ -199,7 +199,7 @@ def test_platform_rows_win_on_their_platform():
     assert "cosine" not in lower(chain(2), platform="tpu").as_text()
 
 
-def test_other_forms():
+def test_hlo_and_graph_text_forms():
     lowered = lower(chain(2), name="program")
     assert as_hlo_text(lowered).startswith("HloModule program")
     assert lowered.as_text("hlo") == as_hlo_text(lowered)
@@ -209,12 +209,12 @@ def test_other_forms():
         lowered.as_text("c")
 
 
-def operations(lowered):
+def count_operations(lowered):
     return sum(line.lstrip().startswith("%") for line in lowered.as_text().splitlines())
 
 
 def test_size_grows_with_the_program():
-    small, large = operations(lower(chain(1000))), operations(lower(chain(8000)))
+    small, large = count_operations(lower(chain(1000))), count_operations(lower(chain(8000)))
     assert small <= 1001 and large <= 8001
     lower(chain(16000))
 
@@ -256,10 +256,10 @@ def test_lowering_from_many_threads():
 
 @pytest.fixture
 def slow_op():
-    """An op, and how its row is set."""
-    def define(row):
+    """Return a function that builds a program of one primitive with the given lowering rule."""
+    def define(rule):
         op = Primitive("lowered_slowly", infer=lambda x: x, numpy=lambda x: x, elementwise=True)
-        lowering_rules.define(op, row)
+        lowering_rules.define(op, rule)
         x, y = Var(V3), Var(V3)
         return ClosedJaxpr(Jaxpr([], [x], [Eqn(op, [x], [y], {})], [y]))
     return define
@@ -269,41 +269,41 @@ def sine(ctx, x):
     return ctx.op("stablehlo.sine", (x,), ctx.aval_out)
 
 
-def test_rows_may_lower_other_programs_themselves(slow_op):
+def test_rule_may_lower_another_program(slow_op):
     found = []
 
-    def row(ctx, x):
+    def rule(ctx, x):
         found.append(lower(chain(5)))
         assert found[0].module.context is not ctx.session.context and "sine" in found[0].as_text()
         return sine(ctx, x)
 
-    assert "sine" in lower(slow_op(row)).as_text()
+    assert "sine" in lower(slow_op(rule)).as_text()
     assert found[0].bytecode() == lower(chain(5)).bytecode()
 
 
-def test_rows_may_wait_for_threads_that_lower(slow_op):
+def test_rule_may_wait_for_a_lowering_thread(slow_op):
     done = []
 
-    def row(ctx, x):
+    def rule(ctx, x):
         thread = threading.Thread(target=lambda: done.append(lower(chain(5)).bytecode()))
         thread.start()
         thread.join(60)
         assert done and not thread.is_alive()
         return sine(ctx, x)
 
-    assert "sine" in lower(slow_op(row)).as_text()
+    assert "sine" in lower(slow_op(rule)).as_text()
     assert done == [lower(chain(5)).bytecode()]
 
 
-def test_rows_of_two_threads_run_at_the_same_time(slow_op):
+def test_rules_of_two_threads_run_concurrently(slow_op):
     from concurrent.futures import ThreadPoolExecutor
     both = threading.Barrier(2)
 
-    def row(ctx, x):
+    def rule(ctx, x):
         both.wait(60)
         return sine(ctx, x)
 
-    program = slow_op(row)
+    program = slow_op(rule)
     with ThreadPoolExecutor(2) as pool:
         one, two = pool.map(lambda _: lower(program).bytecode(), range(2))
     assert one == two
@@ -318,7 +318,7 @@ def test_context_is_replaced_when_old(monkeypatch):
     assert before.bytecode() == after.bytecode()
 
 
-def test_first_lowering_imports_no_builders():
+def test_first_lowering_imports_no_dialect_builders():
     import subprocess
     import sys
     code = ("import sys, numpy as np, lamina_lowering as L\n"

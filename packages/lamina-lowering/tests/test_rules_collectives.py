@@ -1,4 +1,4 @@
-"""Collectives and mapped calls on replicas of a CPU client, against NumPy over the stacked replicas."""
+"""Collectives and mapped calls on replicas of a CPU client, compared with NumPy over the stacked replicas."""
 from __future__ import annotations
 
 import numpy as np
@@ -19,7 +19,7 @@ def program(prim, avals, outs, params):
 
 
 def run(prim, x, out, env, **params):
-    """`x[r]` is replica r's operand; the stacked results."""
+    """Run a collective, where `x[r]` is the operand of replica r; return the stacked results."""
     x = np.asarray(x)
     closed = program(prim, [shaped(x.shape[1:], x.dtype)], [out], params)
     return np.stack([row[0] for row in run_lowered(lower(closed, axis_env=env), x)])
@@ -52,7 +52,7 @@ def test_psum_over_each_axis_of_two(dtype):
                                       np.broadcast_to(grid.sum(ax, keepdims=True), grid.shape).reshape(8, 3))
 
 
-def test_psum_over_a_name_and_an_ordinary_axis():
+def test_psum_over_a_name_and_a_positional_axis():
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     got = run(prims.psum_p, x, shaped((), F32), [("i", 4)], axes=("i", 0), axis_index_groups=None)
     assert got.tolist() == [66.0] * 4
@@ -68,7 +68,7 @@ def test_pmax_and_pmin():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn"])
-def test_extremes_keep_nan_and_every_other_value(dtype):
+def test_pmax_and_pmin_keep_nan_and_all_values(dtype):
     x = np.array([[np.nan, 1, -np.inf, 0, 448], [2, -np.nan, -448, -1, 2], [-3, 0.5, np.inf, -2, -7]])
     if dtype == "float8_e4m3fn":
         x[np.isinf(x)] = 440
@@ -94,7 +94,7 @@ def test_groups_of_unequal_size(prim, wanted):
     assert got[:, 0].tolist() == np.repeat(wanted, 2).tolist()
 
 
-def test_psum_over_an_axis_of_size_one_is_no_collective():
+def test_psum_over_an_axis_of_size_one_needs_no_collective():
     s = shaped((2,), F32)
     lowered = lower(program(prims.psum_p, [s], [s], {"axes": ("i",), **GROUPS}), axis_env=[("i", 1)])
     assert "all_reduce" not in lowered.as_text()
@@ -173,7 +173,7 @@ def pmap_program(in_axes=(0, None), out_axes=(0, 1, None), size=4):
     return ClosedJaxpr(Jaxpr([], ins, [Eqn(prims.xla_pmap_p, ins, outs, params)], outs))
 
 
-def test_a_map_by_itself_is_split_over_its_rows():
+def test_single_pmap_is_split_over_its_members():
     lowered = lower(pmap_program())
     assert lowered.placement.grid == (1, 4) and lowered.shardy and "sdy.manual_computation" in lowered.as_text()
     x, y = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([1., 2., 3.], np.float32)
@@ -183,7 +183,7 @@ def test_a_map_by_itself_is_split_over_its_rows():
     assert np.array_equal(c, x.sum(0))
 
 
-def test_a_map_within_one_replica():
+def test_pmap_within_a_replicated_program_is_refused():
     with pytest.raises(ShapeError, match="leave out axis_env"):
         lower(pmap_program(), axis_env=[("outer", 2)])
 
@@ -203,8 +203,8 @@ def test_literal_operand_of_a_collective():
     assert [row[0].item() for row in run_lowered(lower(closed, axis_env=[("i", 4)]))] == [8.0] * 4
 
 
-def test_a_map_over_thousands_of_processes():
-    """Made-up devices: the groups span the rows of all processes, the types are those of a row."""
+def test_pmap_over_thousands_of_processes():
+    """Fake devices: the groups span the members on all processes, the types are those of one member."""
     rows, processes = 2, 4096
     x = Var(shaped((rows, 3), F32))
     row, total = Var(shaped((3,), F32)), Var(shaped((3,), F32))

@@ -1,4 +1,4 @@
-"""What elementwise ops become; their numbers are checked on every sample in test_every_op.py."""
+"""Operations that elementwise primitives lower to; values are checked in test_every_op.py."""
 from __future__ import annotations
 
 import numpy as np
@@ -16,7 +16,7 @@ def text(prim, *avals, **params):
 
 
 @pytest.mark.parametrize(("y", "products"), [(1, 0), (2, 1), (3, 2), (7, 4), (8, 3), (-2, 1)])
-def test_whole_powers_by_repeated_squaring(y, products):
+def test_integer_powers_use_repeated_squaring(y, products):
     found = text(prims.integer_pow_p, V, y=y)
     assert found.count("stablehlo.multiply") == products and found.count("stablehlo.divide") == (y < 0)
 
@@ -26,7 +26,7 @@ def test_rank_0_operands_are_broadcast():
     assert text(prims.add_p, V, V).count("stablehlo.broadcast_in_dim") == 0
 
 
-def test_comparisons_say_how_they_compare():
+def test_comparison_type_of_floats_and_unsigned_integers():
     assert "FLOAT" in text(prims.lt_p, V, V) and "TOTALORDER" not in text(prims.lt_p, V, V)
     unsigned = shaped((3,), np.dtype("uint32"))
     assert "UNSIGNED" in text(prims.lt_p, unsigned, unsigned)
@@ -38,13 +38,13 @@ def test_maximum_of_complex_numbers_is_lexicographic():
     check_lowering(prims.min_p, (x, x[::-1].copy()), {})
 
 
-def test_threefry_is_written_out_in_full():
+def test_threefry_rounds_are_unrolled():
     u = shaped((8,), np.dtype("uint32"))
     found = text(prims.threefry2x32_p, *[shaped((), np.dtype("uint32"))] * 2, u, u)
     assert found.count("stablehlo.shift_left") == 20 and "while" not in found
 
 
-def test_scaled_bessel_keeps_its_digits():
+def test_scaled_bessel_is_accurate():
     x = np.array([2.0 ** -10, 7.875, 9.5])
     got, = run_lowered(lower(single_eqn_program(prims.bessel_i0e_p, [shaped((3,), x.dtype)], {})), x)
     np.testing.assert_allclose(got, [0.99902415236785197, 0.14460728463168581, 0.13125126081426789], rtol=1e-15)

@@ -1,4 +1,4 @@
-"""Matrix ops compiled: 64-bit, larger matrices than the samples, failures as NaN, other platforms."""
+"""Compiled matrix primitives: 64-bit, larger matrices than the samples, failures as NaN, other platforms."""
 from __future__ import annotations
 
 import numpy as np
@@ -13,12 +13,12 @@ SVD = {"compute_uv": True, "full_matrices": True}
 N = 37
 
 
-def drawn(dtype, *shape):
+def random_matrix(dtype, *shape):
     x = RNG.normal(size=shape)
     return (x + 1j * RNG.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 
-def compiled(prim, *args, **params):
+def run_compiled(prim, *args, **params):
     return run_lowered(lower(single_eqn_program(prim, [aval_of(a) for a in args], params)), *args)
 
 
@@ -31,42 +31,42 @@ def compiled(prim, *args, **params):
 ], ids=lambda p: getattr(p, "name", ""))
 def test_blocked_algorithms_agree_in_64_bits(prim, params, dtype):
     with config.enable_x64(True):
-        x = drawn(dtype, 2, N, N)
+        x = random_matrix(dtype, 2, N, N)
         check_lowering(prim, [x + np.conj(np.swapaxes(x, 1, 2)) if "lower" in params else x], params)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
-def test_eigenvectors_solve_the_equation(dtype):
+def test_eigenvectors_satisfy_the_eigenvalue_equation(dtype):
     with config.enable_x64(True):
-        x = drawn(dtype, N, N)
-        w, u, v = compiled(prims.eig_p, x, **EIG)
+        x = random_matrix(dtype, N, N)
+        w, u, v = run_compiled(prims.eig_p, x, **EIG)
         np.testing.assert_allclose(x @ v, v * w, atol=1e-9)
         np.testing.assert_allclose(np.conj(u.T) @ x, w[:, None] * np.conj(u.T), atol=1e-9)
-        t, q = compiled(prims.schur_p, x, compute_schur_vectors=True)
+        t, q = run_compiled(prims.schur_p, x, compute_schur_vectors=True)
         np.testing.assert_allclose(q @ t @ np.conj(q.T), x, atol=1e-9)
 
 
 @pytest.mark.parametrize("prim, params", [
     (prims.eigh_p, {"lower": True}), (prims.eig_p, EIG), (prims.svd_p, SVD),
     (prims.schur_p, {"compute_schur_vectors": True}), (prims.cholesky_p, {})], ids=lambda p: getattr(p, "name", ""))
-def test_one_bad_matrix_spoils_no_other(prim, params):
+def test_nan_matrix_does_not_affect_others_of_its_batch(prim, params):
     x = np.stack([np.eye(3), np.full((3, 3), np.nan), 2 * np.eye(3)]).astype(np.float32)
-    for out in compiled(prim, x, **params):
+    for out in run_compiled(prim, x, **params):
         assert np.isnan(out[1]).any() and np.isfinite(out[0]).all() and np.isfinite(out[2]).all()
 
 
 def test_failures_are_nan():
-    assert np.isnan(compiled(prims.cholesky_p, -np.eye(2, dtype=np.float32))[0][1]).all()
+    assert np.isnan(run_compiled(prims.cholesky_p, -np.eye(2, dtype=np.float32))[0][1]).all()
     zeros = np.zeros(3, np.float32)
-    assert np.isnan(compiled(prims.tridiagonal_solve_p, zeros, zeros, zeros, np.ones((3, 1), np.float32))[0]).all()
+    assert np.isnan(run_compiled(prims.tridiagonal_solve_p, zeros, zeros, zeros, np.ones((3, 1), np.float32))[0]).all()
 
 
-def test_singular_matrices_have_lu():
-    packed, pivots, order = compiled(prims.lu_p, np.zeros((2, 2), np.float32))
+def test_lu_of_singular_matrix():
+    packed, pivots, order = run_compiled(prims.lu_p, np.zeros((2, 2), np.float32))
     assert not packed.any() and list(pivots) == [0, 1] and list(order) == [0, 1]
 
 
-def test_programs_say_which_library_they_need():
+def test_lowered_program_lists_needed_libraries():
     x = aval_of(np.eye(2, dtype=np.float32))
     assert lower(single_eqn_program(prims.lu_p, [x], {})).needs == {"lapack"}
     assert not lower(single_eqn_program(prims.neg_p, [x], {})).needs
@@ -78,18 +78,18 @@ def test_programs_say_which_library_they_need():
     (prims.eigh_p, {"lower": True}, "cusolver_syevd_ffi"), (prims.svd_p, SVD, "cusolver_gesvd_ffi"),
     (prims.eig_p, {"compute_left_eigenvectors": False, "compute_right_eigenvectors": True}, "cusolver_geev_ffi"),
     (prims.cholesky_p, {}, "stablehlo.cholesky")], ids=lambda p: getattr(p, "name", p) if not isinstance(p, dict) else "")
-def test_cuda_rows_make_valid_modules(prim, params, kernel):
+def test_cuda_rules_emit_valid_modules(prim, params, kernel):
     lowered = lower(single_eqn_program(prim, [aval_of(np.ones((2, 3, 3), np.float32))], params), platform="cuda")
     lowered.module.operation.verify()
     assert kernel in lowered.as_text()
 
 
 @pytest.mark.parametrize("platform, prim, params", [("cuda", prims.hessenberg_p, {}), ("rocm", prims.lu_p, {})])
-def test_platforms_without_a_kernel_say_what_to_do(platform, prim, params):
+def test_missing_kernel_error_suggests_cpu_backend(platform, prim, params):
     with pytest.raises(MissingRuleError, match="backend='cpu'"):
         lower(single_eqn_program(prim, [aval_of(np.eye(2, dtype=np.float32))], params), platform=platform)
 
 
-def test_cuda_finds_right_eigenvectors_only():
+def test_cuda_eig_refuses_left_eigenvectors():
     with pytest.raises(NotImplementedError, match="compute_left_eigenvectors=False"):
         lower(single_eqn_program(prims.eig_p, [aval_of(np.eye(2, dtype=np.float32))], EIG), platform="cuda")

@@ -1,4 +1,4 @@
-"""Windows compiled: index types, windows partly outside, empty arrays, and what each mode costs."""
+"""Compiled gathers and scatters: index types, windows partly outside, empty arrays, and the operations of each mode."""
 from __future__ import annotations
 
 import itertools
@@ -45,7 +45,7 @@ def test_windows_when_partly_outside(mode):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "bool", "uint8"])
 @pytest.mark.parametrize("op", [prims.scatter_p, prims.scatter_add_p, prims.scatter_min_p], ids=str)
-def test_element_types(op, dtype):
+def test_gather_and_scatter_of_element_types(op, dtype):
     from lamina_ir.dtypes import as_dtype
     x, updates = np.arange(4).astype(as_dtype(dtype)), np.array([1, 0]).astype(as_dtype(dtype))
     where = np.array([[2], [9]], np.int32)
@@ -76,7 +76,7 @@ def test_one_window_without_index():
     check_lowering(prims.gather_p, (X, np.zeros((0,), np.int32)), gather_params(everything, (5, 4), FILL, 0.0))
 
 
-def test_masks_stand_only_where_needed():
+def test_mask_is_emitted_for_fill_mode_only():
     avals = [aval_of(X), aval_of(np.zeros((3, 2), np.int32))]
     programs = {m: single_eqn_program(prims.gather_p, avals, gather_params(PAIR, (1, 1), m)) for m in (CLIP, FILL)}
     texts = {m: str(lower(closed).module) for m, closed in programs.items()}

@@ -1,4 +1,4 @@
-"""dot_general: dots where a library call pays, loops where not, the same numbers either way."""
+"""dot_general: a dot where a library call is faster, else loops; both give the same numbers."""
 from __future__ import annotations
 
 import ml_dtypes
@@ -31,18 +31,18 @@ def test_matrix_products_stay_dots():
     assert "dot_general" in text(floats(64, 16, 16), floats(64, 16, 16), (((2,), (1,)), ((0,), (0,))))
 
 
-def test_many_short_dots_are_written_out_on_cpus():
+def test_many_short_dots_are_unrolled_on_cpus():
     x = floats(5000, 3)
     assert "dot_general" not in text(x, x, PAIRS) and "stablehlo.reduce" not in text(x, x, PAIRS)
     assert "dot_general" in text(x, x, PAIRS, "cuda")
 
 
-def test_sums_of_the_dtype_asked_for_are_those_of_a_dot():
+def test_preferred_element_type_keeps_the_dot():
     x, y = floats(5000, 3), floats(3, 3)
     assert "dot_general" not in text(x, y, MATMUL) and "dot_general" in text(x, y, MATMUL, preferred=np.dtype("float32"))
 
 
-def test_without_free_axes_it_is_a_product_and_a_sum():
+def test_dot_without_free_axes_is_a_product_and_a_sum():
     assert "stablehlo.reduce" in text(floats(100), floats(100), (((0,), (0,)), ((), ())))
 
 
@@ -51,12 +51,12 @@ def test_without_free_axes_it_is_a_product_and_a_sum():
     ((2, 5000, 3), (3, 5000, 4), (((2,), (0,)), ((1,), (1,)))), ((5000, 3), (3, 4), MATMUL),
     ((50, 2, 100, 2), (2, 100, 2, 50), (((1, 3), (2, 0)), ((2, 0), (1, 3)))), ((5, 0), (0, 3), MATMUL),
     ((6, 40), (6, 40), (((0, 1), (0, 1)), ((), ())))])
-def test_means_what_numpy_means(xs, ys, numbers):
+def test_dot_general_matches_numpy(xs, ys, numbers):
     x, y = floats(*xs) / 2, floats(*ys) / 2
     check_lowering(prims.dot_general_p, (x, y), params(numbers))
     half = x.astype(ml_dtypes.bfloat16), y.astype(ml_dtypes.bfloat16)
     check_lowering(prims.dot_general_p, half, params(numbers, np.dtype("float32")))
 
 
-def test_booleans_ask_whether_any():
+def test_boolean_dot_is_any_of_ands():
     check_lowering(prims.dot_general_p, (floats(5, 4) > 1, floats(4, 3) > 1), params(MATMUL))

@@ -1,4 +1,4 @@
-"""Every road a reduction can take: short and long axes, NaN, ties, blocks of running sums."""
+"""Every implementation of reductions: short and long axes, NaN, ties, blocked running sums."""
 from __future__ import annotations
 
 import numpy as np
@@ -15,7 +15,7 @@ def floats(*shape):
     return RNG.normal(size=shape).astype(np.float32)
 
 
-def test_short_axes_are_written_out_on_cpus_only():
+def test_short_axes_are_unrolled_on_cpus_only():
     a = Var(shaped((5000, 3), np.dtype("float32")))
     b = Var(shaped((5000,), np.dtype("float32")))
     program = ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.reduce_sum_p, [a], [b], dict(axes=(1,)))], [b]))
@@ -24,7 +24,7 @@ def test_short_axes_are_written_out_on_cpus_only():
 
 
 @pytest.mark.parametrize("prim", [prims.reduce_sum_p, prims.reduce_prod_p, prims.reduce_max_p, prims.reduce_min_p])
-def test_short_axes(prim):
+def test_reductions_over_short_axes(prim):
     x = floats(2, 3000, 3)
     x[0, 5, 1] = np.nan
     check_lowering(prim, (x,), dict(axes=(0, 2)))
@@ -34,7 +34,7 @@ def test_short_axes(prim):
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("prim", [prims.reduce_max_p, prims.reduce_min_p])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_nan_wins_wherever_it_stands(prim, axis):
+def test_max_and_min_propagate_nan_from_any_position(prim, axis):
     x = floats(200, 300)
     x[[0, 30, 199], [299, 7, 0]] = np.nan
     check_lowering(prim, (x,), dict(axes=(axis,)))
@@ -45,20 +45,20 @@ def test_nan_wins_wherever_it_stands(prim, axis):
 @pytest.mark.parametrize("prim", [prims.reduce_max_p, prims.reduce_min_p])
 @pytest.mark.parametrize("shape, axes", [pytest.param((5000,), (0,), marks=pytest.mark.slow), ((3, 40, 50), (0, 2)),
                                          pytest.param((70, 64), (0, 1), marks=pytest.mark.slow), ((7, 700), (1,))])
-def test_long_rows_are_reduced_in_lanes(prim, shape, axes):
+def test_long_axes_are_reduced_in_lanes(prim, shape, axes):
     x = floats(*shape)
     check_lowering(prim, (x,), dict(axes=axes))
     check_lowering(prim, ((x * 1000).astype(np.int32),), dict(axes=axes))
-    for place in (0, x.size // 2, x.size - 1):
+    for position in (0, x.size // 2, x.size - 1):
         for nan in (np.nan, -np.nan):
             y = x.copy()
-            y.flat[place] = nan
+            y.flat[position] = nan
             check_lowering(prim, (y,), dict(axes=axes))
 
 
 @pytest.mark.parametrize("prim", [prims.argmax_p, prims.argmin_p])
 @pytest.mark.parametrize("n", [10, 100])
-def test_positions_of_extremes_match_numpy(prim, n):
+def test_argmax_and_argmin_match_numpy(prim, n):
     x = floats(6, n)
     x[1, [3, 7]], x[2], x[3], x[4, [2, 9]] = np.nan, -np.inf, np.inf, 9
     x[5, [2, 9]] = -9
@@ -69,7 +69,7 @@ def test_positions_of_extremes_match_numpy(prim, n):
 @pytest.mark.parametrize("prim", [prims.cumsum_p, prims.cumprod_p, prims.cummax_p, prims.cummin_p])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 16, 17, 300])
-def test_cumulations_in_blocks(prim, reverse, n):
+def test_blocked_cumulative_reductions(prim, reverse, n):
     x = (1 + 0.01 * RNG.normal(size=(2, n))).astype(np.float32)
     check_lowering(prim, (x,), dict(axis=1, reverse=reverse))
     check_lowering(prim, (x.T.copy(),), dict(axis=0, reverse=reverse))

@@ -1,4 +1,4 @@
-"""Lowered forms of ops that move elements: empty arrays and negative padding."""
+"""Lowering of primitives that move elements: empty arrays and negative padding."""
 from __future__ import annotations
 
 import numpy as np
@@ -16,5 +16,5 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
     (prims.broadcast_in_dim_p, (X[:, :1],), dict(shape=(3, 0), broadcast_dimensions=(0, 1))),
     (prims.reshape_p, (X,), dict(new_sizes=(2, 6), dimensions=(1, 0))),
     (prims.rev_p, (X > 3,), dict(dimensions=(1,)))])
-def test_means_what_numpy_means(prim, args, params):
+def test_shape_primitive_matches_numpy(prim, args, params):
     check_lowering(prim, args, params)

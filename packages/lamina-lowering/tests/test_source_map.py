@@ -1,4 +1,4 @@
-"""The module names equations by number; what the compiler made of them finds its way back to the user's lines."""
+"""The module numbers equations; instructions of the compiled program are mapped back to the user's lines."""
 from __future__ import annotations
 
 import re
@@ -11,7 +11,7 @@ F = shaped((3,), np.dtype("float32"))
 
 
 def chain(file="model.py", first=10, inner=None):
-    """sin at `first`, exp on the next line as backward part; `inner`, a program without lines of its own, is called between."""
+    """A sin at `first`, an exp on the next line in the backward pass, and a call of `inner`, a program without lines."""
     a, b, c, d = Var(F), Var(F), Var(F), Var(F)
     eqns = [Eqn(prims.sin_p, [a], [b], {}, Source.from_line(file, first, "f")),
             Eqn(prims.exp_p, [b], [c], {}, Source.from_line(file, first + 1, "f", "scope", "backward"))]
@@ -21,47 +21,47 @@ def chain(file="model.py", first=10, inner=None):
     return ClosedJaxpr(Jaxpr([], [a], eqns, [d if inner is not None else c]))
 
 
-def nameless():
+def chain_without_lines():
     a, b, c = Var(F), Var(F), Var(F)
     return ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.cos_p, [a], [b], {}), Eqn(prims.tanh_p, [b], [c], {})], [c]))
 
 
-def test_the_map_has_file_line_function_op_and_part():
+def test_source_map_has_file_line_function_primitive_and_part():
     one, two = lower(chain()).source_map().values()
     assert one == ("model.py", 10, "f", "sin", "")
     assert two == ("model.py", 11, "f", "scope/exp", "backward")
     assert str(two) == "model.py:11 (f) scope/exp [backward]"
 
 
-def test_the_module_does_not_change_when_lines_move():
+def test_module_does_not_depend_on_line_numbers():
     assert lower(chain()).bytecode() == lower(chain("other.py", 20)).bytecode()
 
 
-def test_an_equation_without_a_line_has_that_of_its_call():
-    lines = list(lower(chain(inner=nameless())).source_map().values())
+def test_equation_without_line_gets_the_line_of_its_call():
+    lines = list(lower(chain(inner=chain_without_lines())).source_map().values())
     assert [(x.line, x.op) for x in lines[-2:]] == [(12, "g/cos"), (12, "g/tanh")]
 
 
-def test_a_program_from_text_has_names_and_no_lines():
-    lines = list(lower(nameless()).source_map().values())
+def test_parsed_program_has_names_and_no_lines():
+    lines = list(lower(chain_without_lines()).source_map().values())
     assert [(x.file, x.line, x.op) for x in lines] == [("", 0, "cos"), ("", 0, "tanh")]
 
 
-def test_a_single_op_is_lowered_without_locations():
+def test_single_equation_is_lowered_without_locations():
     a, b = Var(F), Var(F)
     low = lower(ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.sin_p, [a], [b], {}, Source.from_line("m.py", 1, "f"))], [b])))
     assert low.source_map() == {} and "equation" not in low.as_text(debug_info=True)
 
 
-def test_a_program_is_numbered_before_those_inside_of_it():
-    low = lower(chain(inner=nameless()))
+def test_outer_program_is_numbered_before_nested_ones():
+    low = lower(chain(inner=chain_without_lines()))
     assert [line.op for line in low.source_map().values()] == ["sin", "scope/exp", "xla_call", "g/cos", "g/tanh"]
     text = low.as_text(debug_info=True)
     for number, line in low.source_map().items():
         assert line.op == "xla_call" or re.search(rf'"{line.op}"\((#loc\d*|"equation":{number}:0)\)', text)
 
 
-def test_numbers_stand_in_the_module():
+def test_equation_numbers_are_written_in_the_module():
     text = lower(chain()).as_text(debug_info=True)
     assert '"equation":1:0' in text and '"scope/exp"' in text
 

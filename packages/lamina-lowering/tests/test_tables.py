@@ -1,4 +1,4 @@
-"""Lowering rows and their overlays per platform, as they change."""
+"""Lowering rules and their overrides per platform, while they change."""
 import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Var, prims, shaped
@@ -15,13 +15,14 @@ def emits(name):
 
 
 @pytest.fixture
-def tan_on_cpu():
+def cpu_rules_with_tan():
+    """The CPU rules, with a rule for `tan` that emits `abs`."""
     platform_rules("cpu").define(prims.tan_p, emits("abs"))
     yield platform_rules("cpu")
     del platform_rules("cpu")[prims.tan_p]
 
 
-def test_overrides_hold_inside_their_block_alone():
+def test_overridden_rule_is_used_inside_block_only():
     closed = program(prims.tanh_p)
     assert "stablehlo.tanh" in lower(closed).as_text()
     version = merged_rules("cpu").version
@@ -30,7 +31,7 @@ def test_overrides_hold_inside_their_block_alone():
     assert "stablehlo.tanh" in lower(closed).as_text() and merged_rules("cpu").version == version
 
 
-def test_a_platform_keeps_its_row_beside_a_common_one_and_gives_way_to_an_override(tan_on_cpu):
+def test_platform_rule_precedes_common_rule_and_yields_to_override(cpu_rules_with_tan):
     closed, common = program(prims.tan_p), lowering_rules[prims.tan_p]
     assert "stablehlo.abs" in lower(closed).as_text() and "stablehlo.abs" not in lower(closed, platform="tpu").as_text()
     lowering_rules.define(prims.tan_p, emits("ceil"))
@@ -40,21 +41,21 @@ def test_a_platform_keeps_its_row_beside_a_common_one_and_gives_way_to_an_overri
         lowering_rules.define(prims.tan_p, common)
     with lowering_rules.override(prims.tan_p, emits("cosine")):
         assert "stablehlo.cosine" in lower(closed).as_text()
-        with tan_on_cpu.override(prims.tan_p, emits("floor")):
+        with cpu_rules_with_tan.override(prims.tan_p, emits("floor")):
             assert "stablehlo.floor" in lower(closed).as_text()
             assert "stablehlo.cosine" in lower(closed, platform="tpu").as_text()
     assert "stablehlo.abs" in lower(closed).as_text()
 
 
-def test_a_hole_of_a_platform_is_its_own(tan_on_cpu):
-    tan_on_cpu.declare_missing(prims.tan_p, "no room")
-    with pytest.raises(MissingRuleError, match="lowering for cpu of `tan` is not defined: no room"):
+def test_missing_rule_of_a_platform_does_not_affect_others(cpu_rules_with_tan):
+    cpu_rules_with_tan.declare_missing(prims.tan_p, "no kernel")
+    with pytest.raises(MissingRuleError, match="lowering for cpu of `tan` is not defined: no kernel"):
         lower(program(prims.tan_p))
     lower(program(prims.tan_p), platform="tpu")
-    tan_on_cpu.define(prims.tan_p, emits("abs"))
+    cpu_rules_with_tan.define(prims.tan_p, emits("abs"))
 
 
-def test_rows_that_were_taken_do_not_change():
-    taken = merged_rules("cpu")
+def test_merged_rules_are_a_snapshot():
+    snapshot = merged_rules("cpu")
     with lowering_rules.override(prims.tanh_p, emits("cosine")):
-        assert "stablehlo.tanh" in lower(program(prims.tanh_p), rules=taken).as_text()
+        assert "stablehlo.tanh" in lower(program(prims.tanh_p), rules=snapshot).as_text()

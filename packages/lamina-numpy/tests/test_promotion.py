@@ -220,11 +220,11 @@ def test_which_functions_of_python_numbers_are_strong() -> None:
     lambda: lnp.sum(lnp.ones(5), dtype="float64"), lambda: lnp.cumsum(lnp.ones(5), dtype="float64"),
     lambda: lnp.concatenate([lnp.ones(5)], dtype="float64"), lambda: lnp.mean(lnp.ones(5), dtype="float64")])
 def test_unavailable_dtypes_warn(call: Any) -> None:
+    with config.enable_x64(True):
+        call()  # warnings are errors here
     with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as warned:
         assert call().dtype.itemsize in (4, 8)
     assert {w.filename for w in warned} == {__file__}
-    with config.enable_x64(True):
-        call()  # warnings are errors here
 
 
 @pytest.mark.parametrize("call", [

@@ -1,4 +1,4 @@
-"""Collectives mean the same under vmap and pmap, and so do their derivatives."""
+"""Collectives and their derivatives give the same results under vmap and pmap."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp, vjp
@@ -45,7 +45,7 @@ def test_derivatives_are_those_of_the_mapped_function(name, mapper):
     np.testing.assert_allclose(np.asarray(tangent), change, rtol=5e-2, atol=5e-2)
 
 
-def test_names_are_any_hashable_and_psum_of_one_is_the_size():
+def test_any_hashable_names_an_axis_and_psum_of_one_is_its_size():
     name = ("a", 3)
     out = vmap(lambda x: psum(1, (name,)) * x, axis_name=name)(np.ones(5, np.float32))
     assert np.asarray(out).tolist() == [5.0] * 5
@@ -63,7 +63,7 @@ def test_nested_axes():
             np.testing.assert_allclose(np.asarray(both).sum(), 1, rtol=1e-6)
 
 
-def test_groups_are_summed_apart():
+def test_psum_over_groups():
     groups = [[0, 1], [2, 3]]
     out = pmap(lambda x: psum(x, "i", axis_index_groups=groups), axis_name="i")(X)
     np.testing.assert_allclose(np.asarray(out)[0], X[0] + X[1], rtol=1e-6)
@@ -79,7 +79,7 @@ def test_collectives_inside_jit_inside_a_map():
     np.testing.assert_allclose(np.asarray(constant(X)), X + 2 * N)
 
 
-def test_grad_inside_a_map_is_the_mapped_functions():
+def test_grad_inside_a_map_includes_other_members():
     f = vmap(grad(lambda x: psum(x * x, "i")), axis_name="i")
     g = pmap(grad(lambda x: psum(x * x, "i")), axis_name="i")
     x = np.arange(4.0, dtype=np.float32)
@@ -87,12 +87,12 @@ def test_grad_inside_a_map_is_the_mapped_functions():
     np.testing.assert_allclose(np.asarray(g(x)), 2 * 4 * x)
 
 
-def test_seed_normalization():
+def test_normalization_by_psum():
     out = pmap(lambda x: x / psum(x, axis_name="i"), axis_name="i")(np.arange(4.0, dtype=np.float32))
     np.testing.assert_allclose(np.asarray(out), [0, 1 / 6, 1 / 3, 0.5], rtol=1e-6)
 
 
-def test_pmap_prints_as_in_the_notebook():
+def test_pmap_params_are_printed_in_order():
     text = str(make_jaxpr(pmap(lambda x: x, axis_name="i"))(X))
     order = ["axis_name=i", "axis_size=4", "backend=None", "call_jaxpr=", "devices=None", "donated_invars=(False,)",
              "global_arg_shapes=(None,)", "global_axis_size=None", "in_axes=(0,)", "name=<lambda>", "out_axes=(0,)"]
@@ -100,12 +100,12 @@ def test_pmap_prints_as_in_the_notebook():
 
 
 @pytest.mark.parametrize("perm", [[(0, 9)], [(0, 1), (0, 2)], [(0, 1), (2, 1)]])
-def test_bad_permutations(perm):
+def test_invalid_permutations_are_refused(perm):
     with pytest.raises(ValueError, match="ppermute"):
         vmap(lambda x: ppermute(x, "i", perm), axis_name="i")(X)
 
 
-def test_every_collective_has_its_rows():
+def test_every_collective_has_rules():
     from lamina_autodiff.extend import jvp_rules, transpose_rules
     from lamina_batching.extend import batching_rules
     for p in (*(p for p in prims.ALL if p.family == "collectives"), prims.xla_pmap_p):
@@ -114,7 +114,7 @@ def test_every_collective_has_its_rows():
 
 
 @pytest.mark.parametrize("source", [0, N - 1])
-def test_pbroadcast_gives_the_values_of_one(source):
+def test_pbroadcast_returns_the_value_of_one_member(source):
     got = vmap(lambda x: lax.pbroadcast((x, x > 0, 2.0), "i", source), axis_name="i")(X)
     np.testing.assert_array_equal(got[0], np.broadcast_to(X[source], X.shape))
     np.testing.assert_array_equal(got[1], np.broadcast_to(X[source] > 0, X.shape))
@@ -143,7 +143,7 @@ def test_pdot_and_xeinsum_sum_over_the_mapped_axis(mapped):
 
 
 @pytest.mark.parametrize("mapper", [vmap, pmap])
-def test_integers_are_axes_of_the_operand(mapper):
+def test_integer_axes_are_positional_axes(mapper):
     x = np.arange(8, dtype=np.float32).reshape(4, 2)
     for axis in (0, -1):
         assert np.asarray(mapper(lambda v: psum(v, (axis, "i")), axis_name="i")(x)).tolist() == [28] * 4
@@ -154,7 +154,7 @@ def test_integers_are_axes_of_the_operand(mapper):
 
 @pytest.mark.parametrize("mapper", [vmap, pmap])
 @pytest.mark.parametrize("name", [0, 3, True])
-def test_integers_name_no_mapped_axis(mapper, name):
+def test_integer_axis_name_is_refused(mapper, name):
     with pytest.raises(TypeError, match=f"{mapper.__name__} of `<lambda>`: axis_name: {name} cannot name a mapped axis"):
         mapper(lambda v: v, axis_name=name)
 
@@ -169,7 +169,7 @@ def test_integers_name_no_mapped_axis(mapper, name):
     lambda x, g: lax.psum_scatter(spread(x, 2 * len(g[0])), "i", axis_index_groups=g, tiled=True),
     lambda x, g: lax.all_to_all(spread(x, len(g[0])), "i", 0, 1, axis_index_groups=g),
     lambda x, g: lax.all_to_all(spread(x, 2 * len(g[0])), "i", 0, 1, axis_index_groups=g, tiled=True)])
-def test_groups_of_examples_are_as_groups_of_devices(collective, groups):
+def test_groups_agree_between_vmap_and_pmap(collective, groups):
     x = np.arange(24, dtype=np.float32).reshape(4, 6) ** 2
     mapped = vmap(lambda x: collective(x, groups), axis_name="i")
     np.testing.assert_array_equal(mapped(x), pmap(lambda x: collective(x, groups), axis_name="i")(x))
@@ -177,7 +177,7 @@ def test_groups_of_examples_are_as_groups_of_devices(collective, groups):
 
 
 def spread(x, n):
-    """[n, 6] that differs from row to row."""
+    """Broadcast x to [n, 6] with different values in each row."""
     return lax.mul(lax.broadcast_in_dim(x, (n, 6), (1,)), lax.broadcasted_iota(np.dtype("float32"), (n, 6), 0) + 1)
 
 
@@ -195,7 +195,7 @@ SEVERAL = {
 
 @pytest.mark.parametrize("names", [("i", "j"), ("j", "i")])
 @pytest.mark.parametrize("collective", SEVERAL)
-def test_several_names_count_alike_whichever_of_them_are_vmapped(collective, names):
+def test_several_axis_names_agree_for_each_mix_of_vmap_and_pmap(collective, names):
     x = np.random.default_rng(3).integers(0, 99, (2, 3, 12, 6)).astype(np.float32)
     t = np.random.default_rng(4).integers(0, 99, x.shape).astype(np.float32)
 
@@ -210,7 +210,7 @@ def test_several_names_count_alike_whichever_of_them_are_vmapped(collective, nam
         np.testing.assert_array_equal(np.asarray(vjp(mapped(outer, inner), x)[1](want)[0]), np.asarray(back))
 
 
-def test_a_permutation_over_several_names_keeps_the_sign_of_zero_and_works_on_flags():
+def test_ppermute_over_several_names_of_signed_zeros_and_booleans():
     x = np.array([[-0.0, 1.0], [2.0, -0.0]], np.float32)
     f = vmap(vmap(lambda x: ppermute(x, ("i", "j"), [(0, 3), (3, 0)]), axis_name="j"), axis_name="i")
     assert np.signbit(np.asarray(f(x))).tolist() == [[True, False], [False, True]]
@@ -219,7 +219,7 @@ def test_a_permutation_over_several_names_keeps_the_sign_of_zero_and_works_on_fl
 
 @pytest.mark.parametrize("name", [("a", 3), ("i",), 1.5, frozenset([1]), b"x", "a b", int, object()])
 @pytest.mark.parametrize("mapper", [vmap, pmap, lambda f, **kw: jit(pmap(f, **kw)), lambda f, **kw: jit(vmap(f, **kw))])
-def test_any_other_hashable_value_names_an_axis(mapper, name):
+def test_hashable_non_string_names_an_axis(mapper, name):
     def all_of_them(v):
         whole = all_gather(v, (name,))
         several = psum(v, (name,)) + ppermute(v, [name], [(0, 1)]) + axis_index((name,)) + lax.reduce_sum(whole, (0,))
@@ -231,7 +231,7 @@ def test_any_other_hashable_value_names_an_axis(mapper, name):
 
 
 @pytest.mark.parametrize("mapper", [vmap, pmap])
-def test_positions_of_extremes(mapper):
+def test_pargmax_and_pargmin(mapper):
     x = np.array([[np.nan, 1, 5, -1], [2, 3, 5, -1], [4, 7, 1, -2], [1, 7, 5, -2]], np.float32)
     largest, smallest = mapper(lambda v: (lax.pargmax({"a": v}, "i"), lax.pargmin(v, ("i",))), axis_name="i")(x)
     assert largest["a"][1].tolist() == [0, 2, 0, 0] and smallest[3].tolist() == [0, 0, 2, 2]
@@ -241,7 +241,7 @@ def test_positions_of_extremes(mapper):
 
 
 @pytest.mark.parametrize("mapper", [vmap, pmap])
-def test_means_are_over_the_own_group_and_the_operands_axes(mapper):
+def test_pmean_over_groups_and_positional_axes(mapper):
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     uneven = [[0, 3, 1], [2]]
     got = mapper(lambda v: lax.pmean((v, v.astype(np.int32), True), "i", axis_index_groups=np.array(uneven, object)),
@@ -262,7 +262,7 @@ def test_means_are_over_the_own_group_and_the_operands_axes(mapper):
 
 
 @pytest.mark.parametrize("mapper", [vmap, pmap])
-def test_axes_of_the_operand_out_of_range(mapper):
+def test_positional_axis_out_of_range_is_refused(mapper):
     x = np.ones((4, 4, 4), np.float32)
     for call in (lambda v: psum_scatter(v, "i", scatter_dimension=2), lambda v: lax.all_to_all(v, "i", 2, 0),
                  lambda v: lax.all_to_all(v, "i", 0, -3), lambda v: all_gather(v, "i", axis=3),
@@ -276,7 +276,7 @@ def test_axes_of_the_operand_out_of_range(mapper):
 @pytest.mark.parametrize("outer", [vmap, pmap])
 @pytest.mark.parametrize("inner", [vmap, pmap])
 @pytest.mark.parametrize("groups", [None, [[0, 1, 2], [3]], [[0, 1], [2, 3]]])
-def test_equal_extremes_share_equally_whichever_names_are_vmapped(outer, inner, groups):
+def test_tied_pmax_divides_the_derivative_equally(outer, inner, groups):
     f = outer(inner(lambda v: pmax(v, ("i", "j"), axis_index_groups=groups), axis_name="j"), axis_name="i")
     x, t = np.array([[7, 7], [7, 1]], np.float32), np.array([[6, 60], [600, 6000]], np.float32)
     wanted = np.array({None: [222] * 4, 3: [222] * 3 + [6000], 2: [33, 33, 600, 600]}[groups and len(groups[0])])

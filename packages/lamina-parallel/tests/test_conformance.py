@@ -1,4 +1,4 @@
-"""The contract holds for the stock, and each implementation in `broken/`, which changes one meaning, breaks it."""
+"""The default implementation passes the conformance tests; each defective one in `broken/` fails them."""
 from __future__ import annotations
 
 import importlib.util
@@ -20,12 +20,12 @@ class TestContract(ContractTrials):
         "sums_up_the_filling": "test_padded.py", "rounds_where_there_are_resources": "test_xmap.py",
         "believes_specs": "test_shard_map.py",
     }
-    left_out = ["test_together.py"]  # it is about the two layers below, which meet here first
+    left_out = ["test_autodiff_and_batching.py"]  # tests the two layers below together
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("lamina_runtime") is None, reason="no runtime is installed")
-def test_the_contract_holds_on_devices(monkeypatch):
+def test_conformance_tests_pass_on_devices(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4")
     files = ["test_maps.py", "test_xmap.py", "test_shard_map.py", "test_padded.py"]
     status, output = run_with_implementation("lamina_parallel", None, ["-q", "-p", "lamina_runtime", *files])

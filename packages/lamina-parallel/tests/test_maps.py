@@ -1,4 +1,4 @@
-"""Maps of several axes as equations: their meaning, derivatives, batches and residuals, on NumPy's evaluator."""
+"""Equations that map several axes: values, derivatives, batches and residuals, on the NumPy evaluator."""
 from __future__ import annotations
 
 import numpy as np
@@ -24,8 +24,8 @@ def block(*names):
     return prims.Split(names)
 
 
-def mapped(fun, sizes, ins, outs, prim=prims.xmap_p):
-    """`fun`, of one member, as a map of these axes."""
+def map_members(fun, sizes, ins, outs, prim=prims.xmap_p):
+    """Return `fun`, a function of one member, mapped over these axes."""
     table = dict(sizes)
 
     def call(*args):
@@ -53,48 +53,48 @@ def square_sum(x, w):
     return [lax.psum((w * x) * (w * x), "b")]
 
 
-loss = mapped(square_sum, [("b", 4)], [(at("b"),), ()], [()])
+loss = map_members(square_sum, [("b", 4)], [(at("b"),), ()], [()])
 
 
 def positional(x, w):
     return lax.reduce_sum((w * x) * (w * x), (0,))
 
 
-def same(a, b):
+def assert_same(a, b):
     (one, tree), (two, other) = trees.tree_flatten(a), trees.tree_flatten(b)
     assert tree == other
     for x, y in zip(one, two):
         np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
 
 
-def test_the_gradients_are_those_of_the_function_from_outside():
+def test_gradients_match_the_positional_function():
     x, w = grad(loss, (0, 1))(X, W)
     assert x.tolist() == [18, 36, 72, 144] and float(w) == 510
     for derivative in (hessian, lambda f, n: jacrev(jacrev(f, n), n), lambda f, n: jacfwd(jacfwd(f, n), n)):
-        same(derivative(loss, (0, 1))(X, W), derivative(positional, (0, 1))(X, W))
-    same(jvp(loss, (X, W), (X, W)), jvp(positional, (X, W), (X, W)))
+        assert_same(derivative(loss, (0, 1))(X, W), derivative(positional, (0, 1))(X, W))
+    assert_same(jvp(loss, (X, W), (X, W)), jvp(positional, (X, W), (X, W)))
     with config.replicated_counts_once(True):
         x, w = grad(loss, (0, 1))(X, W)
         assert x.tolist() == [18, 36, 72, 144] and float(w) == 510
 
 
-def test_batches_stand_in_front_of_every_entry():
+def test_batch_axis_is_added_to_every_entry():
     xs, ws = np.stack([X, X + 1]), np.array([3, 2], np.float32)
-    same(vmap(loss, (0, None))(xs, W), vmap(positional, (0, None))(xs, W))
-    same(vmap(grad(loss, (0, 1)), (None, 0))(X, ws), vmap(grad(positional, (0, 1)), (None, 0))(X, ws))
-    same(vmap(loss, axis_name="b")(xs, ws), vmap(positional)(xs, ws))  # the inner axis of that name hides the outer
+    assert_same(vmap(loss, (0, None))(xs, W), vmap(positional, (0, None))(xs, W))
+    assert_same(vmap(grad(loss, (0, 1)), (None, 0))(X, ws), vmap(grad(positional, (0, 1)), (None, 0))(X, ws))
+    assert_same(vmap(loss, axis_name="b")(xs, ws), vmap(positional)(xs, ws))  # the inner axis of that name shadows the outer
 
 
-def test_what_members_share_is_kept_once():
-    def row(x, w):
+def test_shared_residual_is_stored_once():
+    def member(x, w):
         return [lax.dot(lax.sin(w), x)]
 
-    f = mapped(row, [("b", 4)], [(at("b"), None), (None, None)], [(None, at("b"))])
+    f = map_members(member, [("b", 4)], [(at("b"), None), (None, None)], [(None, at("b"))])
     x, w = np.arange(12, dtype=np.float32).reshape(4, 3), np.eye(3, dtype=np.float32)
     program = make_jaxpr(lambda x, w, ct: vjp(lambda w: f(x, w), w)[1](ct))(x, w, np.ones((3, 4), np.float32))
     check(program)
-    assert program.eqns[0].outvars[1].aval.shape == (3, 3)  # cos(w), and not four of them
-    same(vjp(lambda w: f(x, w), w)[1](np.ones((3, 4), np.float32)),
+    assert program.eqns[0].outvars[1].aval.shape == (3, 3)  # one cos(w) for all members
+    assert_same(vjp(lambda w: f(x, w), w)[1](np.ones((3, 4), np.float32)),
          vjp(lambda w: lax.dot(lax.sin(w), x.T), w)[1](np.ones((3, 4), np.float32)))
 
 
@@ -102,7 +102,7 @@ def test_blocks_of_a_mesh_are_split_and_joined():
     def f(x, w):  # a block of two rows of x, and all of w
         return [lax.psum(x * x, "x"), x * lax.broadcast_in_dim(w, x.shape, (1,)) + lax.axis_index("y").astype(np.float32)]
 
-    run = mapped(f, [("x", 2), ("y", 2)], [(block("x"), None), (block("y"),)], [(None, None), (block("x"), block("y"))],
+    run = map_members(f, [("x", 2), ("y", 2)], [(block("x"), None), (block("y"),)], [(None, None), (block("x"), block("y"))],
                  prims.shard_map_p)
     x, w = np.arange(8, dtype=np.float32).reshape(4, 2), np.arange(4, dtype=np.float32)
     total, product = run(x, w)
@@ -115,19 +115,19 @@ def test_blocks_of_a_mesh_are_split_and_joined():
                 wide * lax.broadcast_in_dim(w, (4, 4), (1,))]
 
     cts = [np.ones((2, 2), np.float32), np.arange(16, dtype=np.float32).reshape(4, 4)]
-    same(vjp(lambda *a: list(run(*a)), x, w)[1](cts), vjp(plain, x, w)[1](cts))
+    assert_same(vjp(lambda *a: list(run(*a)), x, w)[1](cts), vjp(plain, x, w)[1](cts))
 
 
-def test_an_axis_of_a_result_that_the_value_lacks_repeats_it():
-    f = mapped(lambda x: [lax.psum(x, "b"), x], [("b", 4), ("c", 2)], [(at("b"),)], [(at("b"), at("c")), (at("c", "b"),)])
+def test_result_axis_that_the_value_lacks_repeats_it():
+    f = map_members(lambda x: [lax.psum(x, "b"), x], [("b", 4), ("c", 2)], [(at("b"),)], [(at("b"), at("c")), (at("c", "b"),)])
     total, pairs = f(X)
     assert np.array_equal(total, np.full((4, 2), 15)) and np.array_equal(pairs, np.tile(X, 2))
-    same(vjp(lambda x: f(x)[0], X)[1](np.ones((4, 2), np.float32)), (np.full(4, 8, np.float32),))
+    assert_same(vjp(lambda x: f(x)[0], X)[1](np.ones((4, 2), np.float32)), (np.full(4, 8, np.float32),))
     with config.replicated_counts_once(True):
-        same(vjp(lambda x: f(x)[0], X)[1](np.ones((4, 2), np.float32)), (np.full(4, 8, np.float32),))
+        assert_same(vjp(lambda x: f(x)[0], X)[1](np.ones((4, 2), np.float32)), (np.full(4, 8, np.float32),))
 
 
-def test_engines_read_what_is_bound():
+def test_passes_read_the_bound_axes():
     program = make_jaxpr(lambda x, w: grad(loss, (0, 1))(x, w))(X, W)
     check(program)
     assert not program.jaxpr.axis_names and parse(str(program)).jaxpr.axis_names == frozenset()
@@ -142,23 +142,23 @@ def test_engines_read_what_is_bound():
     found = evaluate_spmd(wide, [("k", 2)], [[np.array([1, 2], np.float32), np.array([10, 20], np.float32)]])
     assert [v.tolist() for v in found[0]] == [[33, 66]] * 2
     inner, = [e.params["call_jaxpr"] for e in walk(wide) if e.primitive is prims.xmap_p]
-    assert inner.in_avals[0].varying_axes == {"i"}  # the text did not say so: types follow
+    assert inner.in_avals[0].varying_axes == {"i"}  # not in the text: the types are inferred
 
 
-def test_traced_values_know_their_named_shape():
+def test_named_shape_of_traced_values():
     seen = []
-    mapped(lambda x, w: seen.append((x.named_shape, w.named_shape, lax.psum(x, "c").named_shape)) or [x * w],
+    map_members(lambda x, w: seen.append((x.named_shape, w.named_shape, lax.psum(x, "c").named_shape)) or [x * w],
            [("b", 4), ("c", 2)], [(at("b"), at("c")), (at("c"),)], [(at("b"), at("c"))])(np.ones((4, 2), np.float32), X[:2])
     assert seen == [({"b": 4, "c": 2}, {"c": 2}, {"b": 4})]
 
 
-@pytest.mark.parametrize(("ins", "outs", "words"), [
+@pytest.mark.parametrize(("ins", "outs", "message"), [
     ([(at("z"),)], [()], "must be mapped along the axes it binds"),
     ([(at("b"), None)], [()], "must fit"),
     ([(at("b", "b"),)], [()], "must name each axis at most once"),
 ])
-def test_entries_that_do_not_fit_are_refused(ins, outs, words):
-    with pytest.raises(ShapeError, match=words):
+def test_invalid_axis_entries_are_refused(ins, outs, message):
+    with pytest.raises(ShapeError, match=message):
         prims.xmap_p.infer(typeof(X), axis_sizes=(("b", 4),), in_axes=tuple(ins), out_axes=tuple(outs),
                            call_jaxpr=parse("{ lambda ; a:f32[]. let  in (a,) }"))
 

@@ -1,4 +1,4 @@
-"""Meshes and specs, which know of devices no more than that they are some."""
+"""Meshes and partition specs, on fake devices."""
 import copy
 import itertools
 import pickle
@@ -26,9 +26,9 @@ def test_a_mesh_has_devices_and_names():
     assert repr(MESH) == str(MESH) == "Mesh('x': 4, 'y': 2)"
     with pytest.raises(ValueError, match="read-only"):
         MESH.devices[0, 0] = ALL[1]
-    GRID[0, 0], kept = ALL[5], GRID[0, 0]  # the mesh has an array of its own
+    GRID[0, 0], saved = ALL[5], GRID[0, 0]  # the mesh copies the array
     assert MESH.devices[0, 0] is ALL[0]
-    GRID[0, 0] = kept
+    GRID[0, 0] = saved
 
 
 def test_meshes_are_equal_by_devices_and_names():
@@ -41,7 +41,7 @@ def test_meshes_are_equal_by_devices_and_names():
     assert Mesh(ALL[3], ()).shape == {} and Mesh(ALL, "x").shape == {"x": 8}
 
 
-@pytest.mark.parametrize("devices, names, error, words", [
+@pytest.mark.parametrize("devices, names, error, message", [
     ([], "x", ValueError, "at least one device"),
     (np.empty((0, 2), object), ("x", "y"), ValueError, r"at least one device.*\(0, 2\)"),
     ([3, 4], "x", TypeError, "expected devices.*got int: 3"),
@@ -54,12 +54,12 @@ def test_meshes_are_equal_by_devices_and_names():
     ([ALL[0], ALL[1], ALL[0]], "x", ValueError, "cpu:0 occurs twice"),
     ([ALL[0], FakeDevice(1, "gpu")], "x", ValueError, "one platform; got cpu, gpu"),
 ])
-def test_what_is_no_mesh(devices, names, error, words):
-    with pytest.raises(error, match=words):
+def test_invalid_mesh_is_refused(devices, names, error, message):
+    with pytest.raises(error, match=message):
         Mesh(devices, names)
 
 
-def test_a_mesh_in_scope_is_the_innermost_of_its_thread():
+def test_mesh_in_scope_is_the_innermost_of_its_thread():
     other, seen = Mesh(ALL, "i"), []
     assert mesh_in_scope() is None
     with MESH as entered:
@@ -83,7 +83,7 @@ def test_a_mesh_in_scope_is_the_innermost_of_its_thread():
         config.update("mesh", "x")
 
 
-def test_blocks_of_generators_end_in_any_order():
+def test_mesh_blocks_of_generators_may_end_in_any_order():
     def block(mesh):
         with mesh:
             yield
@@ -96,7 +96,7 @@ def test_blocks_of_generators_end_in_any_order():
     assert mesh_in_scope() is None and config.read("mesh") is None
 
 
-def test_a_mesh_over_processes_has_a_part_here():
+def test_local_mesh_of_a_mesh_over_processes():
     devices = np.array(fake_devices(8, 2), object)
     whole = Mesh(devices.reshape(4, 2), ("x", "y"))
     assert whole.is_multi_process and whole.local_devices == list(devices[:4])
@@ -109,7 +109,7 @@ def test_a_mesh_over_processes_has_a_part_here():
         Mesh(devices[4:], "x").local_mesh
 
 
-def test_a_spec_is_a_tuple_of_entries():
+def test_partition_spec_is_a_tuple_of_entries():
     spec = P("x", None, ["y", "z"])
     assert repr(spec) == "PartitionSpec('x', None, ('y', 'z'))" and spec == P("x", None, ("y", "z")) == ("x", None, ("y", "z"))
     assert len(spec) == 3 and spec[2] == ("y", "z") and list(spec)[1] is None and isinstance(spec, tuple)
@@ -128,16 +128,16 @@ def test_a_spec_is_a_tuple_of_entries():
     (P(("x", "y")), Tiles((8, 1))), (P(("y", "x")), Tiles((8, 1), 1, (0, 2, 4, 6, 1, 3, 5, 7))),
     (P("y", "x"), Tiles((2, 4), 1, (0, 2, 4, 6, 1, 3, 5, 7))), (P(None, "y"), Tiles((1, 2), 4, (0, 2, 4, 6, 1, 3, 5, 7))),
     (P((), ("y",)), Tiles((1, 2), 4, (0, 2, 4, 6, 1, 3, 5, 7)))])
-def test_a_spec_in_tiles(spec, tiles):
+def test_partition_spec_to_tiles(spec, tiles):
     assert tiles_from_partition_spec(MESH, spec, 2) == (tiles, ())
 
 
-def test_dimensions_that_the_compiler_may_split():
+def test_unconstrained_dimensions():
     assert tiles_from_partition_spec(MESH, P(P.UNCONSTRAINED, "x"), 3) == (Tiles((1, 4, 1), 2), (0,))
 
 
 def specs(names, ndim):
-    """Every spec of so many dimensions that uses some of the names."""
+    """Yield every spec of `ndim` dimensions that uses some of the names."""
     for n in range(len(names) + 1):
         for used in itertools.permutations(names, n):
             for where in itertools.product(range(ndim), repeat=n):
@@ -146,7 +146,7 @@ def specs(names, ndim):
 
 
 @pytest.mark.parametrize("mesh", [MESH, Mesh(ALL, "i"), Mesh(np.array(ALL[::-1], object).reshape(2, 2, 2), ("a", "b", "c"))])
-def test_tiles_are_read_back_as_the_spec(mesh):
+def test_tiles_to_partition_spec_round_trip(mesh):
     for spec in {*specs(mesh.axis_names, 2)}:
         found = partition_spec_from_tiles(mesh, tiles_from_partition_spec(mesh, spec, 2)[0])
         assert tiles_from_partition_spec(mesh, found, 2) == tiles_from_partition_spec(mesh, spec, 2)
@@ -156,7 +156,7 @@ def test_tiles_are_read_back_as_the_spec(mesh):
         assert found == P(*entries)
 
 
-def test_tiles_that_a_mesh_has_no_words_for():
+def test_tiles_without_a_partition_spec():
     assert partition_spec_from_tiles(MESH, Tiles((2, 1), 4)) is None  # half of x
     assert partition_spec_from_tiles(MESH, Tiles((8,), 1, tuple(range(8))[::-1])) is None
     assert partition_spec_from_tiles(MESH, Tiles((4,))) is None
@@ -167,7 +167,7 @@ def test_tiles_that_a_mesh_has_no_words_for():
     assert partition_spec_from_tiles(MESH, swapped) == P("x")
 
 
-@pytest.mark.parametrize("spec, ndim, error, words", [
+@pytest.mark.parametrize("spec, ndim, error, message", [
     (P("z"), 1, ValueError, "names the axis 'z', which Mesh.'x': 4, 'y': 2. does not have. Its axes are 'x', 'y'"),
     (P("x", "x"), 2, ValueError, "names the axis 'x' of Mesh.* twice"),
     (P(("x", "y"), "y"), 2, ValueError, "names the axis 'y' of Mesh.* twice"),
@@ -175,12 +175,12 @@ def test_tiles_that_a_mesh_has_no_words_for():
     (P((None,)), 1, ValueError, "names the axis None"),
     (("x",), 1, TypeError, "expected a PartitionSpec.*got tuple"),
     (None, 1, TypeError, "expected a PartitionSpec.*got NoneType")])
-def test_what_is_no_spec_of_a_mesh(spec, ndim, error, words):
-    with pytest.raises(error, match=words):
+def test_invalid_partition_spec_is_refused(spec, ndim, error, message):
+    with pytest.raises(error, match=message):
         tiles_from_partition_spec(MESH, spec, ndim)
 
 
-def test_a_mesh_in_the_text_of_a_constraint():
+def test_mesh_in_the_text_of_a_sharding_constraint():
     back = Mesh(np.array(ALL[::-1], object).reshape(4, 2), ("x", "y"))
     text = format_placement(tiles_from_partition_spec(back, P("x"), 1)[0], back.flat_devices, back)
     assert text == "{devices=[4,2]7,6,5,4,3,2,1,0 last_tile_dim_replicate} on cpu:7,6,5,4,3,2,1,0 of x=4,y=2"

@@ -1,4 +1,4 @@
-"""`padded`: any number of rows on any number of devices is the map of the rows. Without a backend, `devices` counts."""
+"""`padded` with any number of members and devices gives the results of vmap. Without a backend, only `len(devices)` matters."""
 import numpy as np
 import pytest
 from lamina_autodiff import custom_jvp, custom_vjp, grad, jvp
@@ -9,17 +9,17 @@ from lamina_tracing import io_callback, jit, lax, make_jaxpr
 W = np.float32([1, -1, 2])
 
 
-def rows_of(rows, seed=0):
+def members(rows, seed=0):
     return np.random.default_rng(seed).integers(-2, 3, (rows, 3)).astype(np.float32)
 
 
-def by_both(rows, devices, f, *args, axis_name="i", in_axes=0, out_axes=0):
-    """The denotation, and the rows in rounds."""
+def run_both(rows, devices, f, *args, axis_name="i", in_axes=0, out_axes=0):
+    """Return the results of vmap and of padded."""
     return [m(f, axis_name=axis_name, in_axes=in_axes, out_axes=out_axes, **more)(*args)
             for m, more in ((vmap, {}), (padded, {"devices": range(devices)}))]
 
 
-def equal(a, b):
+def assert_same(a, b):
     np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
     assert a.dtype == b.dtype and a.shape == b.shape
 
@@ -28,34 +28,34 @@ SIZES = [(1, 8), (3, 8), (8, 8), (9, 8), (13, 8), (16, 8), (5, 2), (7, 3), (2, 1
 
 
 @pytest.mark.parametrize("rows, devices", SIZES)
-def test_without_collectives(rows, devices):
-    x = rows_of(rows)
+def test_padded_without_collectives(rows, devices):
+    x = members(rows)
     f = lambda w, x: (lax.mul(w, x), lax.reduce_sum(x, (0,)))  # noqa: E731
-    for a, b in zip(*by_both(rows, devices, f, W, x, axis_name=None, in_axes=(None, 0), out_axes=(1, 0))):
-        equal(a, b)
-    for a, b in zip(*by_both(rows, devices, f, W, x.T.copy(), in_axes=(None, 1), out_axes=(-1, 0))):
-        equal(a, b)
+    for a, b in zip(*run_both(rows, devices, f, W, x, axis_name=None, in_axes=(None, 0), out_axes=(1, 0))):
+        assert_same(a, b)
+    for a, b in zip(*run_both(rows, devices, f, W, x.T.copy(), in_axes=(None, 1), out_axes=(-1, 0))):
+        assert_same(a, b)
 
 
 @pytest.mark.parametrize("rows, devices", [(5, 2), (9, 8), (4, 2)])
 @pytest.mark.parametrize("f", [lambda x: psum(x, "i"), lambda x: lax.mul(x, lax.axis_index("i")), lambda x: lax.add(x, x)])
-def test_under_and_over_other_transformations(rows, devices, f):
-    x = rows_of(rows).astype(np.int32)
+def test_padded_nested_with_other_transformations(rows, devices, f):
+    x = members(rows).astype(np.int32)
     stack = np.stack([x, x + 1, x * 2])
     rounds = padded(f, "i", devices=range(devices))
     want = np.asarray(vmap(f, axis_name="i")(x))
     wanted = np.asarray(vmap(vmap(f, axis_name="i"))(stack))
-    equal(jit(rounds)(x), want)
-    equal(vmap(rounds)(stack), wanted)
-    equal(padded(rounds, "j", devices=range(2))(stack), wanted)
-    equal(pmap(rounds, "j")(stack), wanted)
-    equal(jit(padded(jit(f), "i", devices=range(devices)))(x), want)
-    equal(padded(vmap(f), "i", devices=range(devices))(x[:, None])[:, 0], want)
-    equal(lax.scan(lambda c, _: (rounds(c), None), x, None, length=2)[0], vmap(f, axis_name="i")(want))
+    assert_same(jit(rounds)(x), want)
+    assert_same(vmap(rounds)(stack), wanted)
+    assert_same(padded(rounds, "j", devices=range(2))(stack), wanted)
+    assert_same(pmap(rounds, "j")(stack), wanted)
+    assert_same(jit(padded(jit(f), "i", devices=range(devices)))(x), want)
+    assert_same(padded(vmap(f), "i", devices=range(devices))(x[:, None])[:, 0], want)
+    assert_same(lax.scan(lambda c, _: (rounds(c), None), x, None, length=2)[0], vmap(f, axis_name="i")(want))
 
 
-def test_several_names_with_one_in_rounds():
-    x = rows_of(15).reshape(5, 3, 3)
+def test_collectives_over_a_padded_and_another_axis():
+    x = members(15).reshape(5, 3, 3)
 
     def f(v):
         return lax.psum(v, ("j", "i")), lax.all_gather(v, ("i", "j")), lax.all_gather(v, ("j", "i")), lax.axis_index(("i", "j"))
@@ -67,29 +67,29 @@ def test_several_names_with_one_in_rounds():
     for got in (nested(padded, vmap, devices=range(2)), nested(vmap, lambda f, **a: padded(f, devices=range(2), **a)),
                 nested(padded, pmap, devices=range(2))):
         for a, b in zip(got, want, strict=True):
-            equal(a, b)
+            assert_same(a, b)
 
 
-def test_arguments_results_and_names():
-    x = rows_of(5)
+def test_in_axes_out_axes_and_axis_size():
+    x = members(5)
     rounds = lambda f, **more: padded(f, devices=range(2), **more)  # noqa: E731
-    equal(rounds(lambda x: psum(x, "i"), axis_name="i", out_axes=None)(x), x.sum(0))
-    equal(rounds(lambda x: lax.mul(np.float32(3), W), out_axes=None)(x), 3 * W)
-    equal(rounds(lambda: lax.axis_index("i"), axis_name="i", axis_size=5)(), np.arange(5, dtype=np.int32))
-    equal(rounds(lambda x, n: lax.mul(x, float(n)), static_broadcasted_argnums=1)(x, 3), 3 * x)
-    equal(rounds(lambda d, *, k: d["a"] + k, in_axes=({"a": 0, "b": None},))({"a": x, "b": 1.0}, k=x), 2 * x)
+    assert_same(rounds(lambda x: psum(x, "i"), axis_name="i", out_axes=None)(x), x.sum(0))
+    assert_same(rounds(lambda x: lax.mul(np.float32(3), W), out_axes=None)(x), 3 * W)
+    assert_same(rounds(lambda: lax.axis_index("i"), axis_name="i", axis_size=5)(), np.arange(5, dtype=np.int32))
+    assert_same(rounds(lambda x, n: lax.mul(x, float(n)), static_broadcasted_argnums=1)(x, 3), 3 * x)
+    assert_same(rounds(lambda d, *, k: d["a"] + k, in_axes=({"a": 0, "b": None},))({"a": x, "b": 1.0}, k=x), 2 * x)
     got = padded(axis_name="i", devices=range(2))(lambda x: lax.gt(psum(x, "i"), x))(x)
-    equal(got, x.sum(0) > x)
-    equal(rounds(lambda x: lax.ppermute(lax.gt(x, np.float32(0)), "i", [(0, 4), (1, 2)]), axis_name="i")(x),
+    assert_same(got, x.sum(0) > x)
+    assert_same(rounds(lambda x: lax.ppermute(lax.gt(x, np.float32(0)), "i", [(0, 4), (1, 2)]), axis_name="i")(x),
           np.stack([x[0] < -9, x[0] < -9, x[1] > 0, x[0] < -9, x[0] > 0]))
-    jitted = jit(lambda y: rounds(lambda x: lax.mul(x, y))(x))  # closes over a traced value
-    equal(jitted(W), x * W)
+    jitted = jit(lambda y: rounds(lambda x: lax.mul(x, y))(x))  # captures a traced value
+    assert_same(jitted(W), x * W)
 
 
-def test_types_of_results_stay():
+def test_padded_keeps_dtype_and_weak_type():
     for f in (lambda x: 2.0, lambda x: psum(x, "i"), lambda x: lax.pmax(x, "i")):
-        for x in (rows_of(5), rows_of(5).astype(np.int32)):
-            a, b = by_both(5, 2, f, x)
+        for x in (members(5), members(5).astype(np.int32)):
+            a, b = run_both(5, 2, f, x)
             assert (a.aval.dtype, a.aval.weak_type) == (b.aval.dtype, b.aval.weak_type)
 
 
@@ -107,8 +107,8 @@ def scattered(x):
     lambda w, x: lax.div(w, round_trip(x)), lambda w, x: lax.mul(w, lax.log(x)),
     lambda w, x: lax.div(w, lax.sub(psum(x, "i"), x)), lambda w, x: lax.div(w, scattered(x)),
     lambda w, x: lax.mul(w, lax.sqrt(lax.convert_element_type(lax.axis_index("i") + 1, "float32")))])
-def test_places_without_a_row_leave_no_trace(rows, devices, f):
-    x = np.abs(rows_of(rows)) + np.arange(1, rows + 1, dtype=np.float32)[:, None]
+def test_unused_slots_do_not_affect_gradients(rows, devices, f):
+    x = np.abs(members(rows)) + np.arange(1, rows + 1, dtype=np.float32)[:, None]
     grads = []
     for m, more in ((vmap, {}), (padded, {"devices": range(devices)})):
         mapped = m(f, in_axes=(None, 0), axis_name="i", **more)
@@ -119,7 +119,7 @@ def test_places_without_a_row_leave_no_trace(rows, devices, f):
 
 
 @pytest.mark.parametrize("rows, devices", [(5, 2), (4, 2), (9, 8)])
-def test_rules_with_collectives(rows, devices):
+def test_custom_rules_with_collectives(rows, devices):
     @custom_vjp
     def summed_back(x):
         return lax.mul(x, np.float32(2))
@@ -137,7 +137,7 @@ def test_rules_with_collectives(rows, devices):
         return x
 
     pushed.defjvp(lambda primals, tangents: (pushed(*primals), lax.add(tangents[0], psum(tangents[0], "i"))))
-    x, weights = rows_of(rows), rows_of(rows, 1)
+    x, weights = members(rows), members(rows, 1)
     for rule in (summed_back, moved_back, pushed):
         for f in (lambda w, x: rule(lax.mul(w, x)), lambda w, x: lax.mul(rule(w), x)):  # noqa: B023
             found = []
@@ -145,10 +145,10 @@ def test_rules_with_collectives(rows, devices):
                 loss = lambda w, x: lax.reduce_sum(lax.mul(mapped(w, x), weights), (0, 1))  # noqa: B023, E731
                 found.append([*grad(loss, (0, 1))(W, x), *jvp(mapped, (W, x), (W, x))])
             for a, b in zip(*found, strict=True):
-                equal(a, b)
+                assert_same(a, b)
 
 
-def test_extremes_that_several_rows_attain():
+def test_tied_pmax_and_pmin_derivatives():
     x = np.float32([[1], [3], [3], [-np.inf], [3]])
     for values in (x, np.full((5, 1), -np.inf, np.float32)):
         for op in (lax.pmax, lax.pmin):
@@ -158,7 +158,7 @@ def test_extremes_that_several_rows_attain():
                 np.testing.assert_allclose(u, v, rtol=1e-6)
 
 
-def test_a_function_is_staged_once_for_a_number_of_rounds():
+def test_function_is_traced_once_per_number_of_rounds():
     seen = []
 
     def f(x):
@@ -167,26 +167,26 @@ def test_a_function_is_staged_once_for_a_number_of_rounds():
 
     for rows in (9, 10, 15, 16):
         for _ in range(2):
-            padded(f, devices=range(8))(rows_of(rows))
+            padded(f, devices=range(8))(members(rows))
     assert len(seen) == 1
-    padded(f, "i", devices=range(8))(rows_of(9))
-    padded(f, "i", devices=range(8))(rows_of(9))
-    padded(f, "i", devices=range(8))(rows_of(10))
+    padded(f, "i", devices=range(8))(members(9))
+    padded(f, "i", devices=range(8))(members(9))
+    padded(f, "i", devices=range(8))(members(10))
     assert len(seen) == 3
 
 
-def test_one_row_at_a_time_where_nothing_is_communicated():
+def test_members_run_one_at_a_time_without_collectives():
     def numbered(v):
         return lax.add(lax.sin(v), lax.convert_element_type(lax.axis_index("i"), v.dtype))
 
     def body(x):
         return str(make_jaxpr(padded(numbered, "i", devices=range(2)))(x))
 
-    assert "sin" in body(rows_of(4)) and "scan" in body(rows_of(4)) and "cond" not in body(rows_of(4))
-    assert "cond" in body(rows_of(5))
+    assert "sin" in body(members(4)) and "scan" in body(members(4)) and "cond" not in body(members(4))
+    assert "cond" in body(members(5))
 
 
-def test_effects_are_those_of_the_rows():
+def test_effects_run_once_per_member():
     calls = []
 
     def f(x):
@@ -203,17 +203,17 @@ def test_effects_are_those_of_the_rows():
         padded(g, "i", devices=range(2))(np.float32([1, 2, 3]))
 
 
-@pytest.mark.parametrize("call, words", [
+@pytest.mark.parametrize("call, message", [
     (lambda: padded(3), "padded: expected a function; got int"),
-    (lambda: padded(lambda x, y: x, devices=range(2))(rows_of(5), rows_of(4)),
+    (lambda: padded(lambda x, y: x, devices=range(2))(members(5), members(4)),
      "padded of `<lambda>`: inconsistent sizes .*y, .*has 4"),
-    (lambda: padded(lambda x: x, in_axes=2)(rows_of(5)), "padded of `<lambda>`: in_axes 2 is out of range for x"),
-    (lambda: padded(lambda x: x, devices=[])(rows_of(5)), "padded of `<lambda>`: devices must not be empty"),
-    (lambda: padded(lambda x: x, "i", out_axes=None, devices=range(2))(rows_of(5)), "padded of `<lambda>`: out_axes is None"),
+    (lambda: padded(lambda x: x, in_axes=2)(members(5)), "padded of `<lambda>`: in_axes 2 is out of range for x"),
+    (lambda: padded(lambda x: x, devices=[])(members(5)), "padded of `<lambda>`: devices must not be empty"),
+    (lambda: padded(lambda x: x, "i", out_axes=None, devices=range(2))(members(5)), "padded of `<lambda>`: out_axes is None"),
     (lambda: padded(lambda x: x)("a"), "padded of `<lambda>`: x: expected an array"),
     (lambda: padded(lambda x: x, axis_size=0)(), "padded of `<lambda>`: axis_size must be at least 1; got 0"),
-    (lambda: padded(lambda x: x)(rows_of(0)), "padded of `<lambda>`: x, .*size 0"),
+    (lambda: padded(lambda x: x)(members(0)), "padded of `<lambda>`: x, .*size 0"),
 ])
-def test_mistakes_name_the_argument(call, words):
-    with pytest.raises((TypeError, ValueError), match=words):
+def test_error_names_the_argument(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         call()

@@ -1,4 +1,4 @@
-"""pmap's arguments, nesting in every order, and what it refuses. They hold for every dispatcher."""
+"""Arguments, nesting and errors of pmap, independent of the runtime."""
 import functools
 import gc
 import weakref
@@ -31,7 +31,7 @@ def test_static_arguments_and_axis_size():
     np.testing.assert_array_equal(np.asarray(f(X, 3)), 3 * X)
     with pytest.raises(ValueError, match="static_broadcasted_argnums"):
         f(X)
-    for in_axes in ((0,), (0, None), (0, 0)):  # the static argument at the end may go without an entry
+    for in_axes in ((0,), (0, None), (0, 0)):  # a trailing static argument needs no entry
         f = pmap(lambda x, n: lax.mul(x, float(n)), in_axes=in_axes, static_broadcasted_argnums=1)
         np.testing.assert_array_equal(np.asarray(f(X, 3)), 3 * X)
     with pytest.raises(ValueError, match="one entry per positional argument"):
@@ -40,7 +40,7 @@ def test_static_arguments_and_axis_size():
     assert np.asarray(out).tolist() == [0, 1, 2]
 
 
-def test_decorator_form():
+def test_pmap_as_decorator():
     @functools.partial(pmap, axis_name="i")
     def f(x):
         return psum(x, "i")
@@ -76,7 +76,7 @@ def test_grad_with_shared_operand_and_residuals():
     np.testing.assert_allclose(np.asarray(g), np.sum(np.cos(0.5 * X) * X), rtol=1e-4)
 
 
-def test_inside_pmap_grad_and_jacobian():
+def test_grad_and_jacobian_inside_pmap():
     g = pmap(grad(lambda x: lax.reduce_sum(lax.sin(x), (0, 1))))(X)
     np.testing.assert_allclose(np.asarray(g), np.cos(X), rtol=1e-5, atol=1e-6)
     j = pmap(jacfwd(lax.sin))(X[:, 0])
@@ -90,7 +90,7 @@ def test_closed_over_tracer_is_shared():
     assert len(make_jaxpr(f)(np.float32(2)).eqns[0].invars) == 2
 
 
-@pytest.mark.parametrize("call, words", [
+@pytest.mark.parametrize("call, message", [
     (lambda: pmap(lambda x, y: x)(X, X[:3]), "inconsistent sizes.*y.*expected 4, as x"),
     (lambda: pmap(lambda x: x, in_axes=(0, 0))(X), "in_axes must have one entry per positional argument"),
     (lambda: pmap(lambda x: x, in_axes=None)(X), "at least one in_axes"),
@@ -100,26 +100,26 @@ def test_closed_over_tracer_is_shared():
     (lambda: pmap(lambda x: x, in_axes=({"a": 0},))(X), "in_axes.0. must be a prefix"),
     (lambda: pmap(lambda x: x, devices=[]), "devices must not be empty"),
 ])
-def test_value_errors(call, words):
-    with pytest.raises(ValueError, match=words):
+def test_value_errors(call, message):
+    with pytest.raises(ValueError, match=message):
         call()
 
 
-@pytest.mark.parametrize("call, words", [
+@pytest.mark.parametrize("call, message", [
     (lambda: pmap(lambda x: x)("a"), "x: expected"), (lambda: pmap(lambda x: x, in_axes="a")(X), "in_axes"),
     (lambda: pmap(lambda x: "a")(X), "returned str"), (lambda: pmap(3), "expected a function"),
     (lambda: pmap(lambda x: x)(np.array(["a"])), "dtype")])
-def test_type_errors(call, words):
-    with pytest.raises(TypeError, match=words):
+def test_type_errors(call, message):
+    with pytest.raises(TypeError, match=message):
         call()
 
 
-def test_a_mapped_axis_of_size_0_is_an_error_that_says_so():
+def test_mapped_axis_of_size_0_is_refused():
     with pytest.raises(ValueError, match="size 0"):
         pmap(lambda x: x)(np.ones((0, 2), np.float32))
 
 
-def test_errors_about_traced_values_name_the_mapped_function_and_its_argument():
+def test_tracer_error_names_the_mapped_function_and_argument():
     def branching(x, y):
         return x if y > 0 else -x
 
@@ -127,7 +127,7 @@ def test_errors_about_traced_values_name_the_mapped_function_and_its_argument():
         pmap(branching)(np.ones(2, "float32"), np.ones(2, "float32"))
 
 
-def test_keys_of_several_types_are_named():
+def test_error_names_dict_keys_of_several_types():
     mixed = {1: np.ones(2, np.float32), "a": np.ones(2, np.float32)}
     for mapper, name in ((pmap, "pmap"), (vmap, "vmap")):
         with pytest.raises(TypeError, match=rf"{name} of `<lambda>`: .*the dict at args\[1\] has the keys 1, 'a', of types"):
@@ -136,7 +136,7 @@ def test_keys_of_several_types_are_named():
         pmap(lambda x: {1: x, "a": x})(mixed[1])
 
 
-def test_pmap_made_again_finds_what_was_staged():
+def test_second_pmap_of_a_function_reuses_the_trace():
     calls = []
 
     def f(x):
@@ -154,7 +154,7 @@ def test_pmap_made_again_finds_what_was_staged():
     assert len(calls) == 4
 
 
-def test_pmap_of_a_bound_method_made_again_sees_the_object_as_it_is():
+def test_second_pmap_of_a_bound_method_reads_changed_attributes():
     class Model:
         def __init__(self):
             self.step = 1.0
@@ -168,7 +168,7 @@ def test_pmap_of_a_bound_method_made_again_sees_the_object_as_it_is():
     assert np.asarray(pmap(model.run)(x)).tolist() == [2, 2]
 
 
-def test_pmap_of_partial_applications_made_again_finds_what_was_staged():
+def test_second_pmap_of_a_partial_reuses_the_trace():
     calls = []
 
     def f(scale, x, *, shift=0.0):
@@ -177,7 +177,7 @@ def test_pmap_of_partial_applications_made_again_finds_what_was_staged():
 
     for _ in range(3):
         assert np.asarray(pmap(functools.partial(f, 2.0, shift=1.0))(X[:, 0, 0])).tolist() == (X[:, 0, 0] * 2 + 1).tolist()
-        pmap(functools.partial(f, 2, shift=1.0))(X)  # another type
+        pmap(functools.partial(f, 2, shift=1.0))(X)  # int instead of float
         pmap(functools.partial(f, -0.0))(X)
         pmap(functools.partial(f, 0.0))(X)
     assert calls == [(2.0, 1.0), (2, 1.0), (-0.0, 0.0), (0.0, 0.0)]
@@ -186,7 +186,7 @@ def test_pmap_of_partial_applications_made_again_finds_what_was_staged():
     assert len(calls) == 6
 
 
-def test_pmap_of_a_partial_method_made_again_sees_the_object_as_it_is():
+def test_second_pmap_of_a_partial_method_reads_changed_attributes():
     class Model:
         def __init__(self):
             self.step, self.calls = 1.0, 0
@@ -201,7 +201,7 @@ def test_pmap_of_a_partial_method_made_again_sees_the_object_as_it_is():
 
 
 @pytest.mark.parametrize("mapper", [pmap, lambda f: pmap(functools.partial(f)), lambda f: padded(f, devices=range(2))])
-def test_programs_go_with_the_function(mapper):
+def test_programs_are_freed_with_the_function(mapper):
     ruled = custom_jvp(lambda x: x * 2)
     ruled.defjvp(lambda primals, tangents: (ruled(*primals), tangents[0]))
 
@@ -216,7 +216,7 @@ def test_programs_go_with_the_function(mapper):
     assert gone() is None
 
 
-def test_programs_of_a_function_are_bounded():
+def test_number_of_programs_per_function_is_bounded():
     def f(x, n):
         return x * float(n)
 
@@ -243,7 +243,7 @@ def nest(calls, leaf):
 
 @pytest.mark.parametrize("mapper", [pmap, lambda f, name: padded(f, name, devices=range(3))])
 @pytest.mark.parametrize("leaf", [lambda x: x + 1, lambda x: x + psum(x, "i"), lambda x: x + axis_index("i")])
-def test_what_is_called_twice_at_each_of_many_levels_is_handled_once(leaf, mapper):
+def test_shared_nested_calls_are_handled_once(leaf, mapper):
     calls = []
     mapped = mapper(nest(calls, leaf), "i")
     closed = make_jaxpr(mapped)(X)
@@ -251,10 +251,10 @@ def test_what_is_called_twice_at_each_of_many_levels_is_handled_once(leaf, mappe
     assert str(closed).count("psum") <= 4 * DEPTH and len(str(closed).splitlines()) < 40 * DEPTH
     closed = make_jaxpr(grad(lambda x: lax.reduce_sum(mapped(x), (0, 1, 2))))(X)
     make_jaxpr(vmap(mapped))(np.stack([X, X]))
-    assert sorted(calls) == list(range(DEPTH + 1)) and len(programs_in(closed)) < 40 * DEPTH
+    assert sorted(calls) == list(range(DEPTH + 1)) and len(collect_programs(closed)) < 40 * DEPTH
 
 
-def programs_in(closed):
+def collect_programs(closed):
     found, todo = {closed}, [closed]
     for program in todo:
         fresh = [s for e in program.jaxpr.eqns for s in subprograms(e) if s not in found]
@@ -263,7 +263,7 @@ def programs_in(closed):
     return found
 
 
-def test_maps_of_one_function_nest_with_axes_of_their_own():
+def test_pmap_of_a_function_inside_its_own_pmap():
     def f(x):
         return pmap(f)(x) * 2 if x.ndim else x + 1
 

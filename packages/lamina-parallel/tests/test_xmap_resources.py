@@ -1,4 +1,4 @@
-"""`xmap` over a mesh, in the view of a device: programs that `lower_xmaps` writes mean what the named ones do. On NumPy."""
+"""`xmap` over a mesh, in the per-device view: the programs that `lower_xmaps` writes match the named ones. On NumPy."""
 from __future__ import annotations
 
 import numpy as np
@@ -20,8 +20,8 @@ def ident(v):
     return v
 
 
-def on_mesh(f, *args):
-    """The results of the program in the view of a device, and it."""
+def run_on_mesh(f, *args):
+    """Return the results of the per-device program, and the program."""
     with Mesh(DEVICES, ("x", "y")):
         program = lower_xmaps(make_jaxpr(f)(*args))
     check(program)
@@ -29,10 +29,10 @@ def on_mesh(f, *args):
     return evaluate(program, *args), program
 
 
-def test_the_distributed_product_of_the_page():
+def test_distributed_matrix_product():
     f = xmap(lambda a, b: lax.dot(a, b), in_axes=({0: "left"}, {1: "right"}), out_axes=["left", "right", ...],
              axis_resources={"left": "x", "right": "y"})
-    (found,), program = on_mesh(f, X, X.T)
+    (found,), program = run_on_mesh(f, X, X.T)
     assert np.array_equal(found, X @ X.T)
     e, = program.eqns
     assert e.primitive is prims.shard_map_p
@@ -43,7 +43,7 @@ def test_the_distributed_product_of_the_page():
 
 
 @pytest.mark.parametrize("resources", [{"b": "x"}, {"b": ("y", "x")}, {"b": ("x", "y")}, {"i": "y", "b": "x"}, {"i": "x"}])
-def test_collectives_go_over_devices_and_places_within(resources):
+def test_collectives_over_devices_and_members_per_device(resources):
     def f(x, w):
         y = lax.psum(x * w, "i") + lax.axis_index("b").astype(np.float32)
         z = lax.ppermute(y, "b", [(k, (k + 3) % 8) for k in range(8)]) + lax.all_gather(y, "b")[2]
@@ -56,41 +56,41 @@ def test_collectives_go_over_devices_and_places_within(resources):
 
     named = xmap(f, (["i", "b"], {0: "i"}), (["b"], {}), axis_resources=resources)
     w = np.array([1, -2, 3, 1], np.float32)
-    found, program = on_mesh(named, X, w)
+    found, program = run_on_mesh(named, X, w)
     for a, b in zip(found, plain(X.T, w)):
         assert np.array_equal(a, b)
 
     def loss(g):
         return lambda x, w: lax.reduce_sum(g(x, w)[0] * np.arange(8, dtype=np.float32), (0,)) + g(x, w)[1]
 
-    found, _ = on_mesh(grad(loss(named), (0, 1)), X, w)
+    found, _ = run_on_mesh(grad(loss(named), (0, 1)), X, w)
     for a, b in zip(found, grad(loss(lambda x, w: plain(x.T, w)), (0, 1))(X, w)):
         assert np.array_equal(a, b)
 
 
-def test_two_axes_that_never_meet_share_a_mesh_axis():
+def test_two_separate_axes_may_share_a_mesh_axis():
     def f(a, b, w):
         return lax.psum(a * w, "b"), b * w, lax.psum(b, "b")
 
     named = xmap(f, (["b", ...], ["c", ...], {}), ({}, ["c", ...], ["c", ...]), axis_resources={"b": "x", "c": "x"})
     w = np.full(8, 2, np.float32)
-    found, _ = on_mesh(named, X, X, w)
+    found, _ = run_on_mesh(named, X, X, w)
     for a, b in zip(found, (2 * X.sum(0), 2 * X, 4 * X)):
         assert np.array_equal(a, b)
-    found, _ = on_mesh(grad(lambda w: sum(lax.reduce_sum(o, tuple(range(o.ndim))) for o in named(X, X, w))), w)
+    found, _ = run_on_mesh(grad(lambda w: sum(lax.reduce_sum(o, tuple(range(o.ndim))) for o in named(X, X, w))), w)
     assert np.array_equal(found[0], 2 * X.sum(0))
 
 
-def test_in_batches_and_beside_maps_without_resources():
+def test_xmap_with_resources_nested_in_vmap_and_plain_xmap():
     named = xmap(lambda a: a + lax.psum(a, "b"), {0: "b"}, {0: "b"}, axis_resources={"b": "x"})
-    found, _ = on_mesh(vmap(named), np.stack([X, X + 1]))
+    found, _ = run_on_mesh(vmap(named), np.stack([X, X + 1]))
     assert np.array_equal(found[0], np.stack([X + X.sum(0), X + 1 + (X + 1).sum(0)]))
     outer = xmap(lambda v: xmap(lambda a: a * lax.psum(a, ("b", "c")), {0: "c"}, {0: "c"})(v), {0: "b"}, {0: "b"},
                  axis_resources={"b": "x"})
-    assert np.array_equal(on_mesh(outer, X)[0][0], X * X.sum())
+    assert np.array_equal(run_on_mesh(outer, X)[0][0], X * X.sum())
     inner = xmap(lambda v: xmap(lambda a: a * lax.psum(a, ("b", "c")), {0: "c"}, {0: "c"}, axis_resources={"c": "y"})(v),
                  {0: "b"}, {0: "b"})
-    assert np.array_equal(on_mesh(inner, X)[0][0], X * X.sum())
+    assert np.array_equal(run_on_mesh(inner, X)[0][0], X * X.sum())
 
 
 BAD = {
@@ -113,13 +113,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_mistakes(case):
-    make, words = BAD[case]
-    with Mesh(DEVICES, ("x", "y")), pytest.raises(ValueError, match=words):
+def test_invalid_axis_resources_are_refused(case):
+    make, message = BAD[case]
+    with Mesh(DEVICES, ("x", "y")), pytest.raises(ValueError, match=message):
         make()
 
 
-def test_without_a_mesh_in_scope():
+def test_axis_resources_need_a_mesh_in_scope():
     f = xmap(ident, {0: "b"}, {0: "b"}, axis_resources={"b": "x"})
     with pytest.raises(ValueError, match="gives the axis 'b' 'x', and no mesh is in scope"):
         f(X)

@@ -1,4 +1,4 @@
-"""Cotangents of what positions share and read in part: put into one array, never one for each position. On NumPy."""
+"""Cotangents of shared values that members read in part: accumulated in one array, not in one per member. On NumPy."""
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +13,7 @@ from lamina_parallel.extend import lower_xmaps
 from lamina_parallel.testing import fake_devices
 
 N, M = 12, 9
-IDS = np.random.default_rng(0).integers(-1, M + 1, (N, 4)).astype(np.int32)  # some at the ends, where reads are clamped
+IDS = np.random.default_rng(0).integers(-1, M + 1, (N, 4)).astype(np.int32)  # some out of range, where reads are clamped
 TABLE = np.random.default_rng(1).integers(-9, 9, (M, 2)).astype(np.float32)
 X = np.random.default_rng(2).permutation(N * 4).reshape(N, 4).astype(np.float32)
 
@@ -32,7 +32,7 @@ def read_only_by_some(i, w):
 
 @pytest.mark.parametrize("resources", [{}, {"b": "x"}, {"b": SerialLoop(3)}, {"b": ("x", SerialLoop(3))}])
 @pytest.mark.parametrize("read", [one, several, read_only_by_some])
-def test_tables_that_are_looked_up(read, resources):
+def test_gradient_of_a_lookup_table_is_one_array(read, resources):
     def loss(f):
         return lambda w: lax.reduce_sum(lax.integer_pow(f(IDS, w), 2), (0, 1))
 
@@ -48,7 +48,7 @@ def test_tables_that_are_looked_up(read, resources):
 
 @pytest.mark.parametrize("f", [lambda v: lax.cumsum(v, "b"), lambda v: lax.sort(v, "b"),
                                lambda v: lax.sort((v, 2 * v), "b")[1]])
-def test_each_position_has_its_own_of_all(f):
+def test_gradient_of_named_axis_operations_is_not_quadratic(f):
     named = xmap(lambda v: f(v), {0: "b"}, {0: "b"})
     plain = vmap(f, axis_name="b")
     program = lower_xmaps(make_jaxpr(grad(lambda v: lax.reduce_sum(lax.integer_pow(named(v), 2), (0, 1))))(X))
@@ -56,7 +56,7 @@ def test_each_position_has_its_own_of_all(f):
     assert max([v.aval.size for e in walk(program) for v in e.outvars]) < N * N * 4
 
 
-def test_what_is_written_over_or_is_not_zeros_stays():
+def test_updates_of_nonzero_or_shared_arrays_are_not_rewritten():
     def over(i, v):
         y = lax.dynamic_update_slice(lax.full((N,), 1.0, np.float32), lax.reshape(v, (1,)), (i,))
         return lax.psum(y, "b"), y
@@ -70,7 +70,7 @@ def test_what_is_written_over_or_is_not_zeros_stays():
     assert np.array_equal(found[0], want.sum(0)) and np.array_equal(found[1], want)
     assert np.array_equal(out, want.sum(0)) and np.array_equal(rows, want)
 
-    def twice(i, v):  # a zero array that is read otherwise too
+    def twice(i, v):  # a zero array with another reader
         y = lax.dynamic_update_slice(lax.full((N,), 0.0, np.float32), lax.reshape(v, (1,)), (i,))
         return lax.psum(y, "b"), y
 

@@ -1,4 +1,4 @@
-"""Eight virtual CPU devices, and an on-disk cache of this run's own. Both are read when jaxlib starts."""
+"""Eight virtual CPU devices and a separate compilation cache on disk. Both are read when jaxlib starts."""
 import atexit
 import contextlib
 import os
@@ -21,14 +21,14 @@ import lamina_runtime  # noqa: E402, F401  fills the slots
 
 
 class Processes:
-    """Programs that run beside each other, ended at the latest when the test is."""
+    """Subprocesses that run concurrently; the fixture ends those still running after the test."""
 
     def __init__(self):
         self.running = []
         self.env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": "0", "LAMINA_TOKEN": "of these tests"}
 
     def start(self, *command, **env):
-        """Run `python -c ...` or a command; its output is one text."""
+        """Start `python -c ...` or a command; stdout and stderr become one text."""
         command = [str(c) for c in command]
         if command[0] != sys.executable and not os.path.isabs(command[0]):
             command = [sys.executable, "-c", *command]
@@ -36,18 +36,18 @@ class Processes:
         self.running.append(p)
         return p
 
-    def ends(self, *started):
-        """[(exit status, output)] of processes that were started."""
+    def wait(self, *started):
+        """Wait for processes; return (exit status, output) of each."""
         return [(p.communicate(timeout=100)[0], p.returncode)[::-1] for p in started]
 
-    def together(self, program, count, *more):
-        """Start a program `count` times as `program address count rank ...`."""
+    def run_all(self, program, count, *more):
+        """Run a program `count` times as `program address count rank ...`; return (exit status, output) of each."""
         address = self.free_address()
-        return self.ends(*[self.start(program, address, count, rank, *more) for rank in range(count)])
+        return self.wait(*[self.start(program, address, count, rank, *more) for rank in range(count)])
 
     @staticmethod
     def free_address():
-        """Below the ports that the system gives to who asks for any, as tests that run beside do."""
+        """Return an address whose port is below the ephemeral range, which concurrent tests may use."""
         for port in random.sample(range(20_000, 32_000), 1_000):
             with contextlib.suppress(OSError), socket.socket() as s:
                 s.bind(("127.0.0.1", port))
@@ -57,6 +57,7 @@ class Processes:
 
 @pytest.fixture
 def processes():
+    """A `Processes`; processes that still run after the test are killed."""
     found = Processes()
     try:
         yield found

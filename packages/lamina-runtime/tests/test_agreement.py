@@ -1,4 +1,4 @@
-"""Processes compare what they launch. Here they are threads with sockets between them; `tests/multi_process` has real ones."""
+"""Launch consistency checks between threads with sockets; `tests/multi_process` uses real processes."""
 import os
 import random
 import socket
@@ -14,7 +14,7 @@ from lamina_runtime._distributed.launch_agreement import Agreement, exchange_rou
 
 
 class Program:
-    """As far as agreement asks for it."""
+    """The attributes of a program that the checks read."""
 
     call = "pmap"
 
@@ -40,14 +40,14 @@ class System:
                               mode, raise_if_lost=self.raise_if_lost, digest=digest, describe=describe,
                               has_runnable_thread=lambda waiting, r=r: not self.threads[r] <= {*waiting})
                     for r in range(n)]
-        self.threads = [set() for _ in range(n)]  # of each process, those that may come to a launch
+        self.threads = [set() for _ in range(n)]  # for each process, the threads that may still launch
 
     @staticmethod
     def raise_if_lost(call, gone):
         raise ConnectionError(f"{call}: lost {[*gone]}")
 
     def run(self, *scripts, seconds=30, timeout=None):
-        """What became of each launch of each process's script: a list of "ok" and errors. A number in a script is a pause."""
+        """Run a script per process; return a list of "ok" and errors for each. A number in a script is a pause in seconds."""
         found = [[] for _ in scripts]
 
         def act(rank, script):
@@ -83,6 +83,7 @@ class System:
 
 @pytest.fixture
 def system():
+    """Return a function that makes a `System`; all are closed after the test."""
     made = []
 
     def make(*args, **kwargs):
@@ -98,7 +99,7 @@ def kinds(found):
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8, 9, 13])
-def test_the_same_everywhere(system, n):
+def test_equal_launches_pass(system, n):
     s = system(n)
     assert kinds(s.run(*[["a", "b", "a", "a"]] * n)) == [["ok"] * 4] * n
     assert all(not p.frames and p.fast_path_ready for a in s.all for p in a._groups[tuple(range(n))].pairs)
@@ -107,29 +108,29 @@ def test_the_same_everywhere(system, n):
 @pytest.mark.parametrize("n", [2, 4])
 @pytest.mark.parametrize("usual, odd, fails", [("abz", "baz", 2), ("az", "bz", 1), ("abcz", "aabz", 2)],
                          ids=["order", "other", "twice"])
-def test_divergences_are_told_everywhere(system, n, usual, odd, fails):
+def test_different_launches_raise_on_all_processes(system, n, usual, odd, fails):
     s = system(n)
     found = s.run(*[usual] * (n - 1), odd)
     first = usual[0] == odd[0]
     assert kinds(found) == [["ok"] * first + ["AgreementError"] * fails + ["ok"]] * n
     text, = {str(script[first]) for script in found}
-    for words in ("processes 0, 1", f"`{odd[first]}`", f"{usual[first]} over 'i' of float32[4], train.py:3"):
-        assert words in text, text
+    for part in ("processes 0, 1", f"`{odd[first]}`", f"{usual[first]} over 'i' of float32[4], train.py:3"):
+        assert part in text, text
 
 
-def test_ten_in_a_row_fail_and_the_next_works(system):
+def test_launch_after_ten_failed_launches_passes(system):
     s = system(3)
     found = s.run([*"aaaaaaaaaaz"], [*"aabbccddeez"], [*"abababababz"])
     for x, y, z, *outs in zip("aaaaaaaaaaz", "aabbccddeez", "abababababz", *kinds(found)):
         assert outs == (["ok"] if x == y == z else ["AgreementError"]) * 3
 
 
-def test_parts_of_the_processes(system):
+def test_launches_on_subsets_of_the_processes(system):
     s = system(4)
     pair, rest = [0, 1], [2, 3]
     for script in s.run(*[[("a", pair), "b", ("a", pair)]] * 2, *[[("a", rest), ("c", rest), "b"]] * 2):
         assert set(script) == {"ok"}
-    # one is at a launch of all, the others of its pair at one of the pair; who had no part in it goes on
+    # One process launches on all, the rest of its pair launches on the pair; the others continue.
     found = kinds(s.run([("a", pair), 1.0, "d"], [("a", pair), 1.0, "d"], [("a", rest), 1.0, "d"], ["a", 1.0, "d"]))
     assert found == [["ok", "ok"], ["ok", "ok"], ["AgreementError", "ok"], ["AgreementError", "ok"]]
     found = s.run(["a", "d"], [("a", pair), "d"], ["a", "d"], ["a", "d"])
@@ -138,7 +139,7 @@ def test_parts_of_the_processes(system):
     assert "processes 0, 2, 3" in str(found[0][0])
 
 
-def test_more_than_eight_know_of_a_difference(system):
+def test_difference_is_raised_on_more_than_eight_processes(system):
     s = system(11)
     scripts = [["a", "b", "z"]] * 11
     scripts[4] = ["a", "c", "z"]
@@ -147,7 +148,7 @@ def test_more_than_eight_know_of_a_difference(system):
     assert all("`c`" in str(script[1]) and "process 4" in str(script[1]) for script in found)
 
 
-CIRCLES = {
+DEADLOCKS = {
     "three": [[("a", [0, 1]), "z"], [("b", [1, 2]), "z"], [("c", [0, 2]), "z"]],
     "again": [[("a", [0, 1]), ("a", [0, 1]), "z"], [("b", [1, 2]), ("a", [0, 1]), "z"], [("c", [0, 2]), 0.0, "z"]],
     "four": [[("a", [0, 1]), "z"], [("b", [1, 2]), "z"], [("c", [2, 3]), "z"], [("d", [0, 3]), "z"]],
@@ -156,9 +157,9 @@ CIRCLES = {
 }
 
 
-@pytest.mark.parametrize("name", CIRCLES)
-def test_a_circle_is_told_to_all_in_it(system, name):
-    scripts = CIRCLES[name]
+@pytest.mark.parametrize("name", DEADLOCKS)
+def test_deadlock_raises_on_all_its_processes(system, name):
+    scripts = DEADLOCKS[name]
     s = system(len(scripts))
     assert all(set(script) == {"ok"} for script in s.run(*[["y"]] * len(scripts)))
     start = time.monotonic()
@@ -171,14 +172,14 @@ def test_a_circle_is_told_to_all_in_it(system, name):
                                                  for i, script in enumerate(scripts)), text
 
 
-def test_who_waits_behind_a_circle_goes_on(system):
-    """Process 3 waits for one that raises, and then comes."""
+def test_process_outside_the_deadlock_continues(system):
+    """Process 3 waits for one that raises and then launches."""
     found = system(4).run([("a", [0, 1]), ("d", [0, 3])], [("b", [1, 2])], [("c", [0, 2])], [("d", [0, 3])])
     assert kinds(found) == [["AgreementError", "ok"], ["AgreementError"], ["AgreementError"], ["ok"]]
 
 
-def test_a_thread_that_may_come_makes_no_circle(system):
-    """Process 1 waits for 2, and that for 0, which waits for 1: where another thread comes to that."""
+def test_cycle_with_another_runnable_thread_is_no_deadlock(system):
+    """Process 1 waits for 2, 2 for 0, and 0 for 1, where another thread can still launch."""
     s = system(3)
     programs = {r: [Program(*p) for p in (("a", [0, 1]), ("b", [1, 2]), ("c", [0, 2]))] for r in range(3)}
     s.threads[1].add("another")
@@ -204,7 +205,7 @@ def test_a_thread_that_may_come_makes_no_circle(system):
     assert found == ["ok"] * 3
 
 
-def test_which_threads_may_come():
+def test_has_runnable_thread():
     gate, lock = threading.Event(), threading.Lock()
     waits, naps = threading.Thread(target=gate.wait, daemon=True), threading.Thread(target=gate.wait, args=(60,), daemon=True)
     joins = threading.Thread(target=waits.join, daemon=True)
@@ -216,7 +217,7 @@ def test_which_threads_may_come():
     time.sleep(0.1)
     workers = [*pool._threads]
     others = dict.fromkeys([t.ident for t in threading.enumerate() if t not in (waits, naps, joins, *workers)])
-    assert deadlock_detection.has_runnable_thread(others)  # a wait that ends by itself
+    assert deadlock_detection.has_runnable_thread(others)  # a wait with a timeout
     assert not deadlock_detection.has_runnable_thread({**others, naps.ident: None})
     assert deadlock_detection.has_runnable_thread({**others, naps.ident: lock})
     with lock:
@@ -229,9 +230,9 @@ def test_which_threads_may_come():
 
 
 @pytest.mark.parametrize("seed", range(60 if os.environ.get("LAMINA_LAWS") else 3))
-def test_drawn_scripts(system, monkeypatch, seed):
-    """Launches over drawn parts in one order raise nothing, however late some come and however often is asked; a ring of
-    them raises in all, and the next launch works."""
+def test_random_scripts(system, monkeypatch, seed):
+    """Random launches in one order raise nothing, for any delays and any number of searches for deadlocks. A cycle of
+    launches raises on all its processes, and the next launch passes."""
     monkeypatch.setattr(launch_agreement, "_FIRST_SEARCH", 0.01)
     monkeypatch.setattr(launch_agreement, "_MAX_SEARCH_PAUSE", 0.04)
     draw = random.Random(seed)
@@ -247,27 +248,27 @@ def test_drawn_scripts(system, monkeypatch, seed):
     assert kinds(found) == [["AgreementError", "ok"]] * n and len({str(f[0]) for f in found}) == 1
 
 
-def test_who_comes_late_is_waited_for(system):
+def test_late_process_is_waited_for(system):
     assert kinds(system(2).run(["a", "b"], [0.6, "a", "b"])) == [["ok", "ok"]] * 2
 
 
-def test_a_timeout_names_who_did_not_come_and_tells_the_late(system):
+def test_timeout_names_missing_process_and_raises_on_it(system):
     s = system(3)
     found = s.run(["a", 1.5, "b"], ["a", 1.5, "b"], [1.2, "a", 0.8, "b"], timeout=0.8)
     assert kinds(found) == [["CollectiveTimeoutError", "ok"]] * 3
     error = found[0][0]
     assert isinstance(error, TimeoutError) and isinstance(error, RuntimeError)
-    for words in ("process 2 did not come", "a over 'i' of float32[4], train.py:3"):
-        assert all(words in str(script[0]) for script in found), found
+    for part in ("process 2 did not come", "a over 'i' of float32[4], train.py:3"):
+        assert all(part in str(script[0]) for script in found), found
 
 
-def test_who_comes_late_to_another_launch_goes_on(system):
+def test_late_process_with_another_launch_continues(system):
     s = system(2)
     found = kinds(s.run(["a", 1.0, "b", "c"], [1.6, "b", "c"], timeout=0.8))
     assert found == [["CollectiveTimeoutError", "ok", "ok"], ["ok", "ok"]]
 
 
-def test_two_who_differ_do_not_wait_for_a_third(system):
+def test_difference_of_two_processes_does_not_wait_for_a_third(system):
     s = system(3)
     start = time.monotonic()
     found = s.run(["a", "z"], ["b", "z"], [3.0, "a", "z"])
@@ -275,14 +276,14 @@ def test_two_who_differ_do_not_wait_for_a_third(system):
     assert "process 2: not there" in str(found[0][0]) and time.monotonic() - start < 8
 
 
-def test_each_another_program_and_one_of_them_late(system):
+def test_different_program_on_each_process_with_a_late_one(system):
     s = system(4)
     found = s.run(["a", "z"], ["b", "z"], [0.7, "c", "z"], [1.5, "d", "z"])
     assert kinds(found) == [["AgreementError", "ok"]] * 4
     assert all(f"`{name}`" in str(found[3][0]) for name in "abcd")
 
 
-def test_an_end_of_a_connection_is_a_loss(system):
+def test_closed_connection_is_a_process_failure(system):
     s = system(3)
     assert kinds(s.run(*[["a"]] * 3)) == [["ok"]] * 3
     s.all[2].close()
@@ -290,14 +291,14 @@ def test_an_end_of_a_connection_is_a_loss(system):
     assert kinds(found) == [["ConnectionError", "ok"]] * 2 + [[]], found
 
 
-def test_a_closed_session_waits_for_nobody(system):
+def test_closed_session_stops_waiting(system):
     s = system(2)
     threading.Timer(0.5, s.all[0].close).start()
     found = s.run(["a"], [], seconds=5)
     assert isinstance(found[0][0], (RuntimeError, ConnectionError))
 
 
-def test_threads_take_turns(system):
+def test_launches_of_threads_are_serialized(system):
     s = system(2)
     many = [Program("a", (0, 1)) for _ in range(2)]
     errors = []
@@ -317,7 +318,7 @@ def test_threads_take_turns(system):
     assert not errors and s.all[0]._groups[0, 1].launches == 900
 
 
-def test_an_interrupt_while_waiting_tells_the_others(system):
+def test_interrupt_while_waiting_raises_on_other_processes(system):
     s = system(3)
 
     def look(program):
@@ -342,43 +343,43 @@ def _interrupted(a, program):
         return type(e).__name__
 
 
-def test_first_asks_once(system):
+def test_mode_first_checks_each_program_once(system):
     s = system(2, "first")
     found = s.run(["a", "b", *"aaaa"], ["a", "b", *"aaaa"])
     assert kinds(found) == [["ok"] * 6] * 2
-    assert kinds(s.run(["a"], [])) == [["ok"], []]  # nobody is asked
-    assert kinds(s.run(["c"], ["c"])) == [["AgreementError"]] * 2  # but an order that differs is told at the next that is new
+    assert kinds(s.run(["a"], [])) == [["ok"], []]  # no exchange
+    assert kinds(s.run(["c"], ["c"])) == [["AgreementError"]] * 2  # the next new program detects the other order
 
 
-def test_who_has_no_token_is_sent_away(system):
+def test_wrong_token_is_rejected(system):
     s = system(2, keys={1: b"other"})
     found = s.run(["a"], ["a"], seconds=20)
     assert kinds(found) == [["ConnectionError"]] * 2
 
 
-def test_garbage_at_the_doors(system):
+def test_garbage_on_listening_sockets_is_ignored(system):
     s = system(2)
-    for door in s.all[0].sockets._listeners:
+    for listener in s.all[0].sockets._listeners:
         for data in (b"", b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff" * 200):
-            with socket.socket(door.family, socket.SOCK_STREAM) as c:
-                c.connect(door.getsockname())
+            with socket.socket(listener.family, socket.SOCK_STREAM) as c:
+                c.connect(listener.getsockname())
                 c.sendall(data)
     assert kinds(s.run(["a"], ["a"])) == [["ok"], ["ok"]]
 
 
-@pytest.mark.parametrize("near", [True, False])
-def test_peers_of_one_machine_are_near(system, monkeypatch, near):
-    if not near:
-        monkeypatch.setattr(peer_sockets, "_connect_unix", lambda name, seconds: None)  # as where they are on two
+@pytest.mark.parametrize("same_machine", [True, False])
+def test_peers_on_one_machine_use_unix_sockets(system, monkeypatch, same_machine):
+    if not same_machine:
+        monkeypatch.setattr(peer_sockets, "_connect_unix", lambda name, seconds: None)  # as on two machines
     elif not peer_sockets._UNIX_PREFIX:
         pytest.skip("Linux")
     s = system(2)
     assert kinds(s.run("ab", "ab")) == [["ok"] * 2] * 2
     family = s.all[0].sockets.peer(1).out_socket.family
-    assert family == (socket.AF_UNIX if near else socket.AF_INET) == s.all[1].sockets.peer(0).in_socket.family
+    assert family == (socket.AF_UNIX if same_machine else socket.AF_INET) == s.all[1].sockets.peer(0).in_socket.family
 
 
-def test_who_asks_in_vain_asks_seldom():
+def test_polling_without_data_becomes_rare():
     peer, asked = peer_sockets.Peer(1), []
 
     def recv(size, flags=0):
@@ -400,8 +401,8 @@ def test_who_asks_in_vain_asks_seldom():
 
 
 @pytest.mark.parametrize("n", [9, 16, 100, 4096])
-def test_rounds_reach_everybody(n):
-    """Simulated: after the last round each knows of all, and who sends waits for as many as it sends to."""
+def test_exchange_rounds_reach_all_processes(n):
+    """Simulated: after the last round each process has data of all; each sends and receives equally often."""
     ranks = range(n)
     every = [exchange_rounds(ranks, r) for r in ranks] if n <= 100 else None
     assert len(exchange_rounds(ranks, n // 2)) == (n - 1).bit_length()
@@ -414,7 +415,7 @@ def test_rounds_reach_everybody(n):
     assert all(k == set(ranks) for k in known)
 
 
-def test_settings():
+def test_invalid_settings_are_refused():
     with pytest.raises(ValueError, match="expected one of"):
         config.update("agreement", "sometimes")
     for wrong in (0, -1, "soon", True):
@@ -422,7 +423,7 @@ def test_settings():
             config.update("collective_timeout_seconds", wrong)
 
 
-def test_the_setting_is_chosen_before(monkeypatch):
+def test_agreement_setting_cannot_change_after_initialize(monkeypatch):
     monkeypatch.setattr(multi_process, "active_sessions", ["a session"])
     with pytest.raises(RuntimeError, match="before distributed.initialize"):
         config.update("agreement", "first")

@@ -19,7 +19,7 @@ def mapped():
     return device_put_sharded(list(np.arange(24, dtype=np.float32).reshape(8, 3)), devices())
 
 
-def test_class_documents_itself_with_an_example_that_runs():
+def test_class_docstring_example_runs():
     example = doctest.DocTestParser().get_doctest(arrays.Array.__doc__, {}, "Array", None, 0)
     assert example.examples and not doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed
 
@@ -34,7 +34,7 @@ def test_attributes_show_the_type():
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float16", "float32", "complex64", "bfloat16",
                                    "float8_e4m3fn", "int4"])
-def test_numbers_come_back_in_every_dtype(dtype):
+def test_values_round_trip_in_every_dtype(dtype):
     dtype = np.dtype(getattr(ml_dtypes, dtype, dtype))
     value = np.array([0, 1, 1, 0]).astype(dtype)
     x = device_put(value)
@@ -62,16 +62,16 @@ def test_python_numbers():
     assert 3.0 in device_put(X) and 30.0 not in device_put(X)
 
 
-@pytest.mark.parametrize("use, kind, words", [
+@pytest.mark.parametrize("use, kind, message", [
     (float, TypeError, "one element"), (bool, ValueError, "ambiguous"), (hash, TypeError, "not hashable"),
     (lambda x: [1][x], TypeError, "index"), (lambda x: len(device_put(1.0)), TypeError, "rank-0"),
     (lambda x: x.__setitem__(0, 1), TypeError, "immutable")])
-def test_misuse_is_explained(use, kind, words):
-    with pytest.raises(kind, match=words):
+def test_misuse_raises_clear_errors(use, kind, message):
+    with pytest.raises(kind, match=message):
         use(device_put(X))
 
 
-def test_deleted_array_says_so():
+def test_use_of_deleted_array_raises():
     x = device_put(X)
     x.delete()
     assert x.is_deleted()
@@ -81,14 +81,14 @@ def test_deleted_array_says_so():
     assert "deleted" in repr(x)
 
 
-def test_waiting_for_a_result_that_failed_raises_our_class(monkeypatch):
+def test_waiting_for_a_failed_result_raises_execution_error(monkeypatch):
     def fail(x):
         raise _jaxlib.JaxRuntimeError("INTERNAL: out of paper")
     monkeypatch.setattr(waiting, "wait_for", fail)
     x = device_put(np.zeros(3, "float32"))
-    with pytest.raises(ExecutionError, match=r"block_until_ready of float32\[3\]: .*out of paper") as told:
+    with pytest.raises(ExecutionError, match=r"block_until_ready of float32\[3\]: .*out of paper") as caught:
         x.block_until_ready()
-    assert isinstance(told.value, RuntimeError) and isinstance(told.value.__cause__, _jaxlib.JaxRuntimeError)
+    assert isinstance(caught.value, RuntimeError) and isinstance(caught.value.__cause__, _jaxlib.JaxRuntimeError)
     x.delete()
     with pytest.raises(RuntimeError, match=r"deleted or donated: float32\[3\]"):
         x.block_until_ready()
@@ -103,7 +103,7 @@ def test_copies_are_separate():
     assert weak.weak_type
 
 
-def test_pickles_keep_the_placement_of_what_was_put_somewhere(monkeypatch):
+def test_pickle_keeps_sharding_and_committed(monkeypatch):
     x = mapped()
     on_two = replicated_sharding(tuple(devices()[:2]))
     for y in (x, lax.rev(x, (0,)), device_put(X, devices()[3]), device_put(X, on_two), jit(lambda: 2.0)()):
@@ -120,7 +120,7 @@ def test_pickles_keep_the_placement_of_what_was_put_somewhere(monkeypatch):
         pickle.loads(placement)
 
 
-def test_rows_of_a_mapped_array_stay_where_they_are():
+def test_elements_of_a_mapped_array_stay_on_their_devices():
     x = mapped()
     for i, row in enumerate(x):
         assert row.devices() == {devices()[i]}
@@ -128,7 +128,7 @@ def test_rows_of_a_mapped_array_stay_where_they_are():
     assert x[-1].devices() == {devices()[7]} and x[5].shape == (3,)
 
 
-def test_rows_of_one_device():
+def test_iteration_over_an_array_on_one_device():
     rows = list(device_put(X))
     assert [r.shape for r in rows] == [(3,), (3,)]
     np.testing.assert_array_equal(rows[1], X[1])

@@ -10,7 +10,7 @@ from lamina_runtime import _jaxlib
 from lamina_runtime._backend import backends
 
 
-def python(code, **more):
+def run_python(code, **more):
     env = {**os.environ, **more}
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
 
@@ -21,7 +21,7 @@ def test_counts_of_devices_and_processes_agree():
     assert rt.devices("cpu") == rt.devices()
 
 
-def test_unknown_platform():
+def test_unknown_platform_and_device_are_refused():
     with pytest.raises(RuntimeError, match="no platform 'vax'"):
         rt.devices("vax")
     with pytest.raises(TypeError, match="expected a device"):
@@ -29,66 +29,66 @@ def test_unknown_platform():
 
 
 def test_option_sets_the_number_of_devices():
-    done = python("import lamina_runtime as rt; from lamina_ir import config; config.update('num_cpu_devices', 3)\n"
+    done = run_python("import lamina_runtime as rt; from lamina_ir import config; config.update('num_cpu_devices', 3)\n"
                   "print(rt.device_count())", XLA_FLAGS="")
     assert done.stdout.split() == ["3"], done.stderr
 
 
-def test_client_is_made_at_first_use():
-    done = python("import lamina_runtime as rt; from lamina_runtime._backend import client_state\n"
+def test_client_is_created_at_first_use():
+    done = run_python("import lamina_runtime as rt; from lamina_runtime._backend import client_state\n"
                   "print(len(client_state.current.clients))\n"
                   "rt.devices(); print(len(client_state.current.clients))")
     assert done.stdout.split() == ["0", "1"], done.stderr
 
 
-def test_flags_are_left_as_they_were():
-    done = python("import os, lamina_runtime as rt; rt.devices(); print(os.environ.get('XLA_FLAGS'))", XLA_FLAGS="")
+def test_xla_flags_are_unchanged():
+    done = run_python("import os, lamina_runtime as rt; rt.devices(); print(os.environ.get('XLA_FLAGS'))", XLA_FLAGS="")
     assert done.stdout.strip() in ("", "None"), done.stderr
 
 
-def test_jax_first_is_refused():
-    done = python("import sys, types; sys.modules['jax'] = types.ModuleType('jax')\nimport lamina_runtime")
+def test_import_after_jax_is_refused():
+    done = run_python("import sys, types; sys.modules['jax'] = types.ModuleType('jax')\nimport lamina_runtime")
     assert done.returncode and "ImportError: lamina_runtime cannot be imported" in done.stderr
 
 
-def test_jax_second_is_refused(tmp_path):
+def test_import_of_jax_afterwards_is_refused(tmp_path):
     (tmp_path / "jax").mkdir()
     (tmp_path / "jax" / "__init__.py").write_text("")
-    done = python("import lamina_runtime\nimport jax",
+    done = run_python("import lamina_runtime\nimport jax",
                   PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     assert done.returncode and "ImportError: jax cannot be imported" in done.stderr
 
 
-def test_names_that_others_look_up_are_left_alone():
-    done = python("import sys, lamina_runtime as rt; rt.device_put(1.0); found = sys.modules.get('jax.core', 'absent')\n"
+def test_no_jax_modules_are_registered():
+    done = run_python("import sys, lamina_runtime as rt; rt.device_put(1.0); found = sys.modules.get('jax.core', 'absent')\n"
                   "print(found, 'jax' in sys.modules)")
     assert done.stdout.split() == ["absent", "False"], done.stderr
 
 
 @pytest.mark.parametrize("version", ["0.10.1", "0.13.0", "0.4.30"])
 def test_other_jaxlib_versions_are_refused(version):
-    done = python("import jaxlib.version as v; v.__version__ = " + repr(version) + "\nimport lamina_runtime")
+    done = run_python("import jaxlib.version as v; v.__version__ = " + repr(version) + "\nimport lamina_runtime")
     assert done.returncode and "needs jaxlib >=0.10.2,<0.13; found " + version in done.stderr
 
 
-def test_missing_jaxlib_is_one_clear_line():
-    done = python("import sys; sys.modules['jaxlib.version'] = None\nimport lamina_runtime")
+def test_missing_jaxlib_error_is_one_line():
+    done = run_python("import sys; sys.modules['jaxlib.version'] = None\nimport lamina_runtime")
     assert done.returncode and "pip install 'jaxlib>=0.10.2,<0.13'" in done.stderr.splitlines()[-1]
 
 
-def test_no_log_lines():
-    done = python("import lamina_runtime as rt; rt.device_put(1.0)")
+def test_start_logs_nothing():
+    done = run_python("import lamina_runtime as rt; rt.device_put(1.0)")
     assert done.returncode == 0 and done.stderr == ""
 
 
-def test_options_are_settled_at_first_use():
-    done = python("import lamina_runtime as rt; from lamina_ir import config; rt.devices()\n"
+def test_backend_options_cannot_change_after_first_use():
+    done = run_python("import lamina_runtime as rt; from lamina_ir import config; rt.devices()\n"
                   "config.update('num_cpu_devices', 2)")
     assert done.returncode and "before the first array" in done.stderr.replace("\n", " ")
 
 
-def test_tpu_notebooks_get_eight_devices():
-    done = python("import lamina_runtime as rt; rt.setup_tpu(); print(rt.device_count())", XLA_FLAGS="")
+def test_setup_tpu_gives_eight_devices():
+    done = run_python("import lamina_runtime as rt; rt.setup_tpu(); print(rt.device_count())", XLA_FLAGS="")
     assert done.stdout.split() == ["8"] and "no TPU platform" in done.stderr
 
 
@@ -97,7 +97,7 @@ def test_live_arrays():
     assert any(a is x for a in rt.live_arrays()) and rt.get_backend().platform == "cpu"
 
 
-def test_every_kernel_and_type_of_the_plugin_is_registered(monkeypatch):
+def test_all_kernels_and_types_of_the_plugin_are_registered(monkeypatch):
     extension = types.ModuleType("jax_cuda13_plugin.cuda_plugin_extension")
     extension.ffi_types = lambda: {"Plan": {"type_id": 1, "type_info": 2}}
     extension.ffi_handlers = lambda: {"staged": {"instantiate": 1, "execute": 2}, "plain": 3}
@@ -117,8 +117,8 @@ def test_every_kernel_and_type_of_the_plugin_is_registered(monkeypatch):
         ("CUDA", "plain", 3)]
 
 
-def test_number_of_devices_is_kept_once_one_is_used():
-    done = python("""
+def test_failed_option_update_keeps_the_number_of_devices():
+    done = run_python("""
 import lamina_runtime as rt
 from lamina_ir import config
 config.update("num_cpu_devices", 3)
@@ -134,15 +134,15 @@ for name, value in (("num_cpu_devices", 2), ("platforms", "vax")):
     assert done.stdout.split() == ["True"] * 4, done.stderr
 
 
-def test_devices_of_processes_that_are_there():
+def test_local_devices_of_unknown_process_is_refused():
     assert rt.local_devices(process_index=0) == rt.devices()
     for name in ("process_index", "host_id"):
         with pytest.raises(ValueError, match=r"must be one of \[0\]; got 7"):
             rt.local_devices(**{name: 7})
 
 
-def test_calls_made_before_a_reset_run_on_the_new_client():
-    done = python("""
+def test_jitted_functions_run_on_the_new_client_after_a_reset():
+    done = run_python("""
 import numpy as np
 import lamina_runtime as rt
 from lamina_parallel import pmap

@@ -1,4 +1,4 @@
-"""What is kept in memory is bounded, goes with its function, and may go while other threads call."""
+"""Caches are bounded, are freed with their functions, and may shrink while other threads call."""
 import gc
 import threading
 import weakref
@@ -13,80 +13,81 @@ from lamina_runtime._dispatch import eager, jit_call
 from lamina_tracing import jit, lax, pure_callback
 
 
-def alive():
+def count_executables():
     gc.collect()
     return len(devices("cpu")[0].client.live_executables())
 
 
 @pytest.fixture
-def few(monkeypatch):
+def max_8_programs(monkeypatch):
+    """Limit the empty cache of executables to 8 programs."""
     executable_cache.clear_memory()
     monkeypatch.setattr(executable_cache, "MAX_PROGRAMS", 8)
 
 
-def test_jaxlibs_call_caches_are_bounded_alike():
+def test_call_caches_of_jaxlib_have_the_same_bound():
     for cache in (jit_call._cache, eager._cache):
         assert cache.capacity() == executable_cache.MAX_PROGRAMS == 1024
 
 
-def test_shapes_of_one_function(few):
+def test_programs_of_one_jitted_function_are_bounded(max_8_programs):
     f = jit(lambda x: lax.add(lax.sin(x), 0.5))
-    before = alive()
+    before = count_executables()
     for n in range(1, 41):
         assert f(np.zeros(n, np.float32)).shape == (n,)
     assert executable_cache.memory_usage()[0] == 8
-    f._clear_cache()  # what jaxlib holds is bounded by its own number
-    assert alive() - before <= 8
-    assert f(np.zeros(3, np.float32)).tolist() == [0.5] * 3  # one that went comes back
+    f._clear_cache()  # jaxlib's own cache has another bound
+    assert count_executables() - before <= 8
+    assert f(np.zeros(3, np.float32)).tolist() == [0.5] * 3  # an evicted program is loaded again
 
 
 @pytest.mark.slow
-def test_shapes_of_eager_ops(few):
-    before = alive()
+def test_programs_of_eager_primitives_are_bounded(max_8_programs):
+    before = count_executables()
     for n in range(1, 41):
         assert lax.atan2(lax.full((n,), 0.0), lax.full((n,), 1.0)).shape == (n,)
     assert executable_cache.memory_usage()[0] == 8
     eager._cache.clear()
-    assert alive() - before <= 8
+    assert count_executables() - before <= 8
 
 
-def test_shapes_of_a_mapped_function(few):
+def test_programs_of_a_mapped_function_are_bounded(max_8_programs):
     f = pmap(lambda x: lax.mul(x, 3.0))
-    before = alive()
+    before = count_executables()
     for n in range(1, 21):
         f(np.zeros((2, n), np.float32))
     assert executable_cache.memory_usage()[0] == 8
     jit_call._cache.clear()
-    assert alive() - before <= 8
+    assert count_executables() - before <= 8
 
 
 @pytest.mark.slow
-def test_large_programs_go_sooner_and_from_every_cache(monkeypatch):
+def test_large_programs_are_evicted_by_size_from_every_cache(monkeypatch):
     executable_cache.clear_memory()
     monkeypatch.setattr(executable_cache, "MAX_BYTES", 1_000_000)
     f = jit(lambda x: lax.add(lax.sin(x), 0.75))
-    before = alive()
+    before = count_executables()
     for n in range(1, 41):
         f(np.zeros(n, np.float32))
         count, size = executable_cache.memory_usage()
         assert size <= 1_000_000 and count <= 16
-    assert alive() - before <= 16
+    assert count_executables() - before <= 16
 
 
-def test_programs_go_with_their_function():
+def test_programs_are_freed_with_their_function():
     executable_cache.clear_memory()
     f = jit(lambda x: lax.add(lax.sin(x), 0.875))
-    before = alive()
+    before = count_executables()
     for n in range(1, 6):
         f(np.zeros(n, np.float32))
-    assert alive() == before + 5
+    assert count_executables() == before + 5
     executable_cache.clear_memory()
     f.clear_cache()
     del f
-    assert alive() == before
+    assert count_executables() == before
 
 
-def test_what_a_host_function_closes_over_goes_with_its_program():
+def test_captures_of_a_callback_are_freed_with_its_program():
     class Model:
         def step(self, x):
             return x + 1
@@ -103,7 +104,7 @@ def test_what_a_host_function_closes_over_goes_with_its_program():
     assert model() is None and executable_cache.memory_usage() == before
 
 
-def test_a_mapped_function_that_calls_itself_by_name_goes():
+def test_recursive_mapped_function_is_freed():
     def use():
         def f(x):
             return lax.mul(x, 2.0 if mapped else 1.0)
@@ -119,7 +120,7 @@ def test_a_mapped_function_that_calls_itself_by_name_goes():
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------
-def together(work, threads=16):
+def run_in_threads(work, threads=16):
     start = threading.Barrier(threads)
 
     def one(i):
@@ -129,12 +130,12 @@ def together(work, threads=16):
         return list(pool.map(one, range(threads)))
 
 
-def test_threads_that_want_the_same_program_wait_for_one():
+def test_threads_compile_a_shared_program_once():
     executable_cache.clear_memory()
     x = np.zeros(7, np.float32)
     shared = jit(lambda x: lax.add(lax.cos(x), 0.0625))
-    assert together(lambda i: float(shared(x)[0])) == [1.0625] * 16
-    assert together(lambda i: float(jit(lambda x: lax.add(lax.cos(x), 0.03125))(x)[0])) == [1.03125] * 16
+    assert run_in_threads(lambda i: float(shared(x)[0])) == [1.0625] * 16
+    assert run_in_threads(lambda i: float(jit(lambda x: lax.add(lax.cos(x), 0.03125))(x)[0])) == [1.03125] * 16
     stats = cache_stats()
     fresh = [stats.misses + stats.disk_hits]
     assert fresh[0] <= 4  # the two programs, and reading one element of each
@@ -142,7 +143,7 @@ def test_threads_that_want_the_same_program_wait_for_one():
 
 
 @pytest.mark.slow
-def test_programs_leave_while_threads_call(monkeypatch):
+def test_programs_are_evicted_while_threads_call(monkeypatch):
     executable_cache.clear_memory()
     monkeypatch.setattr(executable_cache, "MAX_PROGRAMS", 2)
     monkeypatch.setattr(executable_cache, "MAX_BYTES", 200_000)
@@ -157,5 +158,5 @@ def test_programs_leave_while_threads_call(monkeypatch):
             found.append(np.asarray(lax.neg(lax.sin(x))).shape == x.shape)
         return all(found)
 
-    assert together(work) == [True] * 16
+    assert run_in_threads(work) == [True] * 16
     assert executable_cache.memory_usage()[0] <= 2 and not executable_cache._compile_locks

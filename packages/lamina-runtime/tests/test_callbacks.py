@@ -1,4 +1,4 @@
-"""Programs that call Python on the host: values, effects, their order, errors, and what is never done with them."""
+"""Programs that call Python on the host: values, effects and their order, errors, unsupported transformations."""
 import linecache
 import threading
 
@@ -20,12 +20,12 @@ def host_sin(x):
 
 
 @pytest.mark.parametrize("how", [lambda f: f, jit, vmap, lambda f: jit(vmap(f))])
-def test_pure_callback_gives_its_value(how):
+def test_pure_callback_returns_its_value(how):
     np.testing.assert_allclose(how(host_sin)(X), np.sin(X), rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "int8", "uint32", "complex64"])
-def test_every_dtype_reaches_the_host_and_comes_back(dtype):
+def test_every_dtype_round_trips_through_the_host(dtype):
     x = lax.convert_element_type(np.ones((2, 3), "int32"), dtype)
     seen = []
 
@@ -37,13 +37,13 @@ def test_every_dtype_reaches_the_host_and_comes_back(dtype):
     np.testing.assert_array_equal(np.asarray(y), np.asarray(x))
 
 
-def test_arrays_are_row_major_whatever_the_compiler_does():
+def test_callback_arrays_are_row_major():
     f = jit(lambda x: pure_callback(lambda y: y + 0, ShapeDtypeStruct((3, 2), "float32"), lax.transpose(x * 2, (1, 0))))
     x = np.arange(6, dtype="float32").reshape(2, 3)
     np.testing.assert_array_equal(f(x), (x * 2).T)
 
 
-def test_trees_in_and_out():
+def test_pytree_arguments_and_results():
     want = {"a": ShapeDtypeStruct((), "float32"), "b": (ShapeDtypeStruct((3,), "int32"),)}
     out = jit(lambda d: pure_callback(lambda d, k: {"a": d["x"].sum() * k, "b": (np.argsort(d["x"]),)}, want, d, k=2.0)
               )({"x": X})
@@ -53,7 +53,7 @@ def test_trees_in_and_out():
 @pytest.mark.parametrize("method,shapes", [
     ("sequential", [((), ())] * 3), (None, [((), ())] * 3), ("expand_dims", [((3,), (1,))]),
     ("broadcast_all", [((3,), (3,))]), ("legacy_vectorized", [((3,), ())])])
-def test_vmap_methods(method, shapes):
+def test_shapes_of_vmap_methods(method, shapes):
     seen = []
 
     def host(x, y):
@@ -67,7 +67,7 @@ def test_vmap_methods(method, shapes):
     assert seen == shapes
 
 
-def test_pure_callback_is_not_differentiable_and_says_what_to_do():
+def test_derivative_of_pure_callback_error_suggests_remedies():
     with pytest.raises(MissingRuleError, match="host_fn.*custom_jvp.*stop_gradient"):
         def host_fn(x):
             return x
@@ -75,7 +75,7 @@ def test_pure_callback_is_not_differentiable_and_says_what_to_do():
     assert float(grad(lambda x: host_sin(lax.stop_gradient(x)) * x)(np.float32(2))) == pytest.approx(np.sin(2.0))
 
 
-def test_debugging_passes_through_transformations(capsys):
+def test_debug_print_under_transformations(capsys):
     def f(x):
         debug.print("x = {x:.1f}", x=x)
         return x * x
@@ -146,7 +146,7 @@ def host_fails(x):
 
 
 @pytest.mark.parametrize("how", [lambda f: f, jit, vmap])
-def test_an_exception_names_the_callback_and_keeps_its_own(how):
+def test_callback_error_names_the_callback_and_has_the_cause(how):
     f = how(lambda x: pure_callback(host_fails, ShapeDtypeStruct((), "float32"), x))
     with pytest.raises(CallbackError, match="callback `host_fails` raised ValueError: no such luck") as caught:
         f(X if how is vmap else 1.0)
@@ -157,8 +157,8 @@ def test_an_exception_names_the_callback_and_keeps_its_own(how):
     assert chain[-1] is ValueError
 
 
-def test_an_exception_on_several_devices_is_raised_by_the_call():
-    """Without collectives too: its result would let every later program with collectives wait for ever."""
+def test_callback_error_on_several_devices_is_raised_by_the_call():
+    """Raised also without collectives: the result would block every later program with collectives."""
     with pytest.raises(CallbackError, match="pmap of `f`: .*`host_fails` raised ValueError") as caught:
         def f(x):
             return pure_callback(host_fails, ShapeDtypeStruct((), "float32"), x)
@@ -166,8 +166,8 @@ def test_an_exception_on_several_devices_is_raised_by_the_call():
     assert type(caught.value.__cause__) is ValueError
 
 
-def test_two_threads_that_launch_one_program_both_hear_of_a_failure():
-    """Which of them the host worked for is not known; neither may go on with the zeros that stand for its result."""
+def test_callback_error_is_raised_in_both_threads_that_launch():
+    """The failed launch is not known, so neither thread may return the zeros of the failed result."""
     started, fails = threading.Barrier(2), threading.Event()
 
     def slow(x):
@@ -204,22 +204,22 @@ def only_three_fails(x):
     return x
 
 
-def split(n):
+def make_sharded(n):
     return pmap(lambda x: x)(np.arange(float(n), dtype="float32").reshape(n, 1))
 
 
 @pytest.mark.parametrize("call", [
     lambda: pmap(lambda x: lax.psum(pure_callback(only_three_fails, ShapeDtypeStruct((1,), "float32"), x), "i"),
-                 axis_name="i")(split(8)),
-    lambda: jit(lambda x: lax.add(pure_callback(host_fails, ShapeDtypeStruct((8, 1), "float32"), x), x))(split(8)),
-    lambda: pmap(lambda x: (debug.callback(only_three_fails, x), lax.psum(x, "i"))[1], axis_name="i")(split(8))])
-def test_one_device_that_fails_does_not_keep_the_others_waiting(call):
+                 axis_name="i")(make_sharded(8)),
+    lambda: jit(lambda x: lax.add(pure_callback(host_fails, ShapeDtypeStruct((8, 1), "float32"), x), x))(make_sharded(8)),
+    lambda: pmap(lambda x: (debug.callback(only_three_fails, x), lax.psum(x, "i"))[1], axis_name="i")(make_sharded(8))])
+def test_callback_error_on_one_device_does_not_block_others(call):
     with pytest.raises(CallbackError):
         call()
-    assert float(pmap(lambda x: lax.psum(x, "i"), axis_name="i")(split(8))[0][0]) == 28
+    assert float(pmap(lambda x: lax.psum(x, "i"), axis_name="i")(make_sharded(8))[0][0]) == 28
 
 
-def test_a_failed_ordered_effect_does_not_poison_the_next():
+def test_ordered_effect_runs_after_a_failed_one():
     seen = []
     fail = jit(lambda x: io_callback(host_fails, None, x, ordered=True))
     note = jit(lambda x: io_callback(lambda v: seen.append(float(v)), None, x, ordered=True))
@@ -233,7 +233,7 @@ def test_a_failed_ordered_effect_does_not_poison_the_next():
 @pytest.mark.parametrize("how", [lambda f: f, jit])
 @pytest.mark.parametrize("result", [lambda x: np.zeros(5, "float32"), lambda x: np.zeros(3, "int32"),
                                     lambda x: (x, x), lambda x: None])
-def test_results_of_another_type_are_refused(how, result):
+def test_callback_result_of_another_type_is_refused(how, result):
     with pytest.raises(CallbackError, match="must"):
         how(lambda x: pure_callback(result, ShapeDtypeStruct((3,), "float32"), x))(X)
 
@@ -250,7 +250,7 @@ def test_ordered_effects_on_several_devices_are_refused():
 @pytest.mark.parametrize("how", [
     lambda f: vmap(grad(f)), lambda f: jit(vmap(grad(f))), lambda f: grad(lambda x: jit(f)(x).sum()),
     lambda f: grad(lambda x: checkpoint(f)(x).sum()), lambda f: lambda x: jvp(f, (x,), (x,))])
-def test_a_derivative_of_a_callback_is_a_value_error_too(call, how):
+def test_derivative_of_a_callback_raises_value_error(call, how):
     for kind in (MissingRuleError, ValueError):
         with pytest.raises(kind, match="is not defined|must happen exactly once"):
             how(call)(X)
@@ -259,21 +259,21 @@ def test_a_derivative_of_a_callback_is_a_value_error_too(call, how):
 @pytest.mark.parametrize("how", [lambda f: f, jit])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_several_callbacks_in_one_branch_under_vmap(how, ordered):
-    """Both branches run for all examples: the host computes for each, and reports come for each."""
+    """Both branches run for all members: the host computes and reports for each."""
     seen = []
 
     def branch(x):
         y = pure_callback(lambda v: (seen.append(("pure", float(v))), 3 * v)[1], ShapeDtypeStruct((), "float32"), x)
-        debug.callback(lambda v: seen.append(("told", float(v))), y, ordered=ordered)
+        debug.callback(lambda v: seen.append(("debug", float(v))), y, ordered=ordered)
         return y
 
     f = how(vmap(lambda i, x: lax.switch(i, [branch, lambda x: -branch(x), lambda x: x], x)))
     np.testing.assert_array_equal(f(np.int32([0, 1, 2]), X), [0, -3, 2])
     effects_barrier()
-    assert sorted(seen) == sorted([("pure", v) for v in (0., 1., 2.)] * 2 + [("told", v) for v in (0., 3., 6.)] * 2)
+    assert sorted(seen) == sorted([("pure", v) for v in (0., 1., 2.)] * 2 + [("debug", v) for v in (0., 3., 6.)] * 2)
 
 
-def test_two_functions_in_the_same_program_text_are_not_mixed_up():
+def test_equal_programs_with_different_callbacks_are_distinct():
     stored = cache_stats().stored
     for k in (1, 2, 3):
         f = jit(lambda x, k=k: pure_callback(lambda v: v + k, ShapeDtypeStruct((), "float32"), x))
@@ -281,7 +281,7 @@ def test_two_functions_in_the_same_program_text_are_not_mixed_up():
     assert cache_stats().stored == stored
 
 
-def test_formats_are_checked_when_the_function_is_called():
+def test_formats_are_checked_at_the_call():
     for bad in (lambda: debug.print("{} {}", 1), lambda: debug.print("{x}", y=1), lambda: debug.print("none", 1)):
         with pytest.raises(ValueError, match="debug.print: the format"):
             bad()
@@ -295,22 +295,22 @@ def test_formats_are_checked_when_the_function_is_called():
         pure_callback(np.sin, 3, X)
 
 
-def test_what_is_no_array_is_handed_on(capsys):
+def test_non_array_arguments_are_passed_to_the_callback(capsys):
     jit(lambda x: debug.print("{name}: {x}", name="loss", x=x))(1.0)
     effects_barrier()
     assert capsys.readouterr().out == "loss: 1.0\n"
 
 
-def test_a_callback_in_a_program_split_over_devices():
+def test_callback_in_a_program_over_several_devices():
     from lamina_runtime import devices
     from lamina_runtime._sharding import shardings
     x = np.arange(8, dtype="float32")
-    split = shardings.mapped_sharding(tuple(devices()), 1, ((0, 8),), 1)
-    y = device_put(x, split)
+    make_sharded = shardings.mapped_sharding(tuple(devices()), 1, ((0, 8),), 1)
+    y = device_put(x, make_sharded)
     np.testing.assert_allclose(jit(lambda v: host_sin(v * 2) + 1)(y), np.sin(x * 2) + 1, rtol=1e-6)
 
 
-def test_nested_work_in_a_callback():
+def test_jitted_call_inside_a_callback():
     def host(x):
         return np.asarray(jit(lambda v: v * 3)(x))
     assert float(jit(lambda x: pure_callback(host, ShapeDtypeStruct((), "float32"), x))(2.0)) == 6
@@ -351,7 +351,7 @@ def test_effects_in_a_batched_scan(capsys):
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_an_interrupt_or_exit_in_a_callback_keeps_its_kind(kind):
+def test_interrupt_or_exit_in_a_callback_keeps_its_type(kind):
     def leave(x):
         raise kind(7)
 
@@ -361,8 +361,8 @@ def test_an_interrupt_or_exit_in_a_callback_keeps_its_kind(kind):
     assert float(jit(lambda x: lax.add(x, 1.5))(1.0)) == 2.5
 
 
-# --- which call it was ----------------------------------------------------------------------------------------------
-def fails_at(value):
+# --- locations in errors --------------------------------------------------------------------------------------------
+def fail_at(value):
     def host(x):
         if float(x) == value:
             raise ValueError("no luck")
@@ -377,7 +377,7 @@ CALLS = {"pure_callback": lambda host, x: pure_callback(host, ShapeDtypeStruct((
 every_kind = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 
-def told(f, *args):
+def error_of(f, *args):
     with pytest.raises(CallbackError, match="no luck; called at .*test_callbacks.py") as caught:
         block_until_ready(f(*args))
         effects_barrier()
@@ -390,72 +390,72 @@ def line_of(text):
 
 @every_kind
 @pytest.mark.parametrize("how", [lambda f: f, jit, lambda f: jit(lambda x: jit(f)(x))])
-def test_the_turn_of_a_loop_is_named(call, how):
+def test_error_names_the_loop_iteration(call, how):
     def scanned(x):
-        return lax.scan(lambda c, a: (call(fails_at(6), c) + a, None), x, np.arange(5, dtype="float32"))[0]  # the scan
+        return lax.scan(lambda c, a: (call(fail_at(6), c) + a, None), x, np.arange(5, dtype="float32"))[0]  # the scan
 
-    text = told(how(scanned), np.float32(0))
+    text = error_of(how(scanned), np.float32(0))
     assert "at index 4 of the scan" in text
     if "jit of" in text:
         assert f"test_callbacks.py:{line_of('the ' + 'scan')}" in text
 
     def backwards(x):
-        return lax.scan(lambda c, a: (c, call(fails_at(1), a)), x, np.arange(5, dtype="float32"), reverse=True)[1]
+        return lax.scan(lambda c, a: (c, call(fail_at(1), a)), x, np.arange(5, dtype="float32"), reverse=True)[1]
 
-    assert "at index 1 of the scan" in told(how(backwards), np.float32(0))
-    body = told(how(lambda x: lax.while_loop(lambda c: c < 9, lambda c: call(fails_at(4), c) + 2, x)), np.float32(0))
+    assert "at index 1 of the scan" in error_of(how(backwards), np.float32(0))
+    body = error_of(how(lambda x: lax.while_loop(lambda c: c < 9, lambda c: call(fail_at(4), c) + 2, x)), np.float32(0))
     assert "at index 2 of the while" in body
-    test = told(how(lambda x: lax.while_loop(lambda c: call(fails_at(6), c) < 9, lambda c: c + 2, x)), np.float32(0))
+    test = error_of(how(lambda x: lax.while_loop(lambda c: call(fail_at(6), c) < 9, lambda c: c + 2, x)), np.float32(0))
     assert "at index 3 of the while" in test
 
 
 @every_kind
-def test_all_loops_around_are_named_through_calls_branches_and_rules(call):
+def test_error_names_all_enclosing_loops(call):
     def body(c, a):
-        c = lax.cond(c > 2, lambda v: jit(lambda w: call(fails_at(7), w))(v), lambda v: v, c)
+        c = lax.cond(c > 2, lambda v: jit(lambda w: call(fail_at(7), w))(v), lambda v: v, c)
         return c + a, None
 
     def outer(i, x):
         return lax.scan(body, x, np.ones(3, "float32"))[0]  # the inner
 
-    text = told(jit(lambda x: lax.fori_loop(0, 4, outer, x)), np.float32(0))
+    text = error_of(jit(lambda x: lax.fori_loop(0, 4, outer, x)), np.float32(0))
     assert "at index 1 of the scan at" in text and "at index 2 of the " in text
     assert text.index("index 1 of the scan") < text.index("at index 2 of the ")
-    assert "at index 2 of the scan" in told(
-        jit(lambda x: lax.scan(lambda c, _: (checkpoint(lambda v: call(fails_at(2), v))(c) + 1, None), x, None, length=4)[0]),
+    assert "at index 2 of the scan" in error_of(
+        jit(lambda x: lax.scan(lambda c, _: (checkpoint(lambda v: call(fail_at(2), v))(c) + 1, None), x, None, length=4)[0]),
         np.float32(0))
 
 
 @pytest.mark.parametrize("call", [CALLS[k] for k in ("pure_callback", "io_callback", "debug.callback")])
 @pytest.mark.parametrize("how", [lambda f: f, jit])
-def test_the_place_in_the_batch_is_named(call, how):
-    assert "at index 2 of the batch of 3" in told(how(vmap(lambda x: call(fails_at(2), x))), X)
-    text = told(how(vmap(vmap(lambda x: call(fails_at(4), x)))), np.arange(6, dtype="float32").reshape(2, 3))
+def test_error_names_the_batch_index(call, how):
+    assert "at index 2 of the batch of 3" in error_of(how(vmap(lambda x: call(fail_at(2), x))), X)
+    text = error_of(how(vmap(vmap(lambda x: call(fail_at(4), x)))), np.arange(6, dtype="float32").reshape(2, 3))
     assert "at index 1 of the batch of 2, index 1 of the batch of 3" in text
-    text = told(how(vmap(lambda x: lax.scan(lambda c, a: (call(fails_at(4), c) + a, None), x, np.ones(4, "float32"))[0])), X)
-    assert "at index 2 of the batch of 3, at index 2 of the scan" in text
+    got = error_of(how(vmap(lambda x: lax.scan(lambda c, a: (call(fail_at(4), c) + a, None), x, np.ones(4, "float32"))[0])), X)
+    assert "at index 2 of the batch of 3, at index 2 of the scan" in got
 
 
 @pytest.mark.parametrize("call", [CALLS[k] for k in ("pure_callback", "io_callback", "debug.callback")])
 @pytest.mark.parametrize("how", [pmap, lambda f: jit(pmap(f)), lambda f: pmap(lambda x: lax.psum(f(x), "i"), axis_name="i"),
                                  lambda f: vmap(pmap(f), in_axes=1)])
-def test_the_device_is_named(call, how):
+def test_error_names_the_device(call, how):
     x = np.arange(4, dtype="float32")
     x = np.stack([x, x + 10], 1) if "vmap" in how.__code__.co_names else x
-    text = told(how(lambda v: call(fails_at(3), v)), x)
+    text = error_of(how(lambda v: call(fail_at(3), v)), x)
     assert "on device cpu:3, at index 3 of " in text
-    text = told(how(lambda v: lax.scan(lambda c, a: (call(fails_at(3.5), c + a), None), v, np.float32([0, .5, 0]))[0]), x)
+    text = error_of(how(lambda v: lax.scan(lambda c, a: (call(fail_at(3.5), c + a), None), v, np.float32([0, .5, 0]))[0]), x)
     assert "at index 1 of the scan" in text and "on device cpu:3, at index 3 of " in text
 
 
-def test_loops_around_a_map_are_named():
-    # Members of the map do not wait for each other between turns: one of them alone gets to 3.
-    mapped = pmap(lambda v: pure_callback(fails_at(3), ShapeDtypeStruct((), "float32"), v))
-    text = told(jit(lambda x: lax.scan(lambda c, _: (mapped(c) + 2, None), x, None, length=4)[0]), X)
+def test_error_names_loops_around_a_pmap():
+    # Members of the map do not wait for each other between iterations: only one of them reaches 3.
+    mapped = pmap(lambda v: pure_callback(fail_at(3), ShapeDtypeStruct((), "float32"), v))
+    text = error_of(jit(lambda x: lax.scan(lambda c, _: (mapped(c) + 2, None), x, None, length=4)[0]), X)
     assert "at index 1 of the scan" in text and "on device cpu:1, at index 1 of the map of " in text
 
 
-def test_a_result_of_another_type_names_the_call_too():
+def test_result_type_error_names_the_call():
     def f(x):
         return lax.fori_loop(0, 3, lambda i, c: pure_callback(lambda c, i: c if i < 2 else np.zeros(5), ShapeDtypeStruct(
             (), "float32"), c, i), x)
@@ -464,7 +464,7 @@ def test_a_result_of_another_type_names_the_call_too():
 
 
 @pytest.mark.parametrize("how", [jit, lambda f: jit(vmap(f))])
-def test_numbered_programs_give_what_they_gave(how):
+def test_iteration_counters_do_not_change_results(how):
     def f(x):
         def body(c, a):
             y = pure_callback(lambda v, w: (np.float32(v + w), np.int32(w)), (ShapeDtypeStruct((), "float32"),
@@ -480,39 +480,39 @@ def test_numbered_programs_give_what_they_gave(how):
 @pytest.mark.parametrize("how", [jit, pmap, lambda f: jit(pmap(f)), lambda f: xmap(f, in_axes={0: "i"}, out_axes={0: "i"})])
 @pytest.mark.parametrize("call", [lambda f, x: pure_callback(f, ShapeDtypeStruct((), "float32"), x),
                                   lambda f, x: (debug.callback(f, x), x)[1]])
-def test_what_a_callback_raises_is_the_same_from_a_compiled_object(how, call):
+def test_callback_error_of_a_compiled_object_is_the_same(how, call):
     def refuse(x):
         raise ValueError("no")
 
     f = how(lambda x: call(refuse, x))
     x = np.float32(1) if how is jit else X[:2]
-    said = []
+    messages = []
     for run in (f, f.lower(x).compile()):
         with pytest.raises(CallbackError, match="callback `.*refuse` raised ValueError: no") as caught:
             block_until_ready(run(x))
             effects_barrier()
-        said.append(str(caught.value).split(":")[0])
+        messages.append(str(caught.value).split(":")[0])
         error = caught.value
         while error.__cause__ is not None:
             error = error.__cause__
         assert type(error) is ValueError
-    assert said[0] == said[1]
+    assert messages[0] == messages[1]
 
 
-@pytest.mark.parametrize("impl,words", [("fry", [[0, 1], [2, 3]]), ("rbg", [[0, 1, 2, 3], [4, 5, 6, 7]])])
+@pytest.mark.parametrize("impl,key_data", [("fry", [[0, 1], [2, 3]]), ("rbg", [[0, 1, 2, 3], [4, 5, 6, 7]])])
 @pytest.mark.parametrize("how,mapped", [(lambda f: f, False), (jit, False), (vmap, True), (lambda f: jit(vmap(f)), True)])
-def test_callbacks_are_given_keys_as_keys(how, mapped, impl, words, capsys):
-    keys = bind(prims.random_wrap_p, np.array(words, "uint32"), impl=impl)
+def test_callbacks_receive_prng_keys(how, mapped, impl, key_data, capsys):
+    keys = bind(prims.random_wrap_p, np.array(key_data, "uint32"), impl=impl)
     seen = []
 
     def f(key):
         debug.print("{}", key)
         io_callback(lambda d: seen.append(d["k"].dtype), None, {"k": key})
         return pure_callback(lambda k: np.asarray(bind(prims.random_unwrap_p, k, use="data")),
-                             ShapeDtypeStruct((len(words[0]),), "uint32"), key)
+                             ShapeDtypeStruct((len(key_data[0]),), "uint32"), key)
 
     got = how(f)(keys if mapped else keys[0])
     effects_barrier()
-    assert got.tolist() == (words if mapped else words[0])
+    assert got.tolist() == (key_data if mapped else key_data[0])
     assert seen == [keys.dtype] * (2 if mapped else 1)
     assert capsys.readouterr().out.count("dtype=key<") == len(seen)

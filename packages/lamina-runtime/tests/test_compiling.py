@@ -42,7 +42,7 @@ print(*rt.cache_stats())
 """
 
 
-def test_a_function_whose_lines_moved_is_found_on_disk(tmp_path):
+def test_function_whose_lines_moved_is_found_on_disk(tmp_path):
     pytest.importorskip("lamina_autodiff")
     first = run(tmp_path, MOVED.format(blank="", moved=0))[0]
     again = run(tmp_path, MOVED.format(blank="\n" * 10, moved=10))[0]
@@ -57,7 +57,7 @@ def test_equal_programs_share_one_executable():
     assert after.memory_hits == before.memory_hits + 1 and after.misses == before.misses
 
 
-def test_the_next_process_finds_it(tmp_path):
+def test_next_process_loads_the_program_from_disk(tmp_path):
     folder = tmp_path / "cache"
     assert run(folder)[0] == (0, 0, 1, 1)
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -65,7 +65,7 @@ def test_the_next_process_finds_it(tmp_path):
     assert run(folder, LAMINA_CACHE="0")[0] == (0, 0, 1, 0)
 
 
-def test_single_ops_are_stored_and_counted_too(tmp_path):
+def test_eager_primitives_are_stored_and_counted(tmp_path):
     program = "import lamina_runtime as rt\nfrom lamina_tracing import lax\nlax.sin(0.5)\nprint(*rt.cache_stats())"
     assert run(tmp_path, program)[0] == (0, 0, 1, 1)
     assert run(tmp_path, program)[0] == (0, 1, 0, 0)
@@ -83,7 +83,7 @@ def test_damaged_files_are_replaced(tmp_path, damage):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX rights")
-def test_a_folder_others_may_write_to_is_refused(tmp_path):
+def test_world_writable_folder_is_refused(tmp_path):
     tmp_path.chmod(0o777)
     stats, text = run(tmp_path)
     assert stats == (0, 0, 1, 0) and "does not use the compilation cache" in text and not list(tmp_path.iterdir())
@@ -94,7 +94,7 @@ def test_nothing_is_stored_when_the_cache_is_off(monkeypatch):
         assert disk_cache.cache_path(b"", ()) is None
 
 
-def test_oldest_files_go_first(tmp_path):
+def test_trim_removes_oldest_files_first(tmp_path):
     sub = tmp_path / "ab"
     sub.mkdir()
     for i in range(5):
@@ -104,17 +104,17 @@ def test_oldest_files_go_first(tmp_path):
     assert sorted(int(p.name, 16) for p in sub.iterdir()) == [3, 4]
 
 
-def test_memory_can_be_cleared():
+def test_clear_memory_resets_stats():
     clear_memory()
     assert cache_stats() == (0, 0, 0, 0)
 
 
-# --- the public face, and other processes -----------------------------------------------------------------------------
+# --- the public API, and other processes ------------------------------------------------------------------------------
 def fresh(k):
     return jit(lambda x: lax.add(lax.sin(x), k))(np.float32(0))
 
 
-def test_statistics_switches_and_clearing(tmp_path):
+def test_compilation_cache_stats_and_clear(tmp_path):
     old = disk_cache.compilation_cache_dir.value
     cc.set_directory(tmp_path / "here")
     try:
@@ -141,18 +141,18 @@ def test_statistics_switches_and_clearing(tmp_path):
 
 
 @pytest.mark.slow
-def test_many_processes_write_the_same_program_at_once(tmp_path):
+def test_processes_write_the_same_program_concurrently(tmp_path):
     env = {**os.environ, "LAMINA_CACHE_DIR": str(tmp_path)}
     jobs = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True)
             for _ in range(4)]
     assert all(job.wait(120) == 0 for job in jobs)
     for job in jobs:
         job.stdout.close()
-    assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 1  # and nothing half-written is left
+    assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 1  # no partial file is left
     assert run(tmp_path)[0] == (0, 1, 0, 0)
 
 
-def test_a_write_that_was_cut_off_leaves_nothing_that_is_read(tmp_path):
+def test_partial_file_is_not_read(tmp_path):
     run(tmp_path)
     path, = [p for p in tmp_path.rglob("*") if p.is_file()]
     (path.parent / ".new-abc").write_bytes(path.read_bytes()[:100])
@@ -161,7 +161,7 @@ def test_a_write_that_was_cut_off_leaves_nothing_that_is_read(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX rights")
-def test_a_file_others_may_write_to_is_not_loaded(tmp_path):
+def test_world_writable_file_is_not_loaded(tmp_path):
     run(tmp_path)
     path, = [p for p in tmp_path.rglob("*") if p.is_file()]
     path.chmod(0o666)
@@ -169,7 +169,7 @@ def test_a_file_others_may_write_to_is_not_loaded(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root to give a file away")
-def test_files_and_folders_of_others_are_not_used(tmp_path):
+def test_files_and_folders_of_other_users_are_not_used(tmp_path):
     run(tmp_path)
     path, = [p for p in tmp_path.rglob("*") if p.is_file()]
     os.chown(path, 12345, 12345)
@@ -179,17 +179,17 @@ def test_files_and_folders_of_others_are_not_used(tmp_path):
     assert stats[1] == stats[3] == 0 and "belongs to another user" in text
 
 
-def test_a_folder_that_cannot_be_made_is_done_without(tmp_path):
+def test_folder_that_cannot_be_created_disables_the_cache(tmp_path):
     (tmp_path / "file").write_text("")
     assert run(tmp_path / "file" / "cache")[0] == (0, 0, 1, 0)
 
 
-def test_options_and_program_are_in_the_key(tmp_path):
+def test_compiler_options_are_part_of_the_key(tmp_path):
     run(tmp_path)
     assert run(tmp_path, XLA_FLAGS=os.environ.get("XLA_FLAGS", "") + " --xla_cpu_enable_fast_math=false")[0][1] == 0
 
 
-# --- what goes wrong on disk ------------------------------------------------------------------------------------------
+# --- errors on disk ---------------------------------------------------------------------------------------------------
 KILLED = """
 import os, signal
 from lamina_runtime._compile import disk_cache
@@ -201,20 +201,20 @@ os.replace = replace
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
-def test_a_process_killed_while_it_writes_leaves_nothing_that_is_read(tmp_path):
+def test_file_of_a_killed_writer_is_not_read(tmp_path):
     env = {**os.environ, "LAMINA_CACHE_DIR": str(tmp_path)}
     assert subprocess.run([sys.executable, "-c", KILLED], env=env, timeout=120).returncode == -signal.SIGKILL
     left, = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert left.name.startswith(".new-")
     assert run(tmp_path)[0] == (0, 0, 1, 1)
     assert run(tmp_path)[0] == (0, 1, 0, 0)
-    assert disk_cache.trim(str(tmp_path), 1 << 30) == 0 and left.exists()  # another process may still be at it
+    assert disk_cache.trim(str(tmp_path), 1 << 30) == 0 and left.exists()  # another process may still write it
     os.utime(left, (time.time() - 4000,) * 2)
     assert disk_cache.trim(str(tmp_path), 1 << 30) == 1 and not left.exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="needs POSIX links")
-def test_links_are_not_followed_but_replaced(tmp_path):
+def test_links_to_files_are_replaced(tmp_path):
     run(tmp_path / "cache")
     path, = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
     path.rename(tmp_path / "elsewhere")
@@ -226,19 +226,19 @@ def test_links_are_not_followed_but_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
-def test_a_folder_that_cannot_be_written_to_is_said_once(tmp_path, monkeypatch, number):
+def test_unwritable_folder_warns_once(tmp_path, monkeypatch, number):
     def fail(*_):
         raise OSError(number, os.strerror(number))
     monkeypatch.setattr(os, "replace", fail)
     path = str(tmp_path / "ab" / ("ab" * 32))
     disk_cache._warn.cache_clear()
-    with pytest.warns(UserWarning, match=f"cannot write.*{os.strerror(number)}.*LAMINA_CACHE_DIR") as told:
+    with pytest.warns(UserWarning, match=f"cannot write.*{os.strerror(number)}.*LAMINA_CACHE_DIR") as warned:
         assert not disk_cache.store(path, b"code") and not disk_cache.store(path, b"code")
-    assert len(told) == 1 and not [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert len(warned) == 1 and not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX limits")
-def test_a_full_disk_is_done_without(tmp_path):
+def test_full_disk_disables_storing(tmp_path):
     limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" \
             "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
     env = {**os.environ, "LAMINA_CACHE_DIR": str(tmp_path)}
@@ -247,7 +247,7 @@ def test_a_full_disk_is_done_without(tmp_path):
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
-def test_a_home_that_cannot_be_written_to_is_done_without(tmp_path):
+def test_unwritable_home_disables_storing(tmp_path):
     (tmp_path / "home").write_text("")
     env = {k: v for k, v in os.environ.items() if k not in ("LAMINA_CACHE_DIR", "XDG_CACHE_HOME")}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env={**env, "HOME": str(tmp_path / "home")},
@@ -255,19 +255,19 @@ def test_a_home_that_cannot_be_written_to_is_done_without(tmp_path):
     assert done.stdout.split() == ["0", "0", "1", "0"] and "cannot store compiled programs on disk" in done.stderr
 
 
-def test_the_size_of_the_folder_is_looked_at_once_per_so_many_bytes(tmp_path, monkeypatch):
-    looks = []
+def test_folder_is_trimmed_once_per_number_of_bytes(tmp_path, monkeypatch):
+    trims = []
     monkeypatch.setattr(disk_cache, "_space", disk_cache._Space())
-    monkeypatch.setattr(disk_cache, "trim", lambda *a, trim=disk_cache.trim: looks.append(trim(*a)))
+    monkeypatch.setattr(disk_cache, "trim", lambda *a, trim=disk_cache.trim: trims.append(trim(*a)))
     monkeypatch.setattr(disk_cache, "compilation_cache_max_bytes", type("Limit", (), {"value": 100_000}))
     for n in range(600):
         name = f"{n % 256:02x}" + f"{n:062x}"
         assert disk_cache.store(str(tmp_path / name[:2] / name), bytes(1000))
-    assert 600 * 1000 * 16 // 100_000 - 20 <= len(looks) <= 600 * 1000 * 16 // 100_000 + 1
-    assert sum(s.st_size for _, s in disk_cache.list_files(str(tmp_path))) <= 110_000 and sum(looks) > 400
+    assert 600 * 1000 * 16 // 100_000 - 20 <= len(trims) <= 600 * 1000 * 16 // 100_000 + 1
+    assert sum(s.st_size for _, s in disk_cache.list_files(str(tmp_path))) <= 110_000 and sum(trims) > 400
 
 
-def test_a_process_stores_and_runs_its_own_programs_only(tmp_path):
+def test_process_runs_and_stores_only_its_own_programs(tmp_path):
     program = """
 import threading
 import numpy as np, lamina_runtime as rt
@@ -284,7 +284,7 @@ print(*rt.cache_stats())
         assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 1
 
 
-def test_files_in_each_others_place_are_not_loaded(tmp_path):
+def test_swapped_files_are_not_loaded(tmp_path):
     program = ("import numpy as np, lamina_runtime as rt\nfrom lamina_tracing import jit, lax\n"
                "f, g = jit(lambda x: lax.add(lax.sin(x), 1.)), jit(lambda x: lax.add(lax.sin(x), 2.))\n"
                "assert float(f(np.float32(0))) == 1 and float(g(np.float32(0))) == 2\nprint(*rt.cache_stats())")
@@ -298,16 +298,16 @@ def test_files_in_each_others_place_are_not_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("variable", ["LAMINA_CACHE_DIR", "LAMINA_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR"])
-def test_a_tilde_in_the_folder_is_the_home(tmp_path, variable):
+def test_tilde_in_the_folder_is_expanded(tmp_path, variable):
     others = dict.fromkeys(("LAMINA_CACHE_DIR", "LAMINA_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR"), "")
-    program = "import lamina_runtime as rt, os\nprint(rt.cache_dir() == os.environ['HOME'] + '/kept', os.path.exists('~'))"
-    env = {**os.environ, **others, "HOME": str(tmp_path), variable: "~/kept"}
+    program = "import lamina_runtime as rt, os\nprint(rt.cache_dir() == os.environ['HOME'] + '/cache', os.path.exists('~'))"
+    env = {**os.environ, **others, "HOME": str(tmp_path), variable: "~/cache"}
     done = subprocess.run([sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == ["True", "False"], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("held, read", [(0, 1), (1 << 20, 0)])
-def test_a_small_program_is_read_back_where_there_are_many(monkeypatch, held, read):
+def test_small_program_is_reloaded_if_few_programs_are_held(monkeypatch, held, read):
     taken, load = [], executable_cache._deserialize
     monkeypatch.setattr(executable_cache, "_RELOAD_MIN_PROGRAMS", held)
     monkeypatch.setattr(executable_cache, "_deserialize", lambda *args: taken.append(args) or load(*args))

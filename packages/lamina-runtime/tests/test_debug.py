@@ -13,7 +13,7 @@ def line_of(text):
     return next(i for i in range(1, 400) if text in linecache.getline(__file__, i))
 
 
-def test_nan_raises_where_it_appears():
+def test_debug_nans_raises_at_the_source_line():
     f = jit(lambda x: lax.log(x))
     with config.debug_nans(True):
         assert float(f(1.0)) == 0
@@ -33,7 +33,7 @@ def compute(x):
 
 @pytest.mark.parametrize("how", [jit, lambda f: jit(vmap(f)), lambda f: jit(jit(f)),
                                  lambda f: jit(lambda x: lax.add(jit(f)(x), 1.0))])
-def test_the_op_and_its_line_are_named_in_compiled_code(how):
+def test_error_in_compiled_code_names_primitive_and_line(how):
     f = how(compute)
     good, bad = np.full(3, 5, "float32"), np.array([5, 1, 5], "float32")
     where = rf"`sqrt` produced a NaN.*float32\[3\] at .*test_debug.py:{line_of('the ' + 'culprit')} .*in \[-1, 3\]"
@@ -41,11 +41,11 @@ def test_the_op_and_its_line_are_named_in_compiled_code(how):
         with pytest.raises(FloatingPointError, match=where):
             f(bad)
         f(good)
-        with pytest.raises(FloatingPointError, match=where):  # without Python in between
+        with pytest.raises(FloatingPointError, match=where):  # second call on the fast path
             f(bad)
 
 
-def test_inside_of_control_flow():
+def test_nan_inside_control_flow():
     def body(carry, x):
         return lax.log(carry), x  # in the loop
 
@@ -58,7 +58,7 @@ def test_inside_of_control_flow():
             chosen(np.float32(-2))
 
 
-def test_callbacks_are_not_called_again(capsys):
+def test_callbacks_are_not_called_again_to_locate_a_nan(capsys):
     def f(x):
         debug.print("once {x}", x=x)
         return lax.log(x)
@@ -68,7 +68,7 @@ def test_callbacks_are_not_called_again(capsys):
     assert capsys.readouterr().out == "once -1.0\n"
 
 
-def test_donated_arguments_cannot_be_run_again():
+def test_nan_with_donated_arguments():
     x = lax.full((3,), -1.0)
     f = jit(lambda x: lax.log(x), donate_argnums=0)
     for _ in range(2):
@@ -76,20 +76,20 @@ def test_donated_arguments_cannot_be_run_again():
             f(lax.add(x, 0.0))
 
 
-def test_control_flow_outside_of_jit_names_the_operation_inside():
+def test_nan_in_eager_control_flow_names_the_inner_primitive():
     with config.debug_nans(True), pytest.raises(FloatingPointError,
                                                 match=f"`log`.*test_debug.py:{line_of('scanned ' + 'line')}"):
         lax.scan(lambda c, x: (lax.log(lax.sub(c, x)), c), 1.0, np.arange(4, dtype=np.float32))  # scanned line
 
 
-def test_infinities_are_named_and_nans_are_not():
+def test_debug_infs_reports_infinities_only():
     with config.debug_infs(True):
         with pytest.raises(FloatingPointError, match=r"`div` produced an infinity.*debug_infs is on"):
             jit(lambda x: lax.div(1.0, x))(0.0)
         assert np.isnan(float(jit(lambda x: lax.log(x))(-1.0)))
 
 
-def test_on_several_devices():
+def test_nan_on_several_devices():
     x = np.array([1.0, -1.0], "float32")
     where = rf"`log` produced .* in its result float32\[\] at .*test_debug.py:{line_of('mapped ' + 'line')} .*on device cpu:1, "
 
@@ -102,7 +102,7 @@ def test_on_several_devices():
                 f(lax.add(x, 0.0))
 
 
-def test_on_several_devices_with_effects(capsys):
+def test_nan_on_several_devices_with_effects(capsys):
     def g(x):
         debug.print("once {x}", x=x)
         return lax.log(x)
@@ -113,26 +113,26 @@ def test_on_several_devices_with_effects(capsys):
         assert sorted(capsys.readouterr().out.splitlines()) == ["once -1.0", "once 1.0"]
 
 
-def test_beside_a_shard_map():
+def test_nan_in_a_program_with_a_shard_map():
     every = devices()[:4][::-1]
-    beside = shard_map(lambda x: lax.mul(x, 2.0), mesh=Mesh(every, "a"), in_specs=P("a"), out_specs=P("a"))
+    doubled = shard_map(lambda x: lax.mul(x, 2.0), mesh=Mesh(every, "a"), in_specs=P("a"), out_specs=P("a"))
     x = np.ones((4, 2), np.float32)
     x[2] = -1
     logs = pmap(lambda r: lax.add(lax.log(r), lax.psum(r, "a")), "a")
-    for f in (lambda x: logs(beside(x)), lambda x: beside(logs(x))):
+    for f in (lambda x: logs(doubled(x)), lambda x: doubled(logs(x))):
         where = f"on device {every[2]}, at index 2 of axis 'a' of 4"
         with config.debug_nans(True), pytest.raises(FloatingPointError, match=where):
             jit(f)(x)
 
 
-def test_the_line_is_that_of_this_call_not_of_the_first():
-    ours = jit(lax.log)  # a function of our own: one program for all callers
-    ours(1.0)
+def test_error_has_the_line_of_the_failing_call():
+    library_function = jit(lax.log)  # a library function: one program for all callers
+    library_function(1.0)
     with config.debug_nans(True), pytest.raises(FloatingPointError, match=f"test_debug.py:{line_of('this ' + 'call')} "):
-        ours(-1.0)  # this call
+        library_function(-1.0)  # this call
 
 
-# --- turn of the loop, place in the batch -----------------------------------------------------------------------------
+# --- loop iteration, batch index --------------------------------------------------------------------------------------
 def descending(x):
     def body(c, a):
         y = lax.sub(c, a)
@@ -146,7 +146,7 @@ def report(f, *args):
     return str(found.value)
 
 
-def test_the_turn_of_a_loop_is_named():
+def test_error_names_the_loop_iteration():
     text = report(jit(descending), np.float32(4.5))
     assert f"test_debug.py:{line_of('the ' + 'log')} (body)" in text
     assert f"at index 3 of the scan at {__file__}:{line_of('the ' + 'scan')} (descending)" in text
@@ -155,7 +155,7 @@ def test_the_turn_of_a_loop_is_named():
     assert "`log`" in text and "at index 4 of the while" in text
 
 
-def test_the_turn_is_named_on_several_devices():
+def test_error_names_the_iteration_on_several_devices():
     x = np.array([20, 4.5], "float32")
     for f in (pmap(descending), jit(pmap(descending)), pmap(jit(descending))):
         text = report(f, x)
@@ -177,7 +177,7 @@ def test_the_turn_is_named_on_several_devices():
     assert "at index 1 of the batch of 2, at index 3 of the scan" in text and "on device cpu:1, " in text
 
 
-def test_effects_are_not_had_again_for_a_report():
+def test_effects_are_not_repeated_to_locate_a_nan():
     seen = []
 
     def note(x):
@@ -198,7 +198,7 @@ def test_effects_are_not_had_again_for_a_report():
         assert seen == [1, 0, -1] * 2
 
 
-def test_the_place_in_the_batch_is_named():
+def test_error_names_the_batch_index():
     xs = np.array([10.0, 20.0, 4.5, 30.0], "float32")
     text = report(jit(vmap(descending)), xs)
     assert "at index 2 of the batch of 4, at index 3 of the scan" in text
@@ -208,14 +208,14 @@ def test_the_place_in_the_batch_is_named():
     assert "at index 1 of the batch of 4 (and in 1 more)" in text
 
 
-def test_a_batch_moved_by_the_function_is_still_found():
+def test_error_names_the_batch_index_with_in_axes():
     bad = np.ones((3, 3), "float32")
     bad[2, 0] = -1
     text = report(jit(vmap(lambda row: lax.log(lax.mul(row, 2.0)), in_axes=1)), bad)
     assert "at index 0 of the batch of 3" in text
 
 
-def test_the_backward_part_names_line_and_place():
+def test_error_in_the_backward_pass_names_line_and_index():
     grad = pytest.importorskip("lamina_autodiff").grad
     xs = np.array([4.0, 0.0, 9.0], "float32")
 
@@ -227,13 +227,13 @@ def test_the_backward_part_names_line_and_place():
         assert f"test_debug.py:{line_of('the ' + 'loss')} (loss) [backward], at index 1 of the batch of 3" in text
 
 
-def test_settings_that_came_late_still_give_the_place():
+def test_error_names_the_index_if_debug_nans_was_set_late():
     f = jit(vmap(descending))
     f(np.array([10.0, 20.0], "float32"))
     assert "at index 1 of the batch of 2" in report(f, np.array([10.0, 4.5], "float32"))
 
 
-def test_a_callbacks_error_names_the_line_that_calls_it():
+def test_callback_error_names_the_calling_line():
     from lamina_ir import CallbackError
 
     def wrong(x):

@@ -15,7 +15,7 @@ from lamina_tracing.extend import translate_error
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
 
-def test_trees_kwargs_and_scalars():
+def test_pytrees_keyword_arguments_and_scalars():
     f = jit(lambda t, *, k=2.0: {"s": lax.mul(t["a"], k), "n": None})
     np.testing.assert_array_equal(f({"a": X})["s"], X * 2)
     np.testing.assert_array_equal(f({"a": X}, k=3.0)["s"], X * 3)
@@ -48,13 +48,13 @@ def test_static_arguments():
         f(2.0, [1])
 
 
-@pytest.mark.parametrize("bad, words", [("a", r"args\[0\].*str"), ({"q": object()}, r"args\[0\]\['q'\]")])
-def test_bad_arguments_are_named(bad, words):
-    with pytest.raises(TypeError, match=words):
+@pytest.mark.parametrize("bad, message", [("a", r"args\[0\].*str"), ({"q": object()}, r"args\[0\]\['q'\]")])
+def test_invalid_argument_error_names_it(bad, message):
+    with pytest.raises(TypeError, match=message):
         jit(lambda x: x)(bad)
 
 
-def test_inside_other_functions_it_is_staged():
+def test_jitted_function_is_staged_inside_other_functions():
     f = jit(lambda x: lax.sin(x))
     f(2.0)
     text = str(make_jaxpr(lambda x: lax.add(f(x), f(2.0)))(1.0))
@@ -64,7 +64,7 @@ def test_inside_other_functions_it_is_staged():
     np.testing.assert_allclose(jit(lambda x: lax.add(f(x), inlined(x)))(2.0), 2 * np.sin(2.0), rtol=1e-6)
 
 
-def test_unused_arguments_and_constants():
+def test_unused_arguments_and_captured_constants():
     big = np.random.RandomState(0).randn(50, 50).astype(np.float32)
     there = device_put(big)
     f = jit(lambda x, unused: lax.add(lax.mul(there, x), big))
@@ -72,7 +72,7 @@ def test_unused_arguments_and_constants():
         np.testing.assert_allclose(f(2.0, "x" and 1), big * 3, rtol=1e-6)
 
 
-def test_results_lie_where_arguments_or_options_say():
+def test_device_of_results_follows_arguments_and_options():
     f = jit(lambda x: lax.add(x, x))
     assert f(X).devices() == {devices()[0]} and not f(X)._committed
     there = f(device_put(X, devices()[2]))
@@ -106,7 +106,7 @@ def test_donated_arguments_are_deleted():
             use()
 
 
-def test_disable_jit_runs_op_by_op():
+def test_disable_jit_runs_primitives_eagerly():
     seen = []
     f = jit(lambda x: (seen.append(x), lax.neg(x))[1])
     f(2.0)
@@ -115,7 +115,7 @@ def test_disable_jit_runs_op_by_op():
     assert len(seen) == 2 and seen[1] == 2.0
 
 
-def test_steps_one_by_one():
+def test_lower_and_compile_stages():
     f = jit(lambda x: lax.sin(x))
     low = f.lower(ShapeDtypeStruct((8, 3), np.float32))
     assert "stablehlo.sine" in low.as_text() and "sine" in low.as_text("hlo")
@@ -129,7 +129,7 @@ def test_steps_one_by_one():
     assert f.eval_shape(X).shape == (8, 3) and "sin" in str(f.trace(X).jaxpr) and f.trace(X).out_info.shape == (8, 3)
 
 
-def test_methods_and_names():
+def test_jitted_methods_and_metadata():
     class Model:
         scale = 3.0
 
@@ -143,7 +143,7 @@ def test_methods_and_names():
     assert Model.go.__name__ == "apply" and Model.go.__doc__ == "Scaled."
 
 
-def test_functions_are_let_go():
+def test_jitted_functions_are_freed():
     def make():
         def f(x):
             return lax.neg(x)
@@ -182,20 +182,20 @@ def test_threads_share_one_function():
     assert not errors
 
 
-def test_numpy_values_of_other_widths():
+def test_64_bit_numpy_values_become_32_bit():
     f = jit(lambda x: lax.neg(x))
     assert f(np.int64(3)).dtype == np.int32 and f(np.float64(3)).dtype == np.float32
     with pytest.raises(OverflowError):
         f(2 ** 40)
 
 
-def test_tree_of_a_hundred():
+def test_pytree_with_a_hundred_leaves():
     tree = {"a": [X] * 50, "b": tuple([X] * 50)}
     out = jit(lambda t: trees.tree_map(lambda x: lax.add(x, x), t))(tree)
     np.testing.assert_array_equal(out["b"][49], 2 * X)
 
 
-def test_callables_of_all_kinds():
+def test_slotted_and_unhashable_callables():
     class Slotted:
         __slots__ = ()
 
@@ -216,14 +216,14 @@ def test_callables_of_all_kinds():
         jit(lambda x: x, device=devices()[0], backend="cpu")
 
 
-def test_everything_can_be_forgotten():
+def test_functions_work_after_clear_caches():
     f = jit(lambda x: lax.neg(x))
     f(2.0), lax.sin(1.0)
     clear_caches()
     assert float(f(2.0)) == -2 and float(lax.neg(1.0)) == -1
 
 
-def test_large_results_of_small_programs_take_the_cheap_road():
+def test_small_programs_use_cheap_compilation():
     from lamina_runtime._compile.compile_effort import compile_effort
     small = jit(lambda x: lax.mul(lax.sin(x), 2.0)).trace(X).jaxpr
     assert compile_effort(small).cheap and not compile_effort(jit(lambda x: [lax.sin(x)
@@ -231,7 +231,7 @@ def test_large_results_of_small_programs_take_the_cheap_road():
     assert not compile_effort(jit(lambda x: lax.reduce_sum(x, (0,))).trace(np.ones((1000, 100), np.float32)).jaxpr).cheap
 
 
-def test_errors_of_static_arguments_in_our_words():
+def test_static_argument_errors_are_rewritten():
     f = jit(lambda x, n, m=0: x, static_argnums=(1, 2))
     unhashable = [1, 2]
 
@@ -249,12 +249,12 @@ def test_errors_of_static_arguments_in_our_words():
     assert text.startswith("jit of `<lambda>`: static argument 'm' is a traced int32[]; a size, an axis or a flag must be")
     text, kind = refused(lambda n: f(*[1.0, n]))
     assert kind is StaticArgumentError and text.startswith("jit of `<lambda>`: a static argument is a traced int32[]")
-    with pytest.raises(ValueError) as caught:  # nothing of ours is on the way: what is printed is translated
+    with pytest.raises(ValueError) as caught:  # raised by jaxlib directly: the printed text is rewritten
         f(1.0, m={}, n=1)
     assert "static argument 'm' must be hashable; got dict: {}" in str(translate_error(caught.value))
 
 
-def test_errors_of_dicts_with_keys_of_several_types_in_our_words():
+def test_mixed_dict_key_errors_are_rewritten():
     mixed, x = {1: 1.0, "a": 2.0}, 1.0
     f = jit(lambda *args, **kwargs: args)
 
@@ -270,13 +270,13 @@ def test_errors_of_dicts_with_keys_of_several_types_in_our_words():
     assert refused(lambda n: f(n, {1: n, "a": x})).endswith(f"the dict at args[1] {keys}")
     assert refused(lambda n: f(n, *[mixed], v=n)).endswith(f"the dict at args[1] {keys}")
     assert refused(lambda n: f(n, dict(mixed))).startswith("jit of `<lambda>`: a dict among the arguments")
-    with pytest.raises(ValueError) as caught:  # nothing of ours is on the way: what is printed is translated
+    with pytest.raises(ValueError) as caught:  # raised by jaxlib directly: the printed text is rewritten
         f(mixed)
     assert str(translate_error(caught.value)).endswith(f"the dict at args[0] {keys}")
 
 
-def test_functions_that_cannot_be_weakly_referred_to_are_jitted():
-    for _ in range(50):  # ufuncs; jaxlib's table of functions would keep dead keys and crash in the end
+def test_functions_without_weak_references_are_jitted():
+    for _ in range(50):  # ufuncs; jaxlib's table would hold dead keys and crash
         assert float(jit(np.sin)(0.0)) == 0.0
 
 
@@ -309,7 +309,7 @@ def selected(n, xs):
     return xs[n]
 
 
-def test_jitted_functions_pickle_as_they_are_found_or_with_their_options():
+def test_jitted_functions_pickle_by_name_or_with_options():
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(decorated, protocol)) is decorated
         assert pickle.loads(pickle.dumps(jit(selected, static_argnums=0), protocol))(1, (2.0, 3.0)) == 3
@@ -320,7 +320,7 @@ def test_jitted_functions_pickle_as_they_are_found_or_with_their_options():
         pickle.dumps(jit(lambda x: x))
 
 
-def test_functions_of_every_making_pickle_by_value():
+def test_local_functions_pickle_by_value():
     cloudpickle = pytest.importorskip("cloudpickle")
     scale = 3.0
     x = device_put(X)
@@ -333,7 +333,7 @@ def test_functions_of_every_making_pickle_by_value():
         x = device_put(X)
 
 
-def test_donating_functions_are_methods_and_pickle():
+def test_donating_functions_work_as_methods():
     class Model:
         @functools.partial(jit, donate_argnums=1)
         def double(self, x):

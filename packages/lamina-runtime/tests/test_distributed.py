@@ -1,4 +1,4 @@
-"""Several processes as one, each test with processes of its own."""
+"""Several processes in one program; each test starts its own processes."""
 import os
 import signal
 import socket
@@ -36,15 +36,15 @@ assert float(jit(pmap(lambda x: psum(x, "i"), axis_name="i"))(rows)[0][0]) == 4
 assert jit(pmap(lambda x: lax.neg(x)))(rows).shape == (2, 3)
 assert str(x) == repr(x) == f"{x}" == "Array(shape=(4, 3), dtype=float32)", str(x)
 assert float(pmap(lambda x: psum(x, "i"), axis_name="i", devices=rt.local_devices())(rows)[0][0]) == 2
-assert float(jit(lambda x: lax.reduce_sum(x, (0, 1)))(x)) == 66  # neither leaves before the other has come this far
+assert float(jit(lambda x: lax.reduce_sum(x, (0, 1)))(x)) == 66  # no process leaves before the other reaches this line
 print("done")
 """
 
 
 @pytest.mark.slow
-def test_two_processes(processes):
+def test_two_processes_share_devices(processes):
     address = processes.free_address()
-    for status, text in processes.ends(*[processes.start(PROGRAM, address, rank) for rank in (0, 1)]):
+    for status, text in processes.wait(*[processes.start(PROGRAM, address, rank) for rank in (0, 1)]):
         assert status == 0 and "done" in text, text
 
 
@@ -64,7 +64,7 @@ def total(n):
 def join(address=address, count=count, rank=rank, **more):
     distributed.initialize(address, count, rank, initialization_timeout=60, heartbeat_timeout_seconds=20, **more)
     return distributed._session.connection
-def nobody_listens():
+def wait_until_port_is_closed():
     end = time.monotonic() + 30
     while time.monotonic() < end:
         try:
@@ -78,7 +78,7 @@ LEAVING = START + """
 config.update("num_cpu_devices", 1)
 here = join()
 assert total(4) == 6
-if rank == 0:  # which had started the coordinator
+if rank == 0:  # the process that started the coordinator
     os.kill(os.getpid(), signal.SIGKILL)
 if rank == 1:
     os._exit(5)
@@ -87,33 +87,33 @@ if rank == 2:
 with here.changed:
     assert here.changed.wait_for(lambda: len(here.lost) + len(here.left) == 3, 60)
 assert set(here.lost) == {0, 1} and set(here.left) == {2} and not here.coordinator_lost, (here.lost, here.left)
-assert float(jit(lambda x: lax.mul(x, x))(np.float32(3))) == 9  # goes on
+assert float(jit(lambda x: lax.mul(x, x))(np.float32(3))) == 9  # local programs still run
 distributed.shutdown()
 distributed.shutdown()
 assert not distributed.is_initialized() and rt.process_count() == 1 and total(1) == 0
-assert nobody_listens()
+assert wait_until_port_is_closed()
 sys.exit(7)
 """
 
 
 @pytest.mark.slow
-def test_who_ends_takes_no_other_along(processes):
-    found = processes.together(LEAVING, 4)
+def test_ended_processes_do_not_end_the_others(processes):
+    found = processes.run_all(LEAVING, 4)
     assert [status for status, _ in found] == [-signal.SIGKILL, 5, 1, 7], found
     assert "KeyError: 'of rank 2'" in found[2][1] and "Traceback" not in found[3][1], found
 
 
 AGAIN = START + """
 config.update("num_cpu_devices", 2)
-def held():
+def count_resources():
     return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")), threading.active_count()
-for turn in range(6):
-    who = (turn + rank) % 2
-    if turn % 2:
-        join(rank=who)
-        assert rt.process_index() == who and rt.device_count() == 4
+for iteration in range(6):
+    new_rank = (iteration + rank) % 2
+    if iteration % 2:
+        join(rank=new_rank)
+        assert rt.process_index() == new_rank and rt.device_count() == 4
         assert total(4) == 6
-        y = rt.device_put(np.float32(turn))
+        y = rt.device_put(np.float32(iteration))
         try:
             distributed.initialize(address, count, rank)
         except RuntimeError as e:
@@ -125,16 +125,16 @@ for turn in range(6):
             distributed.initialize(address, count, rank)
         except RuntimeError as e:
             assert "a device has been used already" in str(e)
-        y = rt.device_put(np.float32(turn))
+        y = rt.device_put(np.float32(iteration))
         backends.reset()
-    assert float(y) == turn
+    assert float(y) == iteration
     del y
-    if turn == 3:  # threads of C++ end some time after they were let go
+    if iteration == 3:  # C++ threads end some time after they are released
         time.sleep(1)
-        before = held()
+        before = count_resources()
 until = time.monotonic() + 30
-while not all(now <= then for now, then in zip(held(), before)):
-    assert time.monotonic() < until, (held(), before)
+while not all(now <= then for now, then in zip(count_resources(), before)):
+    assert time.monotonic() < until, (count_resources(), before)
     time.sleep(0.1)
 child = os.fork()
 if not child:
@@ -142,7 +142,7 @@ if not child:
 assert os.waitpid(child, 0)[1] == 0
 here = join()
 if rank == 0:
-    child = os.fork()  # holds nothing open
+    child = os.fork()  # must not hold sockets open
     if not child:
         os.close(1), os.close(2)
         time.sleep(60)
@@ -155,9 +155,9 @@ with here.changed:
 
 
 @pytest.mark.slow
-def test_joining_again_and_again(processes):
-    """In turns of a lone process and of two; threads and descriptors of each go with it."""
-    found = processes.together(AGAIN, 2)
+def test_repeated_initialize_and_shutdown(processes):
+    """Alternates between one process and two; threads and descriptors are freed each time."""
+    found = processes.run_all(AGAIN, 2)
     child = [int(line.split()[1]) for _, text in found for line in text.splitlines() if line.startswith("child")]
     for pid in child:
         os.kill(pid, signal.SIGKILL)
@@ -171,16 +171,16 @@ assert total(2) == 1
 print("working", flush=True)
 with here.changed:
     assert here.changed.wait_for(lambda: here.coordinator_lost, 60)
-time.sleep(3)  # longer than jaxlib takes to end a process whose service has gone
-assert total(2) == 1  # what is connected stays so
+time.sleep(3)  # longer than jaxlib takes to end a process without service
+assert total(2) == 1  # existing connections stay open
 distributed.shutdown()
 sys.exit(4)
 """
 
 
 @pytest.mark.slow
-def test_the_end_of_the_coordinator_is_no_end_of_the_members(processes):
-    """Started by hand, and killed. Each still has its own connections."""
+def test_processes_continue_without_the_coordinator(processes):
+    """The coordinator is started by hand and killed. Each process still has its own connections."""
     address, child = spawn_coordinator.start_coordinator("127.0.0.1:0", b"of these tests", 60, detach=False)
     try:
         both = [processes.start(ALONE, address, 2, rank) for rank in (0, 1)]
@@ -188,13 +188,13 @@ def test_the_end_of_the_coordinator_is_no_end_of_the_members(processes):
             while "working" not in (line := p.stdout.readline()):
                 assert line, p.wait()
         child.kill()
-        assert [status for status, _ in processes.ends(*both)] == [4, 4]
+        assert [status for status, _ in processes.wait(*both)] == [4, 4]
     finally:
         with child:
             child.kill()
 
 
-def test_arguments_are_checked(monkeypatch):
+def test_invalid_initialize_arguments_are_refused(monkeypatch):
     with pytest.raises(ValueError, match="coordinator_address is not given"):
         distributed.initialize(num_processes=2, process_id=0)
     with pytest.raises(ValueError, match="got 2 of 2"):
@@ -216,9 +216,9 @@ def test_arguments_are_checked(monkeypatch):
     assert not distributed.is_initialized()
 
 
-def test_a_coordinator_that_cannot_listen():
-    """Another may be there, or elsewhere; so it is said only when none is found."""
-    found = distributed._start_coordinator("192.0.2.1:29400", b"key", 5)  # an address of nobody's
+def test_error_of_coordinator_that_cannot_listen():
+    """Another coordinator may exist, so the error is reported only if none is found."""
+    found = distributed._start_coordinator("192.0.2.1:29400", b"key", 5)  # not an address of this machine
     assert "Process 0 could not start one at 192.0.2.1:29400: Cannot assign" in found
     with socket.create_server(("127.0.0.1", 0)) as s:
         assert "Address already in use" in distributed._start_coordinator(f"127.0.0.1:{s.getsockname()[1]}", b"key", 5)
@@ -240,21 +240,21 @@ for line in sys.stdin.read().splitlines():
 """
 
 
-def attempts(processes, *lines):
-    """What two processes print that each try in turn to join so; a line has both's words."""
+def try_to_join(processes, *lines):
+    """Let two processes try to join once per line; return what both print for each. A line has an argument for each process."""
     found = []
     for rank in (0, 1):
         p = processes.start(JOIN.replace("sys.stdin.read()", repr("\n".join(line[rank] for line in lines))))
         found.append(p)
-    texts = processes.ends(*found)
+    texts = processes.wait(*found)
     assert [status for status, _ in texts] == [0, 0], texts
     return list(zip(*[[line for line in text.splitlines() if line.startswith("joined") or "distributed.initialize" in line]
                       for _, text in texts]))
 
 
 @pytest.mark.slow
-def test_mistakes_are_exceptions_in_all_processes(processes):
-    """One after the other in the same two processes, which join at last."""
+def test_mismatched_arguments_raise_in_all_processes(processes):
+    """All attempts run in the same two processes; the last one succeeds."""
     a = [processes.free_address() for _ in range(8)]
     taken = socket.create_server(("127.0.0.1", 0))
     with taken:
@@ -267,6 +267,6 @@ def test_mistakes_are_exceptions_in_all_processes(processes):
             ((f"{a[4]} 2 0 30 32 -", f"{a[4]} 2 1 30 64 -"), "ValueError", "'enable_x64': True"),
             ((f"{t} 2 0 2 32 -", f"{t} 2 1 2 32 -"), "ConnectionError", "another program has this port"),
             ((f"{a[5]} 2 0 30 32 -", f"{a[5]} 2 1 30 32 -"), "joined", "joined")]
-        found = attempts(processes, *[line for line, _, _ in lines])
+        found = try_to_join(processes, *[line for line, _, _ in lines])
     for both, (_, kind, words) in zip(found, lines, strict=True):
         assert all(text.startswith(kind) and words in text for text in both), both

@@ -1,4 +1,4 @@
-"""Drawings of blocks on devices, for large meshes too."""
+"""Drawings of shards on devices, also for large meshes."""
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("shape", [(8,), (4, 2), (2, 2, 2), (64,), (8, 8), (512,), (64, 4, 2)])
-def test_sheets_of_any_size_are_readable(shape):
+def test_drawings_of_any_mesh_size(shape):
     devices = fake_devices(int(np.prod(shape)))
     n = len(devices)
     mesh = Mesh(np.array(devices, object).reshape(shape), tuple("xyz"[:len(shape)]))
@@ -26,15 +26,15 @@ def test_sheets_of_any_size_are_readable(shape):
     root = ElementTree.fromstring(text)
     wide, high = float(root.get("width")), float(root.get("height"))
     assert wide <= 1100 and high <= 3000 and len(text) < 1_000 * n + 50_000
-    words = [t.text for t in root.iter(f"{SVG}text")]
-    assert {"a title", "arguments", "rows", "cells", "copies", "whole", "deep"} <= {*words} and "results" not in words
+    texts = [t.text for t in root.iter(f"{SVG}text")]
+    assert {"a title", "arguments", "rows", "cells", "copies", "whole", "deep"} <= {*texts} and "results" not in texts
     for block, held in drawn[2][2].items():
-        assert drawing.format_holders(held) in words and drawing.format_block(block) in words
+        assert drawing.format_holders(held) in texts and drawing.format_block(block) in texts
     colours = set(re.findall(r"hsl\([^)]*\)", text))
     assert len(colours) == n
 
 
-def test_each_device_holds_its_block():
+def test_block_holders():
     devices = fake_devices(4)
     assert drawing.block_holders((4, 6), Tiles((2, 2), 1, (3, 2, 1, 0)), devices) == {
         ((0, 2), (0, 3)): (devices[3],), ((0, 2), (3, 6)): (devices[2],), ((2, 4), (0, 3)): (devices[1],),
@@ -42,7 +42,7 @@ def test_each_device_holds_its_block():
     assert drawing.block_holders((), Tiles(), devices) == {(): tuple(devices)}
 
 
-def test_tables_are_along_what_is_split():
+def test_block_tables_follow_the_split_dimensions():
     blocks = drawing.block_holders((4, 6, 8, 3), Tiles((2, 3, 2, 1)), fake_devices(12))
     found = drawing.block_tables(blocks)
     assert [(name, len(rows), len(rows[0])) for name, rows in found] == [("[0:2, :, :, 0:3]", 3, 2), ("[2:4, :, :, 0:3]", 3, 2)]
@@ -53,18 +53,18 @@ def test_tables_are_along_what_is_split():
         assert (name, len(rows), len(rows[0])) == ("", down, across)
 
 
-@pytest.mark.parametrize("ids, words", [
+@pytest.mark.parametrize("ids, texts", [
     ([0], "0"), ([0, 1, 2, 5], "0-2,5"), ([3, 2, 1], "3,2,1"), (range(512), "0-511"), (range(0, 64, 2), "0,2,4,...,62 (32)")])
-def test_numbers(ids, words):
-    assert drawing.format_ids(list(ids)) == words
+def test_format_ids(ids, texts):
+    assert drawing.format_ids(list(ids)) == texts
 
 
-def test_devices_of_several_processes():
+def test_format_devices_of_several_processes():
     assert drawing.format_devices(fake_devices(4, 2)) == "cpu:0,1 of process 0, cpu:2,3 of process 1"
     assert drawing.format_devices(fake_devices(64, 32)).count("process") == 4
 
 
-@pytest.mark.parametrize("n, words", [
+@pytest.mark.parametrize("n, texts", [
     (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 30, "1 GiB"), (10 ** 18, "888.2 PiB")])
-def test_sizes(n, words):
-    assert format_bytes(n) == words
+def test_format_bytes(n, texts):
+    assert format_bytes(n) == texts

@@ -9,11 +9,11 @@ from lamina_tracing.extend import bind, jaxpr_as_fun, stage, typeof
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def test_the_slot_is_filled():
+def test_runtime_sets_the_evaluator_hook():
     assert isinstance(hooks.evaluator, XlaEvaluator) and type(lax.add(1.0, 2.0)) is Array
 
 
-def test_ops_with_and_without_params():
+def test_eager_primitives_with_and_without_params():
     np.testing.assert_allclose(lax.sin(X), np.sin(X), rtol=1e-6)
     np.testing.assert_array_equal(lax.reduce_sum(device_put(X), (1,)), X.sum(1))
     np.testing.assert_array_equal(lax.transpose(X, (1, 0)), X.T)

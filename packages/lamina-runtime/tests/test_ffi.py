@@ -1,4 +1,4 @@
-"""Compiled functions of other libraries: rows that call them, and their registration."""
+"""Foreign functions: lowering rules that call them, and their registration."""
 import lamina_runtime  # noqa: F401
 import numpy as np
 import pytest
@@ -18,18 +18,18 @@ def text(**options):
         return lower(PROGRAM).as_text()
 
 
-@pytest.mark.parametrize("value, words", [
+@pytest.mark.parametrize("value, attribute", [
     (True, "true"), (3, "3 : i64"), (2.5, "2.5"), (np.float32(0.1), "1.000000e-01 : f32"), (np.int8(-3), "-3 : i8"),
     (np.uint16(7), "7 : ui16"), (float("nan"), "0x7FF8000000000000 : f64"), (np.float32("inf"), "0x7F800000 : f32"),
     ('a "quoted"\n', r'"a \22quoted\22\0A"'), (np.array([1, 2], np.int32), "array<i32: 1, 2>"), (np.array([], np.int64),
                                                                                                  "array<i64>"),
     (np.array([0.5]), "array<f64: 5.000000e-01>")])
-def test_attributes(value, words):
-    assert f"backend_config = {{it = {words}" in text(backend_config={"it": value})
+def test_backend_config_attributes(value, attribute):
+    assert f"backend_config = {{it = {attribute}" in text(backend_config={"it": value})
 
 
 @pytest.mark.parametrize("value", [None, [1], {"a": 1}, 1j, np.zeros((2, 2)), np.array(["a"])])
-def test_what_is_no_attribute(value):
+def test_invalid_attribute_is_refused(value):
     with pytest.raises(TypeError, match="the attribute 'it' of `kernel` must be"):
         text(backend_config={"it": value})
 
@@ -44,8 +44,8 @@ def test_layouts_and_aliases():
         ffi_lowering(3)
 
 
-def test_an_op_from_outside_that_calls_a_library():
-    """LAPACK's factorization, by its own capsule under another name."""
+def test_third_party_primitive_calls_a_library():
+    """Calls LAPACK's factorization, registered under another name."""
     from jaxlib import lapack
     jit(lambda x: x + 1)(X)
     _, capsule, _ = next(t for t in lapack.registrations()["cpu"] if t[0] == "lapack_spotrf_ffi")
@@ -62,7 +62,7 @@ def test_an_op_from_outside_that_calls_a_library():
         ffi.register_ffi_target("test_of_ours", other)
 
 
-def test_registering_what_is_no_function():
+def test_invalid_registration_is_refused():
     for wrong, kind in ((("k", len), TypeError), ((3, {}), TypeError), (("k", {}, "xpu"), ValueError)):
         with pytest.raises(kind, match="register_ffi_target"):
             ffi.register_ffi_target(*wrong)

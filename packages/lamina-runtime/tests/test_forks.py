@@ -1,4 +1,4 @@
-"""Forked children: they compute with NumPy, say so, are refused devices in words, and end."""
+"""Forked children: they compute with NumPy and warn, using devices raises, and they end normally."""
 import os
 import subprocess
 import sys
@@ -29,7 +29,7 @@ if pid == 0:
     {leave}
 assert os.waitpid(pid, 0)[1] == {want} << 8, "the child ended otherwise"
 if {first}:
-    assert float(f(x)[0]) == 0 and float(g(rows)[0]) == 224  # the parent goes on
+    assert float(f(x)[0]) == 0 and float(g(rows)[0]) == 224  # the parent still works
 """
 
 
@@ -48,17 +48,17 @@ COMPUTED = {"f(x)": "used(np.asarray(x))", "f(np.arange(5.))": "np.arange(5.) * 
 REFUSED = ["compiled(x)", "f.lower(np.ones(3)).compile()", "rt.device_put_sharded([x, x], rt.devices()[:2])"]
 
 
-def test_a_child_computes_with_numpy_and_says_so():
+def test_forked_child_computes_with_numpy_and_warns():
     run(f"""import warnings
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             for text, want in {COMPUTED!r}.items():
                 assert np.allclose(np.asarray(eval(text)), eval(want), atol=1e-6), text
-        told = [w for w in told if w.category is RuntimeWarning]
-        assert len(told) == 1 and "NumPy" in str(told[0].message) and "spawn" in str(told[0].message), told""", 0)
+        warned = [w for w in warned if w.category is RuntimeWarning]
+        assert len(warned) == 1 and "NumPy" in str(warned[0].message) and "spawn" in str(warned[0].message), warned""", 0)
 
 
-def test_devices_in_a_child_are_refused_not_waited_for():
+def test_devices_in_a_forked_child_are_refused():
     run(f"""for text in {REFUSED!r}:
             try:
                 eval(text)
@@ -68,16 +68,16 @@ def test_devices_in_a_child_are_refused_not_waited_for():
                 raise AssertionError(text)""", 0)
 
 
-def test_a_child_reads_arrays():
+def test_forked_child_reads_arrays():
     run("assert abs(np.asarray(x)[1] - np.sin(1.)) < 1e-6 and np.asarray(rows)[0] == 28 and x.tolist()[0] == 0\n"
         "        assert rt.device_get(rows).sum() == 28 * 8 and repr(x)", 0)
 
 
-def test_a_child_ends_like_any_process():
+def test_forked_child_exits_normally():
     run("np.asarray(x)", 0, leave="sys.exit(status)")
     run("f(x)", 0, leave="sys.exit(status)")
     run("compiled(x)", 3, leave="sys.exit(status)")
 
 
-def test_a_child_of_a_process_that_has_only_imported_us_works():
+def test_forked_child_works_if_no_device_was_used_before():
     run("assert f(np.arange(5.))[0] == 0 and g(np.arange(8.))[0] == 28", 0, first=False)

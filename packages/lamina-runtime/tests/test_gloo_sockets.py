@@ -1,4 +1,4 @@
-"""Gloo's sockets are where `gloo_sockets` looks for them, and their end is an error of the collective."""
+"""Assumptions of `gloo_sockets`: it finds Gloo's sockets, and closing them is an error of the collective."""
 import subprocess
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-# One process with three devices: Gloo connects them as it connects devices of several processes.
+# One process with three devices: Gloo connects them like devices of several processes.
 PROGRAM = """
 import socket
 import threading
@@ -39,8 +39,8 @@ assert gloo_sockets.count_external_connections(addresses) == 0
 
 SHUT = """
 f(x).block_until_ready()
-kept = gloo_sockets.internal_connections(addresses)
-gloo_sockets.shut_connections(addresses, kept)
+preserved = gloo_sockets.internal_connections(addresses)
+gloo_sockets.shut_connections(addresses, preserved)
 assert np.asarray(f(x)).tolist() == [3., 3., 3.]
 gloo_sockets.shut_connections(addresses, set())
 try:

@@ -1,4 +1,4 @@
-"""Finding the CUDA plugin: nothing here needs one."""
+"""Detection of the CUDA plugin; no plugin is needed."""
 import importlib.metadata
 
 import pytest
@@ -9,26 +9,26 @@ from lamina_runtime._array import arrays
 from lamina_tracing import jit, lax
 
 
-def test_a_plugin_of_another_version_is_refused_by_name(monkeypatch):
+def test_plugin_of_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.9.1")
     with pytest.raises(RuntimeError, match=rf"jax-cuda13-plugin is 0\.9\.1 but jaxlib is {_jaxlib.VERSION}.*pip install"):
         cuda_plugin._check_version(13)
 
 
-def test_a_plugin_of_our_version_or_of_none_passes(monkeypatch):
+def test_plugin_of_the_jaxlib_version_is_accepted(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: _jaxlib.VERSION)
     cuda_plugin._check_version(13)
     monkeypatch.undo()
     cuda_plugin._check_version(99)  # not installed as a distribution
 
 
-def test_processes_compile_without_waiting_for_each_other():
+def test_multi_process_compilation_is_not_sharded():
     assert (_jaxlib.multi_process_overrides("cpu") == ()
             and dict(_jaxlib.multi_process_overrides("cuda")) == {"xla_gpu_shard_autotuning": False})
-    jit(lax.neg).lower(1.0).compile(dict(_jaxlib.multi_process_overrides("cuda")))  # this jaxlib knows the name
+    jit(lax.neg).lower(1.0).compile(dict(_jaxlib.multi_process_overrides("cuda")))  # this jaxlib has the option
 
 
-def test_a_refused_transfer_is_told_as_one():
+def test_disallowed_transfer_error():
     x = device_put(1.0)
     with pytest.raises(ExecutionError, match=r"np.asarray of float32\[\]: the transfer guard refuses .*device_get"):
         raise arrays._read_failure("np.asarray", x, RuntimeError("INVALID_ARGUMENT: Disallowed device-to-host transfer"))

@@ -1,6 +1,6 @@
-"""`host_callback`: what taps are shown, how often, in which order, and what they leave alone.
+"""`host_callback`: values passed to taps, their number and order, and values that taps do not change.
 
-The numbers and the texts are those of JAX 0.4.30 on CPU.
+The numbers and texts are those of JAX 0.4.30 on CPU.
 """
 import io
 
@@ -28,55 +28,55 @@ class Log(list):
         return id_tap(self, x, **how)
 
 
-def told(f, *args):
-    """(what `f(tap, *args)` gives, what the taps were shown)."""
+def run_tapped(f, *args):
+    """Return the result of `f(tap, *args)` and the values passed to the taps."""
     log = Log()
     out = f(log.tap, *args)
     barrier_wait()
     return out, [*log]
 
 
-def plain(*values):
+def untransformed(*values):
     return [(v, ()) for v in values]
 
 
 @pytest.mark.parametrize("make, x, result, shown", [
-    (lambda tap: lambda x: tap(x), 3.0, 3, plain(3)),
-    (lambda tap: jit(lambda x: tap(x * 2) + 1), 3.0, 7, plain(6)),
-    (lambda tap: jit(lambda x: (tap(x * 2), x)[1]), 3.0, 3, plain(6)),
+    (lambda tap: lambda x: tap(x), 3.0, 3, untransformed(3)),
+    (lambda tap: jit(lambda x: tap(x * 2) + 1), 3.0, 7, untransformed(6)),
+    (lambda tap: jit(lambda x: (tap(x * 2), x)[1]), 3.0, 3, untransformed(6)),
     (lambda tap: vmap(lambda x: tap(x * 2) + 1), X, [1, 3, 5], [([0, 2, 4], ONE_BATCH)]),
     (lambda tap: jit(vmap(lambda x: tap(x * 2) + 1)), X, [1, 3, 5], [([0, 2, 4], ONE_BATCH)]),
-    (lambda tap: vmap(lambda x: tap(5.0, result=x)), X, [0, 1, 2], plain(5)),
+    (lambda tap: vmap(lambda x: tap(5.0, result=x)), X, [0, 1, 2], untransformed(5)),
     (lambda tap: vmap(lambda x: tap(x), in_axes=1), X[None], [[0], [1], [2]],
      [([[0, 1, 2]], (("batch", {"batch_dims": (1,)}),))]),
     (lambda tap: vmap(vmap(tap)), X[None], [[0, 1, 2]], [([[0, 1, 2]], ONE_BATCH * 2)]),
-    (lambda tap: grad(lambda x: tap(x * 2)**2), 3.0, 24, plain(6)),
-    (lambda tap: grad(lambda x: tap(x * 2, result=x**2)), 3.0, 6, plain(6)),
-    (lambda tap: jit(grad(lambda x: tap(x * 2)**2)), 3.0, 24, plain(6)),
-    (lambda tap: grad(jit(lambda x: tap(x * 2)**2)), 3.0, 24, plain(6)),
+    (lambda tap: grad(lambda x: tap(x * 2)**2), 3.0, 24, untransformed(6)),
+    (lambda tap: grad(lambda x: tap(x * 2, result=x**2)), 3.0, 6, untransformed(6)),
+    (lambda tap: jit(grad(lambda x: tap(x * 2)**2)), 3.0, 24, untransformed(6)),
+    (lambda tap: grad(jit(lambda x: tap(x * 2)**2)), 3.0, 24, untransformed(6)),
     (lambda tap: vmap(grad(lambda x: tap(x * 2)**2)), X[:2], [0, 8], [([0, 2], ONE_BATCH)]),
-    (lambda tap: grad(grad(lambda x: tap(x * 2)**3)), 3.0, 144, plain(6)),
-    (lambda tap: grad(checkpoint(lambda x: lax.sin(tap(x * 2)))), 3.0, 2 * np.cos(6), plain(6, 6)),
-    (lambda tap: lambda c: lax.scan(lambda c, x: (tap(c + x), x), c, X)[0], 0.0, 3, plain(0, 1, 3)),
-    (lambda tap: grad(lambda c: lax.scan(lambda c, x: (tap(c * x), x), c, X[1:])[0]), 2.0, 2, plain(2, 4)),
-    (lambda tap: jit(lambda p: lax.cond(p, lambda: tap(1.0), lambda: tap(2.0))), False, 2, plain(2)),
-    (lambda tap: jit(lambda n: lax.while_loop(lambda x: x < n, lambda x: tap(x) + 1, 0)), 3, 3, plain(0, 1, 2)),
+    (lambda tap: grad(grad(lambda x: tap(x * 2)**3)), 3.0, 144, untransformed(6)),
+    (lambda tap: grad(checkpoint(lambda x: lax.sin(tap(x * 2)))), 3.0, 2 * np.cos(6), untransformed(6, 6)),
+    (lambda tap: lambda c: lax.scan(lambda c, x: (tap(c + x), x), c, X)[0], 0.0, 3, untransformed(0, 1, 3)),
+    (lambda tap: grad(lambda c: lax.scan(lambda c, x: (tap(c * x), x), c, X[1:])[0]), 2.0, 2, untransformed(2, 4)),
+    (lambda tap: jit(lambda p: lax.cond(p, lambda: tap(1.0), lambda: tap(2.0))), False, 2, untransformed(2)),
+    (lambda tap: jit(lambda n: lax.while_loop(lambda x: x < n, lambda x: tap(x) + 1, 0)), 3, 3, untransformed(0, 1, 2)),
     (lambda tap: vmap(lambda n: lax.while_loop(lambda x: x < n, lambda x: tap(x) + 1, 0)), np.array([1, 3], "int32"), [1, 3],
      [(v, ONE_BATCH) for v in ([0, 0], [1, 1], [1, 2])]),
-    (lambda tap: jit(lambda x: tap(tap(tap(x) + 1) + 1)), 1.0, 3, plain(1, 2, 3)),
+    (lambda tap: jit(lambda x: tap(tap(tap(x) + 1) + 1)), 1.0, 3, untransformed(1, 2, 3)),
 ])
-def test_what_a_tap_is_shown(make, x, result, shown):
-    out, seen = told(lambda tap: make(tap)(x))
+def test_values_passed_to_a_tap(make, x, result, shown):
+    out, seen = run_tapped(lambda tap: make(tap)(x))
     np.testing.assert_allclose(out, result, rtol=1e-6)
     assert seen == shown
 
 
-def test_derivatives_keep_their_primal():
-    (out, tangent), seen = told(lambda tap: jvp(lambda x: tap(x * 2)**2, (3.0,), (1.0,)))
-    assert (out, tangent) == (36, 24) and seen == plain(6)
+def test_jvp_of_a_tap_reports_the_primal():
+    (out, tangent), seen = run_tapped(lambda tap: jvp(lambda x: tap(x * 2)**2, (3.0,), (1.0,)))
+    assert (out, tangent) == (36, 24) and seen == untransformed(6)
 
 
-def test_the_axis_of_each_leaf():
+def test_batch_dims_of_each_leaf():
     seen = []
     f = vmap(vmap(lambda x, y: id_tap(lambda v, t: seen.append((v[0].shape, v[1].shape, t)), (x, y)), in_axes=(0, None)),
              in_axes=(None, 1))
@@ -86,17 +86,17 @@ def test_the_axis_of_each_leaf():
     assert seen == [((2,), (2, 3), (("batch", {"batch_dims": (0, None)}), ("batch", {"batch_dims": (None, 1)})))]
 
 
-def test_one_call_per_device_and_which():
+def test_tap_with_device_in_pmap():
     here = devices()[:2]
-    out, seen = told(lambda tap: pmap(lambda x: tap(x * 2, tap_with_device=True), devices=here)(X[:2]))
+    out, seen = run_tapped(lambda tap: pmap(lambda x: tap(x * 2, tap_with_device=True), devices=here)(X[:2]))
     assert [*out] == [0, 2]
     assert sorted(seen, key=lambda s: s[0]) == [(0, (), here[0]), (2, (), here[1])]
 
 
 @pytest.mark.parametrize("how", [lambda f: f, jit, lambda f: lambda x: vmap(f)(x)])
-def test_the_device_where_the_data_are(how):
+def test_tap_with_device_is_the_device_of_the_data(how):
     there = devices()[1]
-    out, seen = told(lambda tap: how(lambda x: tap(x * 2, tap_with_device=True) + 1)(device_put(X, there)))
+    out, seen = run_tapped(lambda tap: how(lambda x: tap(x * 2, tap_with_device=True) + 1)(device_put(X, there)))
     assert [*out] == [1, 3, 5] and [(s[0], s[2]) for s in seen] == [([0, 2, 4], there)]
 
 
@@ -109,7 +109,7 @@ def test_one_compiled_program_on_two_devices():
     assert [s[2] for s in log] == [*devices()[:2]]
 
 
-def test_any_tree_is_returned_with_its_types():
+def test_pytree_result_keeps_its_dtypes():
     log = Log()
     tree = {"a": (True, np.int8(2)), "b": [np.zeros((2, 0), "float32"), 1j, None], "c": lax.convert_element_type(2, "bfloat16")}
     out = jit(lambda x: log.tap(x, result=tree))(1.0)
@@ -125,20 +125,20 @@ def test_any_tree_is_returned_with_its_types():
     ({"a": X.astype("int32"), "b": [np.float32(1.5), True]}, dict(result=3), "{ a=[0 1 2] b=[ 1.5 True ] }\n"),
     (np.arange(30.0, dtype="float32"), dict(threshold=5), "[ 0.  1.  2. ... 27. 28. 29.]\n"),
 ])
-def test_prints(value, how, text):
+def test_id_print_output(value, how, text):
     out = io.StringIO()
     id_print(value, output_stream=out, **how)
     assert out.getvalue() == text
 
 
-def test_prints_tell_transforms_and_device(capsys):
+def test_id_print_with_transforms_and_device(capsys):
     vmap(lambda x: id_print(x, what="v", tap_with_device=True))(X[:2])
     barrier_wait()
     assert capsys.readouterr().out == (f"device: {devices()[0]} transforms: [('batch', {{'batch_dims': (0,)}})] what: v\n"
                                        "[0. 1.]\n")
 
 
-def test_calls():
+def test_call_results():
     out = jit(lambda x: call(lambda v: (np.sin(v), v.sum()), x, result_shape=(X, np.float32(0))))(X)
     np.testing.assert_allclose(out[0], np.sin(X), rtol=1e-6)
     assert out[1] == 3
@@ -148,12 +148,12 @@ def test_calls():
 
 
 @pytest.mark.parametrize("transform", [vmap, lambda f: grad(lambda x: f(x).sum())])
-def test_calls_say_nothing_of_batches_and_derivatives(transform):
+def test_call_under_vmap_or_grad_is_refused(transform):
     with pytest.raises(MissingRuleError, match="callback `<lambda>`"):
         transform(lambda x: call(lambda v: v, x, result_shape=x))(X)
 
 
-@pytest.mark.parametrize("run, error, words", [
+@pytest.mark.parametrize("run, error, message", [
     (lambda: id_tap(3, 1.0), TypeError, "id_tap: expected a function; got int"),
     (lambda: id_tap(print, "a"), TypeError, "id_tap of `print`"),
     (lambda: id_tap(print, 1.0, foo=1), TypeError, "'foo'"),
@@ -164,8 +164,8 @@ def test_calls_say_nothing_of_batches_and_derivatives(transform):
     (lambda: call(lambda v: X, 1.0, result_shape=np.float32(0)), CallbackError, r"float32\[\]"),
     (lambda: barrier_wait(3), TypeError, "logging_name"),
 ])
-def test_what_cannot_be_right_is_refused(run, error, words):
-    with pytest.raises(error, match=words):
+def test_invalid_arguments_are_refused(run, error, message):
+    with pytest.raises(error, match=message):
         run()
 
 
@@ -173,30 +173,30 @@ def boom(x, transforms):
     raise ValueError("boom")
 
 
-def test_a_tap_that_raises():
+def test_exception_in_a_tap():
     with pytest.raises(CallbackError, match="boom"):
         id_tap(boom, 1.0)
     with pytest.raises(CallbackError, match="boom"):
         jit(lambda x: id_tap(boom, x))(1.0).block_until_ready()
-    barrier_or_clean()
+    clear_pending_errors()
 
 
-def barrier_or_clean():
+def clear_pending_errors():
     try:
         effects_barrier()
     except CallbackError:
         pass
 
 
-def test_the_barrier_tells_what_nobody_was_told():
+def test_barrier_raises_pending_errors():
     with pytest.raises(CallbackError, match="boom"):
         pmap(lambda x: id_tap(boom, x), devices=devices()[:2])(X[:2])
         barrier_wait("here")
-    barrier_or_clean()
+    clear_pending_errors()
     stop_outfeed_receiver()
 
 
-def test_the_barrier_has_an_error_of_its_own(monkeypatch):
+def test_barrier_raises_callback_exception(monkeypatch):
     def fails():
         raise CallbackError("boom")
     monkeypatch.setattr("lamina_runtime._execute.effects.effects_barrier", fails)
@@ -204,7 +204,7 @@ def test_the_barrier_has_an_error_of_its_own(monkeypatch):
         barrier_wait("here")
 
 
-def test_a_tap_in_a_branch_sees_the_whole_batch():
+def test_tap_in_a_branch_receives_the_whole_batch():
     seen = []
 
     def tapped(x):
@@ -217,7 +217,7 @@ def test_a_tap_in_a_branch_sees_the_whole_batch():
 
 
 @pytest.mark.parametrize("x,dtype", [(2.5, "float32"), (3, "int32"), (True, "bool"), (np.arange(3.), "float32")])
-def test_numbers_come_back_as_arrays(x, dtype):
+def test_python_scalars_are_returned_as_arrays(x, dtype):
     def shown(x):
         return id_tap(lambda v, transforms: None, {"a": x})["a"]
 

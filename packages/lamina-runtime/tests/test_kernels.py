@@ -1,4 +1,4 @@
-"""LAPACK kernels: loaded when a program first needs them, also when the program itself comes from disk."""
+"""LAPACK kernels are loaded when a program first needs them, also if the program is loaded from disk."""
 import os
 import subprocess
 import sys
@@ -27,13 +27,13 @@ def run(folder):
     return made.stdout.strip()
 
 
-def test_a_stored_program_finds_its_kernels(tmp_path):
+def test_program_from_disk_loads_its_kernels(tmp_path):
     folder = tmp_path / "cache"
     assert run(folder) == "[[2.0, 0.0], [1.0, 2.0]] False"
     assert run(folder) == "[[2.0, 0.0], [1.0, 2.0]] True"
 
 
-def test_a_kernel_and_ordinary_ops_in_one_program():
+def test_kernel_and_other_operations_in_one_program():
     x = np.diag(np.array([1, 2, 3], np.float32))
     u, s, vh = jit(lambda x: linalg.svd(x @ x))(x)
     np.testing.assert_allclose(s, [9, 4, 1], rtol=1e-6)

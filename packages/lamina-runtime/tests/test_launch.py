@@ -1,4 +1,4 @@
-"""`python -m lamina_runtime.launch`, in this process where it can be: it starts programs that need nothing of ours."""
+"""`python -m lamina_runtime.launch`, called in this process if possible, with programs that do not import lamina."""
 import os
 import signal
 import subprocess
@@ -12,7 +12,7 @@ from lamina_runtime import launch
 
 @pytest.fixture
 def program(tmp_path):
-    """Write a program; gives the arguments that run it."""
+    """Write a program to a file; return the path."""
     def write(text):
         path = tmp_path / "program.py"
         path.write_text("import os, signal, subprocess, sys, time\nrank = int(os.environ['LAMINA_PROCESS_ID'])\n" + text)
@@ -20,7 +20,7 @@ def program(tmp_path):
     return write
 
 
-def running(pid):
+def is_running(pid):
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rpartition(")")[2].split()[0] != "Z"
@@ -28,9 +28,9 @@ def running(pid):
         return False
 
 
-def all_gone(pids):
+def wait_until_ended(pids):
     end = time.monotonic() + 30
-    while any(map(running, pids)):
+    while any(map(is_running, pids)):
         assert time.monotonic() < end, pids
         time.sleep(0.01)
     return bool(pids)
@@ -52,7 +52,7 @@ sys.stdout.buffer.write(b"\\xff no end")
     assert sorted(out.splitlines()) == sorted(want) and sorted(err.splitlines()) == [b"[%c] to stderr" % r for r in b"012"]
 
 
-def test_the_first_failure_ends_the_others_and_is_shown_last(program, capfd):
+def test_first_failure_ends_the_others_and_is_reported_last(program, capfd):
     path = program("""
 print("pid", os.getpid(), flush=True)
 if rank == 1:
@@ -66,77 +66,77 @@ time.sleep(100)
 """)
     assert launch.main(["-n", "3", path]) == 1
     out, err = capfd.readouterr()
-    assert all_gone(pids_in(out)) and len(pids_in(out)) == 5
+    assert wait_until_ended(pids_in(out)) and len(pids_in(out)) == 5
     assert "[1] KeyError: 'of rank 1'" in err and "[2] of rank 2" in err
     last = err[err.index("lamina.launch: process 1 failed first, with exit status 1"):].splitlines()
     assert last[1] == "Traceback (most recent call last):" and last[-1] == "KeyError: 'of rank 1'"
 
 
-def test_a_signal_is_a_failure_and_modules_run(program, capfd, monkeypatch):
+def test_signal_is_a_failure_and_m_runs_a_module(program, capfd, monkeypatch):
     path = program("os.kill(os.getpid(), signal.SIGKILL) if rank else time.sleep(100)")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.path.dirname(path), os.environ.get("PYTHONPATH", "")]))
     assert launch.main(["-n", "2", "-m", "program"]) == 128 + signal.SIGKILL
     assert "process 1 failed first, with signal SIGKILL" in capfd.readouterr().err
 
 
-def test_time_is_over(program, capfd):
+def test_timeout_ends_processes_with_a_stack_trace(program, capfd):
     path = program("""
-def standing_still(): time.sleep(100)
+def sleep_long(): time.sleep(100)
 print('pid', os.getpid(), flush=True)
 if rank:
-    standing_still()
+    sleep_long()
 """)
     assert launch.main(["-n", "2", "--timeout", "1", path]) == 124
     out, err = capfd.readouterr()
-    assert "not done in time; ending process 1" in err and "in standing_still" in err and all_gone(pids_in(out))
+    assert "not done in time; ending process 1" in err and "in sleep_long" in err and wait_until_ended(pids_in(out))
 
 
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_are_passed_on(program, capfd, number, status):
+def test_signals_are_forwarded(program, capfd, number, status):
     path = program("""
-def told(n, frame):
-    print("was told", n, flush=True)
+def on_signal(n, frame):
+    print("received", n, flush=True)
     sys.exit(3)
-signal.signal(signal.SIGINT, told)
-signal.signal(signal.SIGTERM, told)
+signal.signal(signal.SIGINT, on_signal)
+signal.signal(signal.SIGTERM, on_signal)
 open(__file__ + str(rank), "w").close()
 time.sleep(100)
 """)
 
-    def tell():
+    def send_signal():
         while not all(os.path.exists(path + r) for r in "01"):
             time.sleep(0.01)
         os.kill(os.getpid(), number)
-    t = threading.Thread(target=tell)
+    t = threading.Thread(target=send_signal)
     t.start()
     assert launch.main(["-n", "2", path]) == status
     t.join()
     out, err = capfd.readouterr()
-    assert sorted(out.splitlines()) == [f"[{r}] was told {int(number)}" for r in (0, 1)] and "failed first" not in err
+    assert sorted(out.splitlines()) == [f"[{r}] received {int(number)}" for r in (0, 1)] and "failed first" not in err
 
 
-def test_nothing_stays_when_it_is_killed(program, processes):
+def test_children_end_when_the_launcher_is_killed(program, processes):
     path = program("print('pid', os.getpid(), flush=True)\ntime.sleep(100)")
     p = processes.start(sys.executable, "-m", "lamina_runtime.launch", "-n", "2", path)
     pids = pids_in(p.stdout.readline() + p.stdout.readline())
     with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
-        children = [int(c) for c in f.read().split()]  # with the coordinator
+        children = [int(c) for c in f.read().split()]  # includes the coordinator
     assert set(pids) < set(children) and len(children) == 3
     p.kill()
-    assert all_gone(children)
+    assert wait_until_ended(children)
 
 
-@pytest.mark.parametrize("arguments, words", [
+@pytest.mark.parametrize("arguments, message", [
     (["x.py"], "required: -n"), (["-n", "0", "x.py"], "must be above 0"), (["-n", "2", "x.py"], "no such program: x.py"),
     (["-n", "2"], "required: program")])
-def test_bad_arguments(arguments, words, capsys):
+def test_invalid_command_lines_are_refused(arguments, message, capsys):
     with pytest.raises(SystemExit) as e:
         launch.main(arguments)
-    assert e.value.code == 2 and words in capsys.readouterr().err
+    assert e.value.code == 2 and message in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_two_processes_meet(tmp_path):
+def test_launched_processes_initialize(tmp_path):
     path = tmp_path / "program.py"
     path.write_text("""
 import numpy as np

@@ -1,4 +1,4 @@
-"""Each launch is told of: those that jaxlib runs by itself otherwise too."""
+"""Listeners of launches are called for every launch, also for those on the fast path."""
 import numpy as np
 import pytest
 from lamina_ir import evaluate
@@ -9,10 +9,11 @@ from lamina_tracing import jit, lax
 
 @pytest.fixture
 def seen():
+    """The launches reported so far."""
     return []
 
 
-def test_calls_that_ran_by_themselves_are_told_and_go_on_alone_afterwards(seen):
+def test_fast_path_calls_are_reported_while_watched(seen):
     f, x = jit(lambda x: lax.sin(x) * 2), np.float32([0.5, 1])
     for _ in range(3):
         f(x)
@@ -25,7 +26,7 @@ def test_calls_that_ran_by_themselves_are_told_and_go_on_alone_afterwards(seen):
         np.testing.assert_allclose(s.results[0], evaluate(s.program, *map(np.asarray, s.arguments))[0], rtol=1e-6)
 
 
-def test_eager_ops_and_operators_are_told(seen):
+def test_eager_primitives_and_operators_are_reported(seen):
     x = lax.sin(np.float32([0.5, 1]))
     x + x
     with watching_launches(seen.append):
@@ -35,7 +36,7 @@ def test_eager_ops_and_operators_are_told(seen):
 
 
 @pytest.mark.devices
-def test_maps_are_told_with_their_placement(seen):
+def test_pmap_launches_are_reported_with_placement(seen):
     f = pmap(lambda x: lax.psum(x, "i"), axis_name="i")
     x = np.arange(8, dtype=np.float32)
     f(x)
@@ -44,7 +45,7 @@ def test_maps_are_told_with_their_placement(seen):
     assert [(s.call, len(s.placement.devices)) for s in seen] == [("pmap", 8)] * 3
 
 
-def test_what_a_watcher_raises_the_call_raises(seen):
+def test_exception_of_a_listener_is_raised_by_the_call(seen):
     def stop(launch):
         raise OverflowError("enough")
 
@@ -54,7 +55,7 @@ def test_what_a_watcher_raises_the_call_raises(seen):
     assert f(2.0) == 1
 
 
-def test_bad_watchers():
+def test_invalid_listeners_are_refused():
     with pytest.raises(TypeError, match="watch_launches: expected a function; got int: 3"):
         watch_launches(3)
     with pytest.raises(ValueError, match="does not watch launches"):

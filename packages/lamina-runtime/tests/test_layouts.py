@@ -1,4 +1,4 @@
-"""`jit` told where its arguments and results lie, and told how to compile."""
+"""`jit` with shardings of arguments and results, and with compiler options."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad
@@ -22,7 +22,7 @@ f = jit(product, in_shardings=(ROWS, None), out_shardings={"m": COLUMNS, "s": No
 
 
 @pytest.mark.parametrize("where", [None, ALL[0], ROWS])
-def test_arguments_and_results_lie_as_told(where):
+def test_results_have_the_given_shardings(where):
     g = jit(product, in_shardings=[ROWS, None], out_shardings={"m": COLUMNS, "s": None})
     a = X if where is None else device_put(X, where) if where is ROWS else device_put(X)
     for _ in range(3):
@@ -31,7 +31,7 @@ def test_arguments_and_results_lie_as_told(where):
         np.testing.assert_allclose(out["m"], X @ X)
 
 
-def test_a_result_may_decide_the_devices():
+def test_out_shardings_select_the_devices():
     g = jit(lambda a: a * 2, out_shardings=ROWS)
     for a in (X, device_put(X), device_put(X, COLUMNS)) * 2:
         np.testing.assert_array_equal(g(a), X * 2)
@@ -39,21 +39,21 @@ def test_a_result_may_decide_the_devices():
     assert jit(lambda a, n: a + n, in_shardings=single_device_sharding(ALL[3]), static_argnums=1)(X, 2).devices() == {ALL[3]}
 
 
-def test_donated_arguments_that_are_moved():
+def test_donated_arguments_are_resharded():
     g = jit(lambda a: a + 1, in_shardings=ROWS, out_shardings=ROWS, donate_argnums=0)
     for a in (device_put(X), device_put(X, ROWS)):
         np.testing.assert_array_equal(g(a), X + 1)
         assert a.is_deleted()
 
 
-def test_inside_another_call_they_count_on_several_devices():
+def test_shardings_of_an_inner_jit_on_several_devices():
     h = jit(lambda a: f(a, a)["m"] + 1)
     assert h(device_put(X, ROWS)).sharding == COLUMNS
     np.testing.assert_allclose(h(X), X @ X + 1)
     np.testing.assert_allclose(grad(lambda a: lax.reduce_sum(f(a, X)["m"], (0, 1)))(X), np.broadcast_to(X.sum(1), X.shape))
 
 
-def test_step_by_step():
+def test_shardings_of_lowered_and_compiled_stages():
     lowered = f.lower(X, X)
     assert 'mhlo.sharding = "{devices=[8,1]<=[8]}"' in lowered.as_text()
     compiled = lowered.compile()
@@ -64,7 +64,7 @@ def test_step_by_step():
         jit(product).trace(X, X).lower(lowering_platforms=("cuda", "cpu"))
 
 
-@pytest.mark.parametrize("call, error, words", [
+@pytest.mark.parametrize("call, error, message", [
     (lambda: jit(product, in_shardings=3), TypeError, "in_shardings: expected shardings.*got int"),
     (lambda: jit(product, in_shardings=(ROWS,) * 3)(X, X), ValueError, "not a prefix of the positional arguments"),
     (lambda: jit(product, out_shardings=[ROWS])(X, X), ValueError, "not a prefix of the function.s output"),
@@ -80,8 +80,8 @@ def test_step_by_step():
     (lambda: jit(lambda a: pmap(lax.neg)(a), in_shardings=FEW)(X), ValueError, "take 8 devices"),
     (lambda: jit(product, abstracted_axes={0: "n"}), NotImplementedError, "compiled for known sizes"),
 ])
-def test_what_is_refused(call, error, words):
-    with pytest.raises(error, match=words):
+def test_invalid_shardings_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
         call()
 
 

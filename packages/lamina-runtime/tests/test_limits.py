@@ -1,4 +1,4 @@
-"""Programs that XLA would end the process over are refused before it sees them; those within the limits compile."""
+"""Programs that would crash XLA are refused before compilation; programs within the limits compile."""
 import subprocess
 import sys
 
@@ -34,17 +34,17 @@ def test_deep_control_flow_is_refused(kind):
              "while": lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x)}[kind](f)
     with pytest.raises(RecursionError, match=rf"nested 1\d\d levels deep, `{kind}` innermost; .*at most 128"):
         jit(f)(1.0)
-    assert jit(f).lower(1.0).as_text()  # it is XLA that cannot; the module is there
+    assert jit(f).lower(1.0).as_text()  # lowering works; only XLA cannot compile it
 
 
-def test_programs_that_grow_without_measure_are_refused():
+def test_programs_with_too_many_equations_are_refused():
     with pytest.raises(ValueError, match=r"which makes 16,\d\d\d,\d\d\d equations of this program; at most 4,194,304"):
         jit(doubled(21))(1.0)
     assert jit(doubled(5))(1.0) < 1
 
 
 @pytest.mark.slow
-def test_what_is_let_through_compiles():
+def test_programs_within_the_limits_compile():
     program = """
 from lamina_tracing import jit, lax, make_jaxpr
 import lamina_runtime
@@ -59,7 +59,7 @@ print("done")
     assert done.stdout == "done\n", done.stderr[-2000:]
 
 
-def test_shared_programs_are_looked_at_once():
+def test_shared_programs_are_analyzed_once():
     def f(x):
         return lax.sin(x)
     for _ in range(40):
@@ -70,7 +70,7 @@ def test_shared_programs_are_looked_at_once():
 
 @pytest.mark.parametrize("work", ["x = f(x)", "x = lax.mul(lax.sin(x), x)", "x = jit(lambda v: v + x)(x)", "np.asarray(f(x))",
                                   "x = pmap(f)(x)"])
-def test_threads_of_the_background_do_not_abort_a_process_that_ends(work):
+def test_background_threads_do_not_abort_a_process_at_exit(work):
     code = f"""
 import threading
 import numpy as np

@@ -1,4 +1,4 @@
-"""Maps inside of programs: rows stay on their devices, and the compiled module holds the collectives that are named."""
+"""Maps inside programs: shards stay on their devices, and the compiled module has the expected collectives only."""
 import re
 
 import numpy as np
@@ -18,16 +18,16 @@ ROWS = pmap(lambda x: x)(X).sharding
 NAMES = re.compile(r"= .*?(all-reduce|all-gather|all-to-all|collective-permute|collective-broadcast|reduce-scatter)\(")
 
 
-def row(x):
+def member(x):
     return lax.add(lax.sin(x), lax.mul(psum(x, "i"), 0.25))
 
 
-def host(x):
-    """The same on the whole array."""
+def host_reference(x):
+    """Return the same for the whole array."""
     return np.sin(x) + x.sum(0) * 0.25
 
 
-f = pmap(row, axis_name="i")
+f = pmap(member, axis_name="i")
 
 
 def collectives(fn, *args):
@@ -49,21 +49,21 @@ def thrice(step, x):
 
 
 WORK = {
-    "before and behind": (lambda x: lax.add(f(lax.mul(x, x)), 1.0), lambda x: host(x * x) + 1),
-    "twice": (lambda x: f(f(x)), lambda x: host(host(x))),
-    "in scan": (lambda x: three_times(f, x), lambda x: thrice(host, x)),
-    "in fori_loop": (lambda x: lax.fori_loop(0, 3, lambda _, c: lax.mul(f(c), 0.5), x), lambda x: thrice(host, x)),
+    "before and after": (lambda x: lax.add(f(lax.mul(x, x)), 1.0), lambda x: host_reference(x * x) + 1),
+    "twice": (lambda x: f(f(x)), lambda x: host_reference(host_reference(x))),
+    "in scan": (lambda x: three_times(f, x), lambda x: thrice(host_reference, x)),
+    "in fori_loop": (lambda x: lax.fori_loop(0, 3, lambda _, c: lax.mul(f(c), 0.5), x), lambda x: thrice(host_reference, x)),
     "in while_loop": (lambda x: lax.while_loop(lambda c: lax.lt(c[0], 3), lambda c: (lax.add(c[0], 1), lax.mul(f(c[1]), 0.5)),
-                                               (0, x))[1], lambda x: thrice(host, x)),
-    "in cond": (lambda x: lax.cond(lax.gt(x[0, 0], -9.0), f, lambda x: x, x), host),
-    "scan inside": (lambda x: pmap(lambda r: three_times(row, r), axis_name="i")(x), lambda x: thrice(host, x)),
-    "jit inside": (lambda x: pmap(jit(row), axis_name="i")(x), host),
-    "checkpoint": (lambda x: checkpoint(f)(x), host),
+                                               (0, x))[1], lambda x: thrice(host_reference, x)),
+    "in cond": (lambda x: lax.cond(lax.gt(x[0, 0], -9.0), f, lambda x: x, x), host_reference),
+    "scan inside": (lambda x: pmap(lambda r: three_times(member, r), axis_name="i")(x), lambda x: thrice(host_reference, x)),
+    "jit inside": (lambda x: pmap(jit(member), axis_name="i")(x), host_reference),
+    "checkpoint": (lambda x: checkpoint(f)(x), host_reference),
 }
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_rows_stay(name):
+def test_shards_stay_on_their_devices(name):
     work, plain = WORK[name]
     x = device_put(X, ROWS)
     for given in (x, X):
@@ -88,30 +88,30 @@ DERIVED = {
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_derivatives_stay_in_rows(name):
+def test_derivatives_stay_sharded(name):
     make = DERIVED[name]
     x = device_put(X, ROWS)
-    wanted = make(lambda x: vmap(row, axis_name="i")(x))(X)
+    wanted = make(lambda x: vmap(member, axis_name="i")(x))(X)
     out = jit(make(f))(x)
     np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
     assert out.sharding == ROWS and collectives(make(f), x) == {"all-reduce"}
 
 
-def test_batches():
+def test_vmap_of_a_pmap_and_pmap_of_a_vmap():
     out = jit(vmap(f))(np.moveaxis(Y, 1, 0))
-    np.testing.assert_allclose(out, np.moveaxis(host(Y), 1, 0), rtol=1e-5)
+    np.testing.assert_allclose(out, np.moveaxis(host_reference(Y), 1, 0), rtol=1e-5)
     assert out.sharding.mapped_dims == (1,)
-    out = jit(pmap(vmap(row), axis_name="i"))(Y)
-    np.testing.assert_allclose(out, host(Y), rtol=1e-5)
+    out = jit(pmap(vmap(member), axis_name="i"))(Y)
+    np.testing.assert_allclose(out, host_reference(Y), rtol=1e-5)
 
 
-def test_a_jit_that_is_one_map_is_that_map():
+def test_jit_of_a_single_pmap_is_the_pmap():
     low = jit(f).lower(X)
     assert "num_replicas = 8" in low.as_text() and "sdy" not in low.as_text()
     assert jit(f)(X).sharding == ROWS
 
 
-def test_maps_in_one_another_lie_over_both_axes():
+def test_nested_maps_are_sharded_over_both_axes():
     z = RNG.randn(2, 4, 3).astype(np.float32)
     g = pmap(pmap(lambda x: lax.add(x, lax.add(psum(x, "i"), lax.mul(psum(x, "j"), 2.0))), axis_name="j"), axis_name="i")
     wanted = z + z.sum(0) + 2 * z.sum(1, keepdims=True)
@@ -121,7 +121,7 @@ def test_maps_in_one_another_lie_over_both_axes():
         assert out.sharding.mapped_dims == (0, 1)
         np.testing.assert_allclose(call(call(z)), call(np.asarray(call(z))), rtol=1e-4)
 
-    def work(r):  # around the inner map
+    def work(r):  # contains the inner map
         return lax.mul(pmap(lambda s: lax.add(s, psum(s, ("i", "j"))), axis_name="j")(lax.mul(r, 2.0)), psum(r, "i"))
 
     out = pmap(work, axis_name="i")(z)
@@ -129,7 +129,7 @@ def test_maps_in_one_another_lie_over_both_axes():
     assert out.sharding.mapped_dims == (0, 1)
 
 
-def test_maps_in_one_another_on_chosen_devices():
+def test_nested_maps_on_given_devices():
     z = RNG.randn(2, 4, 3).astype(np.float32)
     inner = pmap(lambda x: lax.add(x, psum(x, ("i", "j"))), axis_name="j")
     out = pmap(inner, axis_name="i", devices=devices()[::-1])(z)
@@ -139,7 +139,7 @@ def test_maps_in_one_another_on_chosen_devices():
         pmap(lambda x: pmap(lambda y: y, devices=devices()[:4])(x))(z)
 
 
-def test_axes_of_maps_in_one_another():
+def test_in_axes_and_out_axes_of_nested_maps():
     t = RNG.randn(3, 4, 2).astype(np.float32)
     g = pmap(pmap(lambda r, s: lax.add(lax.add(r, lax.convert_element_type(lax.axis_index("i"), "float32")), s),
                   axis_name="j", in_axes=(1, None), out_axes=1), axis_name="i", in_axes=(2, None), out_axes=2)
@@ -155,24 +155,24 @@ def everything(r):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7, 8])
-def test_maps_of_any_size_beside_one_of_all_devices(n):
+def test_maps_of_any_size_with_a_map_over_all_devices(n):
     a = RNG.randint(-9, 9, (n, n, 2)).astype(np.int32)
     each = everything if n > 1 else lambda r: psum(r, "i")
     wanted = vmap(each, axis_name="i")(a)
     out, rest = jit(lambda a, x: (pmap(each, axis_name="i")(a), f(x)))(a, X)
     trees.tree_map(np.testing.assert_array_equal, out, wanted)
-    np.testing.assert_allclose(rest, host(X), rtol=1e-5)
+    np.testing.assert_allclose(rest, host_reference(X), rtol=1e-5)
 
 
-def test_three_and_five():
+def test_maps_over_three_and_five_devices():
     a, b = RNG.randn(3, 4).astype(np.float32), RNG.randn(5, 4).astype(np.float32)
-    out = jit(lambda a, b: (pmap(row, axis_name="i")(a), pmap(row, axis_name="i")(b)))(a, b)
-    np.testing.assert_allclose(out[0], host(a), rtol=1e-5)
-    np.testing.assert_allclose(out[1], host(b), rtol=1e-5)
+    out = jit(lambda a, b: (pmap(member, axis_name="i")(a), pmap(member, axis_name="i")(b)))(a, b)
+    np.testing.assert_allclose(out[0], host_reference(a), rtol=1e-5)
+    np.testing.assert_allclose(out[1], host_reference(b), rtol=1e-5)
     assert len(out[1].devices()) == 5
     on_three, on_five = pmap(lambda x: x)(a), pmap(lambda x: x)(b)
-    out = jit(lambda a, b: (pmap(row, axis_name="i")(a), pmap(row, axis_name="i")(b)))(on_three, on_five)
-    np.testing.assert_allclose(out[0], host(a), rtol=1e-5)
+    out = jit(lambda a, b: (pmap(member, axis_name="i")(a), pmap(member, axis_name="i")(b)))(on_three, on_five)
+    np.testing.assert_allclose(out[0], host_reference(a), rtol=1e-5)
     with pytest.raises(ValueError, match="effects would also happen on the others"):
         jit(lambda a, x: (pmap(lambda r: debug.print("{}", r), axis_name="i")(a), f(x)))(a, X)
 
@@ -180,17 +180,17 @@ def test_three_and_five():
 def test_devices_in_any_order():
     backwards = pmap(lambda x: x, devices=devices()[::-1])(X)
     out = jit(lambda x: lax.mul(f(x), 2.0))(backwards)
-    np.testing.assert_allclose(out, 2 * host(X), rtol=1e-5)
+    np.testing.assert_allclose(out, 2 * host_reference(X), rtol=1e-5)
     assert out.sharding == backwards.sharding
     both = jit(lambda x, y: lax.add(f(x), y))(backwards, device_put(X, ROWS))
-    np.testing.assert_allclose(both, host(X) + X, rtol=1e-5)
+    np.testing.assert_allclose(both, host_reference(X) + X, rtol=1e-5)
     flipped = jit(lambda x: f(lax.rev(x, (0,))))(device_put(X, ROWS))
-    np.testing.assert_allclose(flipped, host(X[::-1]), rtol=1e-5)
+    np.testing.assert_allclose(flipped, host_reference(X[::-1]), rtol=1e-5)
     again = jit(lambda x: lax.add(f(x), 1.0))(lax.rev(device_put(X, ROWS), (0,)))
-    np.testing.assert_allclose(again, host(X[::-1]) + 1, rtol=1e-5)
+    np.testing.assert_allclose(again, host_reference(X[::-1]) + 1, rtol=1e-5)
 
 
-def test_what_a_map_closes_over():
+def test_captured_arrays_of_a_map():
     big = RNG.randn(4, 100).astype(np.float32)
 
     def g(x):
@@ -201,10 +201,10 @@ def test_what_a_map_closes_over():
     np.testing.assert_allclose(deep(X), 3 * X @ big + 2 * big[:1], rtol=1e-4, atol=1e-4)
 
 
-def test_donated_rows():
+def test_donated_shards():
     x = pmap(lambda x: x)(X)
     step = jit(lambda x: lax.mul(f(x), 0.5), donate_argnums=0)
-    np.testing.assert_allclose(step(x), host(X) / 2, rtol=1e-5)
+    np.testing.assert_allclose(step(x), host_reference(X) / 2, rtol=1e-5)
     assert x.is_deleted()
 
 
@@ -220,7 +220,7 @@ def test_callbacks_run_on_every_member():
     np.testing.assert_allclose(sorted(seen), sorted(X[:, 0]), rtol=1e-6)
 
 
-def test_callbacks_in_a_map_that_holds_maps_run_once_on_every_member():
+def test_callbacks_in_an_outer_map_run_once_per_member():
     seen = []
 
     def g(x):
@@ -240,7 +240,7 @@ def test_callbacks_in_a_map_that_holds_maps_run_once_on_every_member():
         few(np.stack([x[0], x[0], -x[0]]))
 
 
-def test_a_cleared_call_stages_again():
+def test_cleared_pmap_traces_again():
     staged = []
 
     def g(x):
@@ -256,33 +256,33 @@ def test_a_cleared_call_stages_again():
     assert len(staged) == 2
 
 
-def test_callbacks_beside_a_map_see_whole_arrays():
+def test_callbacks_outside_a_map_receive_whole_arrays():
     seen = []
 
     def g(x):
         debug.callback(lambda v: seen.append(np.array(v)), x)
         return lax.add(f(x), 1.0)
 
-    np.testing.assert_allclose(jit(g)(X), host(X) + 1, rtol=1e-5)
+    np.testing.assert_allclose(jit(g)(X), host_reference(X) + 1, rtol=1e-5)
     effects_barrier()
     assert len(seen) == 1
     np.testing.assert_array_equal(seen[0], X)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jit])
-@pytest.mark.parametrize("extreme", [lax.pmax, lax.pmin])
-def test_an_extreme_has_a_derivative_where_its_operand_is_rounded_twice(extreme, wrap):
+@pytest.mark.parametrize("reduction", [lax.pmax, lax.pmin])
+def test_derivative_of_pmax_and_pmin_of_rounded_operands(reduction, wrap):
     times = np.arange(1, 6, dtype=np.float32)[:, None]
 
     def f(x):
         parts = lax.psum_scatter(lax.mul(lax.broadcast_in_dim(x, (5, 2), (1,)), times), "i")
         number = lax.convert_element_type(lax.axis_index("i"), "float32")
-        return extreme(lax.add(lax.div(lax.div(parts, 5.), 5.), lax.mul(number, np.float32(0.01))), "i")
+        return reduction(lax.add(lax.div(lax.div(parts, 5.), 5.), lax.mul(number, np.float32(0.01))), "i")
 
     x = np.random.RandomState(1).randn(5, 2).astype(np.float32)
     _, found = wrap(lambda x: jvp(pmap(f, axis_name="i"), (x,), (x,)))(x)
-    slopes = x.sum(0) / 25  # of member k: k + 1 times as much
+    tangents = x.sum(0) / 25  # of member k: k + 1 times this
     ks = np.arange(5)[:, None]
-    values = slopes * (ks + 1) + np.float32(0.01) * ks
-    at = (values.argmax if extreme is lax.pmax else values.argmin)(0)
-    np.testing.assert_allclose(found, np.tile(slopes * (at + 1), (5, 1)), rtol=1e-5)
+    values = tangents * (ks + 1) + np.float32(0.01) * ks
+    at = (values.argmax if reduction is lax.pmax else values.argmin)(0)
+    np.testing.assert_allclose(found, np.tile(tangents * (at + 1), (5, 1)), rtol=1e-5)

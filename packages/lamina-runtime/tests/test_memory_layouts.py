@@ -1,4 +1,4 @@
-"""How arrays lie in memory, capsules of arrays."""
+"""Memory layouts and DLPack capsules of arrays."""
 import lamina_runtime as lr
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_layouts_of_arrays():
     assert x.device_buffer.shape == x.shape and len(rows.device_buffers) == lr.local_device_count()
 
 
-def test_shardings_are_handed_on():
+def test_inspect_array_sharding_calls_back():
     x = lr.device_put(np.float32([1, 2]))
     seen = []
     visualizing.inspect_array_sharding([x], callback=seen.append)
@@ -25,7 +25,7 @@ def test_shardings_are_handed_on():
         jit(lambda v: visualizing.inspect_array_sharding(v, callback=print))(x)
 
 
-def test_capsules():
+def test_dlpack_capsules():
     x = lr.device_put(np.arange(3, dtype=np.float32))
     assert type(dlpack.to_dlpack(x)).__name__ == "PyCapsule" and x.dtype in dlpack.SUPPORTED_DTYPES
     with pytest.raises(ValueError, match="to_dlpack: src_device must be the device of the array"):

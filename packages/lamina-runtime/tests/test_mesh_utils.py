@@ -1,4 +1,4 @@
-"""Devices in grids."""
+"""Functions that arrange devices in meshes."""
 import numpy as np
 import pytest
 from lamina_parallel import Mesh
@@ -8,7 +8,7 @@ from lamina_runtime.mesh_utils import create_device_mesh, create_hybrid_device_m
 ALL = devices()
 
 
-def test_devices_row_by_row():
+def test_device_mesh_is_row_major():
     grid = create_device_mesh((4, 2))
     assert grid.shape == (4, 2) and grid.reshape(-1).tolist() == ALL and Mesh(grid, ("x", "y")).size == 8
     assert create_device_mesh([3], ALL[5:], contiguous_submeshes=True).tolist() == ALL[5:]
@@ -18,7 +18,7 @@ def test_devices_row_by_row():
     assert create_hybrid_device_mesh((4, 2), (1, 1)).tolist() == create_device_mesh((4, 2)).tolist()
 
 
-def test_groups_are_the_slow_part(monkeypatch):
+def test_hybrid_mesh_groups_by_slice(monkeypatch):
     class Slow:
         def __init__(self, number, group):
             self.id, self.slice_index, self.process_index = number, group, 0
@@ -36,7 +36,7 @@ def test_groups_are_the_slow_part(monkeypatch):
         create_hybrid_device_mesh((2, 1), (2, 1), made)
 
 
-@pytest.mark.parametrize("call, error, words", [
+@pytest.mark.parametrize("call, error, message", [
     (lambda: create_device_mesh((3, 2)), ValueError, r"create_device_mesh: mesh_shape: \(3, 2\) needs 6 devices; there are 8"),
     (lambda: create_device_mesh((4, -2)), ValueError, "whole numbers from 1"),
     (lambda: create_device_mesh((2.0,)), ValueError, "whole numbers from 1"),
@@ -47,6 +47,6 @@ def test_groups_are_the_slow_part(monkeypatch):
     (lambda: make_mesh((2,), ("x",), devices=ALL), ValueError, "needs 2 devices; devices has 8"),
     (lambda: make_mesh((4, 2), ("x",)), ValueError, "a name for each axis"),
 ])
-def test_what_is_refused(call, error, words):
-    with pytest.raises(error, match=words):
+def test_invalid_mesh_shapes_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
         call()

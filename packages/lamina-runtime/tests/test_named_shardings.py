@@ -1,4 +1,4 @@
-"""Shardings said by a mesh and a spec: in `device_put`, `jit`, constraints, and on what comes out."""
+"""Shardings given by a mesh and a spec: in `device_put`, `jit`, constraints, and on results."""
 import copy
 import pickle
 import sys
@@ -22,19 +22,19 @@ ALL = tuple(devices())
 GRID = np.array(ALL, object).reshape(4, 2)
 MESH, TWIN = Mesh(GRID, ("x", "y")), Mesh(GRID, ("a", "b"))
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
-told = lax.with_sharding_constraint
+constrain = lax.with_sharding_constraint
 
 
 def named(*entries, mesh=MESH):
     return NamedSharding(mesh, P(*entries))
 
 
-def said(x):
-    """In which words an array lies."""
+def spec_of(x):
+    """Return the mesh axis names and the spec of an array's sharding."""
     return x.sharding.mesh.axis_names, x.sharding.spec
 
 
-def test_parts_lie_on_the_devices_of_the_mesh():
+def test_shards_are_on_the_devices_of_the_mesh():
     for grid in (GRID, GRID[::-1, ::-1], GRID.T.reshape(4, 2), GRID[[2, 0]]):
         mesh = Mesh(grid, ("x", "y"))
         n = mesh.shape["x"]
@@ -49,11 +49,11 @@ def test_parts_lie_on_the_devices_of_the_mesh():
             np.testing.assert_array_equal(shard.data, X[:, 4 * j:4 * j + 4])
 
 
-def test_one_spec_places_arrays_of_every_rank():
+def test_one_sharding_for_arrays_of_several_ranks():
     rows = named("x")
     for shape in ((4,), (8, 3), (4, 1, 2)):
         x = device_put(np.zeros(shape), rows)
-        assert x.sharding == rows and said(x) == (("x", "y"), P("x")) and hash(x.sharding) == hash(rows)
+        assert x.sharding == rows and spec_of(x) == (("x", "y"), P("x")) and hash(x.sharding) == hash(rows)
         assert rows.shard_shape(shape) == (shape[0] // 4, *shape[1:]) == x.addressable_shards[0].data.shape
         assert rows.devices_indices_map(shape) == {s.device: s.index for s in x.addressable_shards}
     assert device_put(3.0, named()).sharding.is_fully_replicated
@@ -61,7 +61,7 @@ def test_one_spec_places_arrays_of_every_rank():
     assert tree["b"].sharding.spec == P(None, "y")
 
 
-def test_shardings_are_equal_where_they_place_alike():
+def test_equivalent_shardings_are_equal():
     assert named("x") is named("x") and named("x") == named("x", None) == named(("x",)) == named("a", mesh=TWIN)
     assert len({named("x"), named("x", None), named("a", mesh=TWIN), mapped_sharding(ALL, 2, ((0, 4),), 2)}) == 1
     assert named("x") != named("y") and named("x") != named("x", "y") and named() == replicated_sharding(ALL)
@@ -72,11 +72,11 @@ def test_shardings_are_equal_where_they_place_alike():
         for again in (pickle.loads(pickle.dumps(s)), copy.deepcopy(s)):
             assert again == s and again.mesh == MESH and again.spec == s.spec
     x = pickle.loads(pickle.dumps(device_put(X, named("x"))))
-    assert said(x) == (("x", "y"), P("x"))
+    assert spec_of(x) == (("x", "y"), P("x"))
     np.testing.assert_array_equal(x, X)
 
 
-def test_classes_are_told_apart():
+def test_isinstance_of_sharding_classes():
     of = {NamedSharding: device_put(X, named("x")).sharding, SingleDeviceSharding: single_device_sharding(ALL[0]),
           PmapSharding: pmap(lambda r: r)(X).sharding, PositionalSharding: PositionalSharding(GRID)}
     for kind, s in of.items():
@@ -93,24 +93,24 @@ def test_classes_are_told_apart():
 @pytest.mark.parametrize("f, spec", [
     (lambda a: a + 1, P("x", "y")), (lambda a: a.T, P("y", "x")), (lambda a: lax.reduce_sum(a, (0,)), P("y")),
     (lambda a: lax.reduce_sum(a, (0, 1)), P()), (lambda a: lax.dot(a, a.T), P("x"))])
-def test_results_are_said_in_the_names_of_the_arguments(f, spec):
-    """Of two meshes of the same devices too, whose arrays lie alike: one program, and jaxlib's own calls."""
+def test_results_have_the_axis_names_of_the_arguments(f, spec):
+    """Also for two meshes of the same devices: both use one program and jaxlib's fast path."""
     x, y, g = device_put(X, named("x", "y")), device_put(X, named("a", "b", mesh=TWIN)), jit(f)
     other = {"x": "a", "y": "b"}
     twin = P(*[other.get(e) for e in spec])
     g(x), f(x)
     before = cache_stats()
     for _ in range(3):
-        assert said(g(y)) == (("a", "b"), twin) and said(g(x)) == (("x", "y"), spec)
-        assert said(f(y)) == (("a", "b"), twin) and said(f(x)) == (("x", "y"), spec)
+        assert spec_of(g(y)) == (("a", "b"), twin) and spec_of(g(x)) == (("x", "y"), spec)
+        assert spec_of(f(y)) == (("a", "b"), twin) and spec_of(f(x)) == (("x", "y"), spec)
     after = cache_stats()
     assert (after.misses, after.disk_hits) == (before.misses, before.disk_hits)
     np.testing.assert_allclose(g(y), f(X), rtol=1e-6)
     plain = device_put(X, mapped_sharding(ALL, 2, ((0, 4), (1, 2))))
-    assert not hasattr(g(plain).sharding, "spec") and said(g(x)) == (("x", "y"), spec)
+    assert not hasattr(g(plain).sharding, "spec") and spec_of(g(x)) == (("x", "y"), spec)
 
 
-def test_calls_of_equal_placements_run_without_python():
+def test_calls_with_equal_shardings_use_the_fast_path():
     f = jit(lambda a: a * 2)
     x, y = device_put(X, named("x", "y")), device_put(X, named("x", "y"))
     f(x)
@@ -127,10 +127,10 @@ def test_calls_of_equal_placements_run_without_python():
     assert f._cache_size() == n + 1
 
 
-def test_a_placement_in_other_words_moves_nothing():
+def test_equivalent_sharding_moves_no_data():
     x = device_put(X, named("x", "y"))
     y = device_put(x, named("a", "b", mesh=TWIN))
-    assert said(y) == (("a", "b"), P("a", "b")) and said(x) == (("x", "y"), P("x", "y"))
+    assert spec_of(y) == (("a", "b"), P("a", "b")) and spec_of(x) == (("x", "y"), P("x", "y"))
     where = [s.data.unsafe_buffer_pointer() for s in x.addressable_shards]
     assert [s.data.unsafe_buffer_pointer() for s in y.addressable_shards] == where
     assert device_put(x, named("x", "y")) is x
@@ -140,7 +140,7 @@ def test_a_placement_in_other_words_moves_nothing():
         np.asarray(x)
 
 
-def test_jit_is_told_in_names():
+def test_jit_with_named_shardings():
     f = jit(lambda a, b: {"m": lax.dot(a, b), "s": lax.reduce_sum(a, (0, 1))}, in_shardings=(named("x"), None),
             out_shardings={"m": named(None, "y"), "s": None})
     for a in (X, device_put(X), device_put(X, named("x")), device_put(X, named("a", mesh=TWIN))):
@@ -157,43 +157,44 @@ def test_jit_is_told_in_names():
     assert asked.input_shardings[0][0] == named("y") and asked(device_put(X, named("y"))).sharding.spec == P("y")
 
 
-def test_two_functions_told_in_two_meshes():
+def test_jit_of_one_function_with_two_meshes():
     def f(a):
         return a + 1
 
     one, two = jit(f, in_shardings=named("x"), out_shardings=named("x")), jit(
         f, in_shardings=named("a", mesh=TWIN), out_shardings=named("a", mesh=TWIN))
     for _ in range(2):
-        assert said(one(X)) == (("x", "y"), P("x")) and said(two(X)) == (("a", "b"), P("a"))
+        assert spec_of(one(X)) == (("x", "y"), P("x")) and spec_of(two(X)) == (("a", "b"), P("a"))
 
 
 @pytest.mark.parametrize("f", [
-    lambda v: told(v, named("x", "y")), lambda v: told(v * 2, named("x", "y")) / 2,
-    lambda v: lax.cond(v[0, 0] < 9, lambda v: told(v, named("x", "y")), lambda v: v, v),
-    lambda v: jit(lambda v: told(v, named("x", "y")))(v), lambda v: vmap(lambda r: told(r, named("y")))(told(v, named("x"))),
-    lambda v: told(v, P("x", "y")),
-    lambda v: told(told(v, named(None, "y")), named("x", P.UNCONSTRAINED))])
-def test_constraints_in_names(f):
+    lambda v: constrain(v, named("x", "y")), lambda v: constrain(v * 2, named("x", "y")) / 2,
+    lambda v: lax.cond(v[0, 0] < 9, lambda v: constrain(v, named("x", "y")), lambda v: v, v),
+    lambda v: jit(lambda v: constrain(v, named("x", "y")))(v),
+    lambda v: vmap(lambda r: constrain(r, named("y")))(constrain(v, named("x"))),
+    lambda v: constrain(v, P("x", "y")),
+    lambda v: constrain(constrain(v, named(None, "y")), named("x", P.UNCONSTRAINED))])
+def test_sharding_constraints_with_names(f):
     for v in (X, device_put(X), device_put(X, named("y"))):
         with MESH:
             y = jit(f)(v)
-            assert y.sharding == named("x", "y") and said(y) == (("x", "y"), P("x", "y"))
+            assert y.sharding == named("x", "y") and spec_of(y) == (("x", "y"), P("x", "y"))
         np.testing.assert_array_equal(y, X)
-    if f.__code__.co_names != ("told", "P"):
-        assert said(jit(f)(X)) == (("x", "y"), P("x", "y"))  # the constraint knows its mesh
+    if f.__code__.co_names != ("constrain", "P"):
+        assert spec_of(jit(f)(X)) == (("x", "y"), P("x", "y"))  # the constraint has its mesh
 
 
 def test_derivatives_and_loops_through_constraints():
     def loss(w):
         def step(c, r):
-            return told(c + r * r, named("x")), c[0]
-        c, firsts = lax.scan(step, told(w[0], named("x")), w)
+            return constrain(c + r * r, named("x")), c[0]
+        c, firsts = lax.scan(step, constrain(w[0], named("x")), w)
         return lax.reduce_sum(c * c, (0,)) + lax.reduce_sum(firsts, (0,))
 
     want = grad(lambda w: loss_plain(w))(X / 8)
     np.testing.assert_allclose(jit(grad(loss))(X / 8), want, rtol=1e-5)
     with MESH:
-        np.testing.assert_allclose(jit(grad(lambda w: lax.reduce_sum(told(w, P("x", "y")) * w, (0, 1))))(X), 2 * X)
+        np.testing.assert_allclose(jit(grad(lambda w: lax.reduce_sum(constrain(w, P("x", "y")) * w, (0, 1))))(X), 2 * X)
 
 
 def loss_plain(w):
@@ -201,8 +202,8 @@ def loss_plain(w):
     return lax.reduce_sum(c * c, (0,)) + lax.reduce_sum(firsts, (0,))
 
 
-def test_specs_alone_follow_the_mesh_in_scope():
-    f, g = jit(lambda a: told(a * 2, P("x"))), jit(lambda a: a + 1, in_shardings=P("x"), out_shardings=P(None, "x"))
+def test_specs_without_mesh_use_the_mesh_in_scope():
+    f, g = jit(lambda a: constrain(a * 2, P("x"))), jit(lambda a: a + 1, in_shardings=P("x"), out_shardings=P(None, "x"))
     back = Mesh(GRID[::-1], ("x", "y"))
     for mesh in (MESH, back, MESH):
         with mesh:
@@ -215,58 +216,58 @@ def test_specs_alone_follow_the_mesh_in_scope():
             call()
 
 
-def test_a_rule_staged_after_its_block_has_the_mesh_of_the_block():
+def test_rule_traced_later_uses_the_mesh_of_its_block():
     @custom_jvp
     def square(x):
         return x * x
 
-    square.defjvp(lambda primals, tangents: (primals[0] ** 2, told(2 * primals[0] * tangents[0], P("x"))))
+    square.defjvp(lambda primals, tangents: (primals[0] ** 2, constrain(2 * primals[0] * tangents[0], P("x"))))
     x = np.arange(8, dtype=np.float32)
     with MESH:
         program = jaxpr_as_fun(make_jaxpr(square)(x))
 
-    def slope():
+    def derivative():
         return jit(lambda x: jvp(lambda x: program(x)[0], (x,), (np.ones(8, np.float32),))[1])(x)
 
-    assert said(slope()) == (("x", "y"), P("x"))
+    assert spec_of(derivative()) == (("x", "y"), P("x"))
     with Mesh(np.array(ALL), ("x",)):
-        assert slope().sharding == named("x")
-    np.testing.assert_array_equal(slope(), 2 * x)
+        assert derivative().sharding == named("x")
+    np.testing.assert_array_equal(derivative(), 2 * x)
 
 
-def test_lengths_that_do_not_divide_work_inside():
-    f = jit(lambda a: lax.reduce_sum(told(told(a * 2, named("x")), named("y")), (0,)))
+def test_constraint_on_lengths_that_do_not_divide():
+    f = jit(lambda a: lax.reduce_sum(constrain(constrain(a * 2, named("x")), named("y")), (0,)))
     np.testing.assert_allclose(f(X[:, :7].T.reshape(7, 8)), 2 * X[:, :7].T.reshape(7, 8).sum(0))
-    y = jit(lambda a: told(a * 2, named("x")))(X[:7])
+    y = jit(lambda a: constrain(a * 2, named("x")))(X[:7])
     np.testing.assert_array_equal(y, 2 * X[:7])
-    assert "of x=4,y=2" in str(make_jaxpr(lambda a: told(a, named("x")))(X))
+    assert "of x=4,y=2" in str(make_jaxpr(lambda a: constrain(a, named("x")))(X))
 
 
-def test_arrays_made_of_parts():
+def test_arrays_made_of_shards():
     made = make_array_from_callback((8, 8), named("x"), lambda index: X[index])
-    assert said(made) == (("x", "y"), P("x"))
+    assert spec_of(made) == (("x", "y"), P("x"))
     np.testing.assert_array_equal(made, X)
     again = make_array_from_single_device_arrays((8, 8), named("x"), [s.data for s in made.addressable_shards][::-1])
-    assert said(again) == (("x", "y"), P("x"))
+    assert spec_of(again) == (("x", "y"), P("x"))
     np.testing.assert_array_equal(again, X)
     for local in (make_array_from_process_local_data(named("x", "y"), X),
                   host_local_array_to_global_array(X, MESH, P("x", "y"))):
-        assert said(local) == (("x", "y"), P("x", "y"))
+        assert spec_of(local) == (("x", "y"), P("x", "y"))
         np.testing.assert_array_equal(local, X)
     full = lax.full((8, 2), 3.0, sharding=named("x"))
-    assert said(full) == (("x", "y"), P("x"))
+    assert spec_of(full) == (("x", "y"), P("x"))
 
 
-def test_a_mesh_of_one_device():
+def test_mesh_of_one_device():
     one = named("d", mesh=Mesh(ALL[3:4], "d"))
     x = device_put(X, one)
-    assert x.device == ALL[3] and said(x) == (("d",), P("d")) and x.sharding == single_device_sharding(ALL[3])
+    assert x.device == ALL[3] and spec_of(x) == (("d",), P("d")) and x.sharding == single_device_sharding(ALL[3])
     y = jit(lambda a: a + 1)(x)
-    assert y.device == ALL[3] and said(y) == (("d",), P()) and said(x * 2)[0] == ("d",)
+    assert y.device == ALL[3] and spec_of(y) == (("d",), P()) and spec_of(x * 2)[0] == ("d",)
     np.testing.assert_array_equal(jit(lambda a: a, in_shardings=one)(X), X)
 
 
-def test_methods_of_shardings():
+def test_sharding_methods():
     s = named("x", "y")
     assert s.device_set == {*ALL} and s.is_fully_addressable and not s.is_fully_replicated and s.memory_kind is None
     assert s.addressable_devices == {*ALL} and s.addressable_devices_indices_map((8, 8)) == s.devices_indices_map((8, 8))
@@ -284,15 +285,16 @@ def test_methods_of_shardings():
     assert PmapSharding.default((2, 4), 1, ALL[4:]) is mapped_sharding(ALL[4:], 2, ((1, 4),))
 
 
-def test_classes_show_what_their_objects_can():
+def test_sharding_classes_have_the_methods_of_instances():
     s = named("x")
     assert NamedSharding.shard_shape(s, (8, 2)) == (2, 2) and NamedSharding.spec.fget(s) == P("x")
     for kind in (NamedSharding, PositionalSharding, PmapSharding, GSPMDSharding, SingleDeviceSharding):
         assert callable(kind.devices_indices_map) and callable(kind.is_equivalent_to) and "index" not in dir(kind)
     for shape, dim, text in (((8, 2), 0, "Unstacked(8), NoSharding()"), ((3, 8), 1, "NoSharding(), Unstacked(8)")):
-        place = PmapSharding.default(shape, dim)
-        spec = place.sharding_spec
-        assert repr(spec) == f"ShardingSpec(({text}), (ShardedAxis(axis=0),))" and PmapSharding(place.devices, spec) is place
+        sharding = PmapSharding.default(shape, dim)
+        spec = sharding.sharding_spec
+        assert repr(spec) == f"ShardingSpec(({text}), (ShardedAxis(axis=0),))"
+        assert PmapSharding(sharding.devices, spec) is sharding
         assert [dict(zip(ALL, spec.indices(shape)))[d][dim] for d in ALL] == [*range(8)]
         with pytest.raises(ValueError, match="is for arrays with"):
             spec.indices((*shape[:dim], 16, *shape[dim + 1:]))
@@ -309,10 +311,10 @@ def test_classes_show_what_their_objects_can():
                    (Replicated(2), ShardedAxis(0), Replicated(2))):
         spec = ShardingSpec((NoSharding(), Unstacked(2)), copies)
         assert PmapSharding(ALL, spec).sharding_spec == spec
-    for given, devices_of, words in ((ShardingSpec((Chunked((8,)),), (ShardedAxis(0),)), ALL, "Use NamedSharding for parts"),
+    for given, devices_of, message in ((ShardingSpec((Chunked((8,)),), (ShardedAxis(0),)), ALL, "Use NamedSharding for parts"),
                                      (ShardingSpec((Unstacked(8),), (ShardedAxis(0),)), ALL[:4], "is for 8 devices; got 4"),
                                      (ShardingSpec((Unstacked(8),), (Replicated(8),)), ALL, "ShardedAxis.k. once for each")):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=message):
             PmapSharding(devices_of, given)
     assert not hasattr(mapped_sharding(ALL[::-1], 1, ((0, 8),)),
                        "mesh") and not hasattr(single_device_sharding(ALL[0]), "sharding_spec")
@@ -320,7 +322,7 @@ def test_classes_show_what_their_objects_can():
     assert not hasattr(SingleDeviceSharding, "spec")
 
 
-def test_shardings_by_position():
+def test_positional_shardings():
     s = PositionalSharding(ALL)
     assert s.shape == (8,) and s.ndim == 1
     x = device_put(X, s.reshape(4, 2))
@@ -341,7 +343,7 @@ def test_shardings_by_position():
         named("x").shape  # noqa: B018
 
 
-@pytest.mark.parametrize("call, error, words", [
+@pytest.mark.parametrize("call, error, message", [
     (lambda: named("z"), ValueError, "NamedSharding: .* names the axis 'z', which Mesh"),
     (lambda: named("x", "x"), ValueError, "names the axis 'x' .* twice"),
     (lambda: NamedSharding(MESH, ("x",)), TypeError, "spec: expected a PartitionSpec.*got tuple"),
@@ -357,7 +359,7 @@ def test_shardings_by_position():
     (lambda: jit(lambda a: {"s": a[:3]}, out_shardings=named("y"))(X), ValueError,
      r"out_shardings for output\['s'\]: dimension 0 .* length 3.*along 'y'"),
     (lambda: jit(lambda a: a, in_shardings=named("x", None, None))(X), ValueError, "in_shardings for a: .*has 3 entries"),
-    (lambda: jit(lambda a: told(a, named("x", None, None)))(X), ValueError, "has 3 entries"),
+    (lambda: jit(lambda a: constrain(a, named("x", None, None)))(X), ValueError, "has 3 entries"),
     (lambda: jit(lambda a: a, in_shardings=named("x"))(device_put(X, named("y"))), ValueError,
      "a .*is committed to NamedSharding"),
     (lambda: jit(lambda a, b: a, in_shardings=(named("x"), named("x", mesh=Mesh(GRID[::-1], ("x", "y")))))(X, X), ValueError,
@@ -374,6 +376,6 @@ def test_shardings_by_position():
     (lambda: PmapSharding.default((3, 8), 0, ALL), ValueError, "has length 3; got 8 devices"),
     (lambda: PositionalSharding([3]), TypeError, "must be a device"),
 ])
-def test_what_is_refused(call, error, words):
-    with pytest.raises(error, match=words):
+def test_invalid_shardings_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
         call()

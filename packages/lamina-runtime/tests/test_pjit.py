@@ -1,4 +1,4 @@
-"""`jit` by its name for programs over meshes."""
+"""`pjit`, the name of `jit` for programs over meshes."""
 import numpy as np
 import pytest
 from lamina_parallel import PartitionSpec as P
@@ -18,7 +18,7 @@ def product(a, b):
     dict(in_shardings=(P("x"), P(None, "y")), out_shardings={"m": P("x", "y"), "s": P()}),
     dict(in_axis_resources=(P("x"), P(None, "y")), out_axis_resources={"m": P("x", "y"), "s": None}),
     dict(in_shardings=(NamedSharding(MESH, P("x")), P(None, "y")), out_axis_resources={"m": P("x", "y"), "s": None})])
-def test_specs_are_of_the_mesh_around_the_call(options):
+def test_specs_use_the_mesh_in_scope(options):
     f = pjit(product, **options)
     back = make_mesh((4, 2), ("x", "y"), devices=devices()[::-1])
     for mesh in (MESH,) if isinstance(options.get("in_shardings", (0,))[0], NamedSharding) else (MESH, back, MESH):
@@ -30,7 +30,7 @@ def test_specs_are_of_the_mesh_around_the_call(options):
             np.testing.assert_allclose(out["m"], X @ X)
 
 
-def test_it_is_jit():
+def test_pjit_has_the_options_of_jit():
     assert repr(UNSPECIFIED) == "UNSPECIFIED" and pjit(lambda a: a, in_shardings=UNSPECIFIED)(X).shape == X.shape
     assert pjit(lambda a, n: a * n, static_argnums=1)(X, 2).sharding.num_devices == 1
     with MESH:
@@ -45,7 +45,7 @@ def test_it_is_jit():
         assert g(X).sharding.spec == P("x") and "of x=4,y=2" in str(g.trace(X).jaxpr)
 
 
-def test_what_is_refused():
+def test_invalid_options_are_refused():
     with pytest.raises(NotImplementedError, match="does not search for shardings"):
         AUTO(MESH)
     with pytest.raises(ValueError, match="give in_shardings or its former name in_axis_resources"):

@@ -14,7 +14,7 @@ def total(x):
     return psum(x, "i")
 
 
-def test_rows_stay_on_their_devices():
+def test_shards_stay_on_their_devices():
     y = pmap(lambda x: lax.mul(x, x))(X)
     np.testing.assert_allclose(y, X * X, rtol=1e-6)
     assert [next(iter(row.devices())) for row in y] == devices()
@@ -25,13 +25,13 @@ def test_rows_stay_on_their_devices():
 
 @pytest.mark.parametrize("make", [lambda: X, lambda: device_put(X), lambda: device_put(X, devices()[3]),
                                   lambda: pmap(lambda x: x)(X)])
-def test_arguments_from_anywhere(make):
+def test_arguments_on_host_or_any_device(make):
     f = pmap(lambda x: lax.add(x, x))
     for _ in range(3):
         np.testing.assert_array_equal(f(make()), X + X)
 
 
-def test_rows_that_share_memory():
+def test_broadcast_and_empty_arguments():
     f = pmap(lambda x: lax.neg(x))
     for value in (np.broadcast_to(np.float32([1, 2]), (8, 2)), np.zeros((8, 0), np.float32), np.float32(range(8))):
         for _ in range(2):
@@ -47,7 +47,7 @@ def test_collectives():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool"])
 @pytest.mark.parametrize("wrap", [lambda f: f, jit])
-def test_collectives_of_nothing(wrap, dtype):
+def test_collectives_of_empty_arrays(wrap, dtype):
     nothing = np.zeros((4, 0, 2), dtype)
     for f in (lambda x: lax.all_gather(x, "i", tiled=True), lambda x: lax.all_to_all(x, "i", 0, 1, tiled=True),
               lambda x: lax.psum_scatter(lax.convert_element_type(x, np.float32), "i", tiled=True)):
@@ -55,7 +55,7 @@ def test_collectives_of_nothing(wrap, dtype):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
 
 
-def test_axes_elsewhere():
+def test_in_axes_and_out_axes():
     np.testing.assert_array_equal(pmap(lambda x, y: lax.add(x, y), in_axes=(1, None), out_axes=1)(X.T, 2.0), X.T + 2)
     t = np.arange(48, dtype=np.float32).reshape(2, 8, 3)
     out = pmap(lambda x: lax.neg(x), in_axes=1, out_axes=2)(t)
@@ -64,9 +64,9 @@ def test_axes_elsewhere():
     np.testing.assert_allclose(pmap(total, axis_name="i", out_axes=None)(X), X.sum(0), rtol=1e-5)
 
 
-def test_same_number_of_devices_split_otherwise():
+def test_arguments_with_another_sharding():
     square = np.random.RandomState(1).randn(8, 8).astype(np.float32)
-    columns = pmap(lambda x: x, out_axes=1)(square)  # lies in columns
+    columns = pmap(lambda x: x, out_axes=1)(square)  # sharded along axis 1
     f = pmap(lambda x: lax.mul(x, x))
     backwards = pmap(lambda x: x, devices=devices()[::-1])(X)
     for _ in range(3):
@@ -84,14 +84,14 @@ def test_static_arguments_and_trees():
             f({"x": X}, [3])
 
 
-def test_fewer_devices_and_one():
+def test_maps_over_fewer_devices():
     assert pmap(lambda x: lax.neg(x))(X[:3]).devices() == set(devices()[:3])
     one = pmap(total, axis_name="i")(X[:1])
     np.testing.assert_array_equal(one, X[:1])
     assert one.shape == (1, 3) and np.asarray(one[0]).shape == (3,)
 
 
-def test_too_many_rows():
+def test_more_members_than_devices_is_refused():
     with pytest.raises(ValueError, match=r"requires 10000000 logical devices, but only 8 XLA devices are available "
                                          r"\(num_replicas=10000000, num_partitions=1\)"):
         pmap(lambda x: x)(np.zeros(10_000_000, np.float32))
@@ -145,14 +145,14 @@ def test_lower_and_compile():
 
 
 def test_disable_jit():
-    met = pmap(total, axis_name="i")
-    met(X), met(X)
+    used = pmap(total, axis_name="i")
+    used(X), used(X)
     with disable_jit():
-        for f in (pmap(total, axis_name="i"), met, met):
+        for f in (pmap(total, axis_name="i"), used, used):
             np.testing.assert_allclose(f(X), np.tile(X.sum(0), (8, 1)), rtol=1e-5)
 
 
-def test_chosen_devices():
+def test_given_devices():
     f = pmap(lambda x: lax.neg(x), devices=devices()[::-1])
     assert f(X)[0].devices() == {devices()[7]}
     with pytest.raises(ValueError, match="requires 8 logical devices, but devices names 2"):
@@ -161,29 +161,29 @@ def test_chosen_devices():
         pmap(lambda x: x, devices=["cpu"] * 8)(X)
 
 
-def test_a_compiled_call_lowered_for_shapes_refuses_other_types():
+def test_compiled_pmap_refuses_other_types():
     compiled = pmap(lambda x, y: lax.add(x, y), in_axes=(0, None)).lower(ShapeDtypeStruct((8, 3), "float32"), 1.0).compile()
     np.testing.assert_allclose(compiled(X, 1.0), X + 1, rtol=1e-6)
-    for args, words in [((X[:, :2], 1.0), r"x was compiled with float32\[8,3\] and called with float32\[8,2\]"),
+    for args, message in [((X[:, :2], 1.0), r"x was compiled with float32\[8,3\] and called with float32\[8,2\]"),
                         ((X.astype("int32"), 1.0), "called with int32"), ((X,), "expected arguments of structure")]:
-        with pytest.raises(TypeError, match=words):
+        with pytest.raises(TypeError, match=message):
             compiled(*args)
 
 
-def test_a_compiled_map_names_its_call():
+def test_compiled_pmap_error_names_the_call():
     compiled = pmap(lambda x: lax.neg(x)).lower(ShapeDtypeStruct((8, 3), "float32")).compile()
     with pytest.raises(TypeError, match=r"^compiled pmap of `<lambda>`: args\[0\]: expected an array"):
         compiled("text")
 
 
-def test_pmap_made_again_compiles_nothing():
+def test_second_pmap_of_a_function_reuses_the_executable():
     f = lambda x: lax.add(x, x)  # noqa: E731
     made = [pmap(f).lower(X).compile().runtime_executable() for _ in range(2)]
     assert made[0] is made[1]
     assert pmap(f, out_axes=1).lower(X).compile().runtime_executable() is not made[0]
 
 
-def test_maps_of_one_function_over_different_devices():
+def test_pmap_of_one_function_over_different_devices():
     def double(x):
         return lax.add(x, x)
 

@@ -6,7 +6,7 @@ from lamina_runtime import profiler
 from lamina_tracing import jit, lax
 
 
-def test_a_profile_is_written(tmp_path):
+def test_trace_writes_a_profile(tmp_path):
     f = jit(lambda x: lax.sin(x))
     with profiler.trace(tmp_path):
         with profiler.StepTraceAnnotation("step", step_num=1), profiler.TraceAnnotation("inner"):
@@ -21,26 +21,26 @@ def test_a_profile_is_written(tmp_path):
 
 def work(w, x):
     y = lax.dot(x, w)  # the product
-    return lax.tanh(y)  # the slope
+    return lax.tanh(y)  # the tanh
 
 
 def line_of(text):
     return next(i for i in range(1, 100) if text in linecache.getline(__file__, i))
 
 
-def test_time_is_told_by_line(tmp_path):
+def test_time_by_line(tmp_path):
     args = np.ones((64, 64), "float32"), np.ones((64, 64), "float32")
     compiled = jit(work).lower(*args).compile()
     with profiler.trace(tmp_path):
         compiled(*args).block_until_ready()
     found = profiler.time_by_line(tmp_path, compiled)
-    assert {t.line for t in found if t.file == __file__} & {line_of("the " + "product"), line_of("the " + "slope")}
+    assert {t.line for t in found if t.file == __file__} & {line_of("the " + "product"), line_of("the " + "tanh")}
     assert all(t.seconds >= 0 for t in found) and found == sorted(found, key=lambda t: -t.seconds)
     with pytest.raises(FileNotFoundError, match="record one"):
         profiler.time_by_line(tmp_path / "none", compiled)
 
 
-def test_a_loop_does_not_count_its_body_twice():
+def test_own_time_of_a_loop_excludes_its_body():
     events = [{"ph": "X", "tid": 1, "ts": 0, "dur": 10, "name": "while", "args": {"hlo_op": "while"}},
               {"ph": "X", "tid": 1, "ts": 1, "dur": 4, "name": "mul", "args": {"hlo_op": "mul"}},
               {"ph": "X", "tid": 1, "ts": 6, "dur": 3, "name": "mul", "args": {"hlo_op": "mul"}},
@@ -54,5 +54,5 @@ def test_a_loop_does_not_count_its_body_twice():
 def test_instructions_of_the_compiled_program_have_lines():
     compiled = jit(work).lower(np.ones((64, 64), "float32"), np.ones((64, 64), "float32")).compile()
     found = compiled.instruction_lines()
-    assert {at.line for lines in found.values() for at in lines} == {line_of("the " + "product"), line_of("the " + "slope")}
+    assert {at.line for lines in found.values() for at in lines} == {line_of("the " + "product"), line_of("the " + "tanh")}
     assert {at.op for lines in found.values() for at in lines} == {"dot_general", "tanh"}

@@ -15,7 +15,7 @@ from lamina_tracing import jit, lax
 class Fake:
     nbytes = 4
     ready = False
-    aval = property(lambda self: ("of so many bytes", self.nbytes))
+    aval = property(lambda self: ("bytes", self.nbytes))
     _sharding = SimpleNamespace(_internal_device_list=())
 
     def __init__(self, deleted=False):
@@ -38,13 +38,13 @@ def test_window_waits_for_the_oldest(monkeypatch):
     w, outs = launch_guards.Window(), [Fake() for _ in range(20)]
     for o in outs:
         w.note_launch([o])
-    step = launch_guards.STRIDE  # the first of each so many stands for those before it
+    step = launch_guards.STRIDE  # one launch of each stride represents the earlier ones
     assert waited == outs[:20 - launch_guards.WINDOW:step]
     w.drain()
     assert waited == outs[::step]
 
 
-def test_window_counts_each_change_of_devices(monkeypatch):
+def test_window_tracks_each_change_of_devices(monkeypatch):
     waited, kinds = [], [SimpleNamespace(_internal_device_list=(i,)) for i in range(3)]
     monkeypatch.setattr(launch_guards, "_wait", waited.append)
     w, outs = launch_guards.Window(), [Fake() for _ in range(12)]
@@ -55,14 +55,14 @@ def test_window_counts_each_change_of_devices(monkeypatch):
     assert waited == outs
 
 
-def test_window_holds_the_smallest_result_and_no_large_ones(monkeypatch):
+def test_window_holds_the_smallest_result(monkeypatch):
     waited = []
     monkeypatch.setattr(launch_guards, "_wait", waited.append)
     w, outs, large = launch_guards.Window(), [Fake() for _ in range(20)], [Fake() for _ in range(20)]
     for o, more in zip(outs, large):
         more.nbytes = launch_guards.MAX_HELD_BYTES // 4
         w.note_launch([more, o])
-    assert waited == outs[:17]  # three and a little are in flight
+    assert waited == outs[:17]  # a little more than three are in flight
     w.drain()
     waited.clear()
     for o, more in zip(outs, large):
@@ -72,19 +72,19 @@ def test_window_holds_the_smallest_result_and_no_large_ones(monkeypatch):
     assert waited == outs
 
 
-def test_window_lets_go_of_large_results_that_have_come(monkeypatch):
+def test_window_releases_finished_large_results(monkeypatch):
     monkeypatch.setattr(launch_guards, "_wait", lambda x: None)
     w, outs = launch_guards.Window(), [Fake() for _ in range(4)]
     for i, o in enumerate(outs):
         o.nbytes = launch_guards.MAX_HELD_BYTES // 4
         w.note_launch([o])
         o.ready = i < 2
-    assert w._pending[0] == (outs[3], 2, launch_guards.MAX_HELD_BYTES // 2)  # it stands for the third, the first two have come
+    assert w._pending[0] == (outs[3], 2, launch_guards.MAX_HELD_BYTES // 2)  # represents the third; the first two are finished
     w.drain()
     assert not w._pending
 
 
-def test_a_loop_that_waits_makes_no_array_of_the_window(monkeypatch):
+def test_waiting_loop_creates_one_window_array(monkeypatch):
     made = []
     monkeypatch.setattr(Fake, "_rewrap_with_aval_and_sharding", lambda self, *types: made.append(self) or self)
     for size in (4, launch_guards.MAX_HELD_BYTES // 2):
@@ -93,8 +93,8 @@ def test_a_loop_that_waits_makes_no_array_of_the_window(monkeypatch):
             o.nbytes = size
             w.note_launch([o])
             o.ready = True
-        assert made == outs[:1] and not w._pending  # the first one is the first on its devices
-        outs[-1].ready = False  # from here on nobody waits
+        assert made == outs[:1] and not w._pending  # the first launch on its devices
+        outs[-1].ready = False  # from here on the loop does not wait
         for o in (more := [Fake() for _ in range(launch_guards.STRIDE)]):
             o.nbytes = 4
             w.note_launch([o])
@@ -102,7 +102,7 @@ def test_a_loop_that_waits_makes_no_array_of_the_window(monkeypatch):
         made.clear()
 
 
-def test_window_keeps_nobodys_array():
+def test_window_holds_no_user_array():
     f = pmap(lambda x: lax.psum(x, "i"), axis_name="i")
     x = pmap(lambda x: x)(np.ones((8, 2), np.float32))
     before = {id(a) for a in live_arrays()}
@@ -115,8 +115,8 @@ def test_window_keeps_nobodys_array():
 
 
 @pytest.mark.parametrize("loss", [False, True])
-def test_a_loop_needs_the_memory_of_one_that_waits(loss):
-    n = launch_guards.MAX_HELD_BYTES // 8  # large, as eight of these together are
+def test_loop_memory_is_bounded_by_the_window(loss):
+    n = launch_guards.MAX_HELD_BYTES // 8  # eight of these exceed the limit
     if loss:
         f = pmap(lambda p, x: (lax.pmean(lax.add(p, x), "i"), lax.psum(lax.slice(x, (0,), (1,)), "i")), axis_name="i")
     else:
@@ -134,7 +134,7 @@ def test_a_loop_needs_the_memory_of_one_that_waits(loss):
         assert sum(t is not None and t.shape == (8, n) for t in alive) <= 2
 
 
-def test_no_window_where_none_is_needed(monkeypatch):
+def test_no_window_if_collectives_do_not_block_launches(monkeypatch):
     client = devices()[0].client
     monkeypatch.setattr(launch_guards._jaxlib, "COLLECTIVES_BLOCK_LAUNCHES", False)
     assert launch_guards.client_window(client) is None
@@ -145,7 +145,7 @@ def test_no_window_where_none_is_needed(monkeypatch):
     assert launch_guards.client_window(client) is launch_guards.client_window(client) is not None
 
 
-def test_window_holds_when_results_are_donated_onward(monkeypatch):
+def test_window_with_donated_results(monkeypatch):
     waited = []
     monkeypatch.setattr(launch_guards, "_wait", waited.append)
     w = launch_guards.Window()
@@ -166,10 +166,10 @@ def test_one_array_donated_by_two_threads(mapped):
     else:
         give, new = jit(lambda v: lax.add(v, v), donate_argnums=0), device_put
     for k in range(30):
-        x, met, found = new(np.ones((8, 500), np.float32)), threading.Barrier(2), []
+        x, barrier, found = new(np.ones((8, 500), np.float32)), threading.Barrier(2), []
 
-        def work(x=x, met=met, found=found):
-            met.wait()
+        def work(x=x, barrier=barrier, found=found):
+            barrier.wait()
             try:
                 found.append(np.asarray(give(x)).sum())
             except RuntimeError as e:
@@ -185,20 +185,20 @@ def test_one_array_donated_by_two_threads(mapped):
 
 
 @pytest.mark.parametrize("size", [3, 300])
-def test_function_over_a_donated_array(size):
+def test_captured_donated_array_is_refused(size):
     held = device_put(np.ones(size, np.float32))
     f = jit(lambda x: lax.add(lax.broadcast_in_dim(x, (size,), ()), held))
     f(np.float32(1))
     f(np.float32(1))
     jit(lambda v: lax.neg(v), donate_argnums=0)(held)
     seen, new = np.float32(1), 1.0
-    for x in (seen, new) if size > 64 else (new,):  # a few numbers are part of the compiled program
+    for x in (seen, new) if size > 64 else (new,):  # small arrays are constants of the program
         with pytest.raises(RuntimeError, match="deleted or donated"):
             f(x)
 
 
 @pytest.mark.parametrize("shape", [(2**31, 2**31), (2**61,), (2**40, 2**40)])
-def test_arrays_beyond_all_memory_are_refused(shape):
+def test_arrays_larger_than_the_address_space_are_refused(shape):
     with pytest.raises(ShapeError, match="bytes"):
         lax.broadcast_in_dim(np.float32(1), shape, ())
     with pytest.raises(ShapeError, match="bytes"):

@@ -1,4 +1,4 @@
-"""A jitted function step by step: traced, lowered, compiled, called, and asked what it costs."""
+"""The stages of a jitted function: traced, lowered, compiled, called, analyzed."""
 import types
 
 import numpy as np
@@ -26,7 +26,7 @@ def test_lowering_needs_shapes_only():
     np.testing.assert_allclose(compiled.call(X)["n"], X.sum(0))
 
 
-def test_each_step_knows_its_types():
+def test_each_stage_has_types():
     traced = f.trace(SPEC, {"a": 1.0})
     assert isinstance(f, stages.Wrapped)
     for step in (traced, traced.lower(), traced.lower().compile()):
@@ -38,7 +38,7 @@ def test_each_step_knows_its_types():
     assert jit(lambda x, y: x + y, donate_argnums=1).trace(X, X).donate_argnums == (1,)
 
 
-def test_numbers_behind_it():
+def test_cost_and_memory_analysis():
     lowered = jit(lambda x: lax.dot(x, x)).lower(ShapeDtypeStruct((64, 64), "float32"))
     assert lowered.cost_analysis()["flops"] >= 2 * 64 ** 3
     compiled = lowered.compile()
@@ -52,7 +52,7 @@ def test_numbers_behind_it():
         lowered.compiler_ir("mhlo")
 
 
-def test_a_compiled_call_checks_its_arguments():
+def test_compiled_call_checks_its_arguments():
     compiled = f.lower(SPEC, {"a": 1.0}).compile()
     with pytest.raises(TypeError, match=r"d\['a'\] was compiled with float32\[\] and called with int32\[\]"):
         compiled(X, {"a": 1})
@@ -62,7 +62,7 @@ def test_a_compiled_call_checks_its_arguments():
         jit(lambda x: compiled(x, {"a": 1.0}))(X)
 
 
-def test_static_arguments_are_left_out_of_a_compiled_call():
+def test_compiled_call_has_no_static_arguments():
     compiled = jit(lambda x, n: x * n, static_argnums=1).lower(SPEC, 3).compile()
     np.testing.assert_array_equal(compiled(X), X * 3)
     with pytest.raises(TypeError, match="leave them out"):
@@ -79,7 +79,7 @@ def test_replica_groups():
     assert text.startswith("HloModule xla_computation_g") and "ROOT tuple" in text
 
 
-def test_forms_of_a_computation():
+def test_text_forms_of_a_computation():
     c = xla_computation(lambda x: lax.sin(lax.cos(x)))(3.0)
     assert "cosine" in c.as_hlo_text() and "sine" in c.as_hlo_text()
     assert c.as_serialized_hlo_module_proto()[:1] == b"\n" and c.as_hlo_dot_graph().startswith("digraph")
@@ -97,7 +97,7 @@ def test_options_of_xla_computation():
     assert "arg_tuple" in many.as_hlo_text()
 
 
-def test_parts_become_shardings_of_the_module():
+def test_in_parts_and_out_parts_become_shardings():
     text = xla_computation(lambda x, y: (x, y), in_parts=((2, 1), None), out_parts=(None, (1, 2)))(X, X).as_hlo_text()
     assert "devices=[2,1]<=[2]" in text and "devices=[1,2]<=[2]" in text
     with pytest.raises(ValueError, match="same number of parts"):
@@ -107,12 +107,12 @@ def test_parts_become_shardings_of_the_module():
 
 
 @pytest.mark.parametrize("axis_env", [[("i", 0)], ("i", 4), [("i", 2), ("i", 3)], [("i", "4")]])
-def test_what_axis_env_must_be(axis_env):
+def test_invalid_axis_env_is_refused(axis_env):
     with pytest.raises(ValueError, match="axis_env: e"):
         xla_computation(lambda x: x, axis_env=axis_env)(X)
 
 
-def test_names_of_scopes_and_calls_reach_the_compiled_text():
+def test_named_scopes_and_calls_are_in_the_compiled_text():
     def g(x):
         with named_scope("outer"), named_scope("inner"):
             return lax.sin(x)
@@ -132,12 +132,12 @@ def test_names_of_scopes_and_calls_reach_the_compiled_text():
     assert 'op_name="deco/sin"' in text(named_scope("deco")(lambda x: lax.sin(x)))
     assert 'op_name="fred/sin"' in text(named_call(lambda x: lax.sin(x), name="fred"))
     assert 'op_name="outer/inner/sin"' in text(lambda x: lax.while_loop(lambda v: lax.eq(v[0, 0], 0.0), g, x))
-    assert all(f'op_name="{s}/<lambda>/tanh"' in text(twice) for s in "ab")  # one program, two places
+    assert all(f'op_name="{s}/<lambda>/tanh"' in text(twice) for s in "ab")  # one program, two call sites
     assert "op_name" not in text(lambda x: lax.sin(x))
     assert '"outer/inner/sin"' in jit(g).lower(SPEC).as_text(debug_info=True)
 
 
-def test_a_scope_in_a_derivative_is_still_named():
+def test_named_scope_is_kept_in_a_derivative():
     def loss(x):
         with named_scope("loss"):
             return lax.reduce_sum(lax.sin(x), (0, 1))
@@ -145,7 +145,7 @@ def test_a_scope_in_a_derivative_is_still_named():
     assert 'op_name="loss/cos"' in jit(grad(loss)).lower(SPEC).compile().as_text()
 
 
-def test_a_host_array_closed_over_may_change_between_lowering_and_compiling():
+def test_captured_host_array_is_copied_at_lowering():
     w = np.ones(300, np.float32)
     for f in (lambda x: lax.mul(x, w), lambda x: lax.fori_loop(0, 1, lambda i, c: lax.mul(c, w), x)):
         low = jit(f).lower(np.ones(300, np.float32))
@@ -155,8 +155,8 @@ def test_a_host_array_closed_over_may_change_between_lowering_and_compiling():
 
 
 @pytest.mark.devices
-def test_steps_show_the_program_of_the_call():
-    """Where arguments were put on purpose, there it is lowered and compiled for."""
+def test_stages_show_the_program_of_the_call():
+    """Lowering and compilation use the shardings of committed arguments."""
     split = pmap(lambda x: x)(np.arange(16, dtype="float32").reshape(8, 2))
     total = jit(lambda x: lax.reduce_sum(x, (0,)))
     like = ShapeDtypeStruct((8, 2), "float32", sharding=split.sharding)
@@ -169,14 +169,14 @@ def test_steps_show_the_program_of_the_call():
     there = device_put(X, devices()[3])
     compiled = f.lower(there).compile()
     assert compiled.input_shardings[0] == (there.sharding,) and compiled(there)["y"].devices() == {devices()[3]}
-    assert f.lower(device_put(X)).compile().input_shardings[0][0].device_set == {devices()[0]}  # not on purpose
+    assert f.lower(device_put(X)).compile().input_shardings[0][0].device_set == {devices()[0]}  # uncommitted
     with pytest.raises(ValueError, match="dimension 0 of an array of shape .7, 2. has length 7"):
         total.lower(ShapeDtypeStruct((7, 2), "float32", sharding=split.sharding))
     with pytest.raises(TypeError, match="the sharding of a ShapeDtypeStruct must be.*got str: 'i'"):
         total.lower(ShapeDtypeStruct((8, 2), "float32", sharding="i"))
 
 
-def test_shapes_are_traced_once():
+def test_stages_of_equal_shapes_trace_once():
     traced = []
 
     def f(x):

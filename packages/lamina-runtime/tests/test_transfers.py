@@ -30,7 +30,7 @@ def test_shardings_as_targets():
         device_put(X, s)
 
 
-def test_a_tree_of_targets():
+def test_pytree_of_devices():
     a, b = device_put((X, [X, X]), (devices()[1], devices()[2]))
     assert a.devices() == {devices()[1]} and b[1].devices() == {devices()[2]}
 
@@ -46,22 +46,22 @@ def test_float0_is_refused():
         device_put(np.zeros((), dtypes.float0))
 
 
-def test_device_put_sharded_stacks_the_rows():
+def test_device_put_sharded_stacks_the_shards():
     out = device_put_sharded([{"x": X + i} for i in range(8)], devices())
     assert out["x"].shape == (8, 2, 3)
     np.testing.assert_array_equal(out["x"], np.stack([X + i for i in range(8)]))
 
 
-@pytest.mark.parametrize("shards, where, words", [
+@pytest.mark.parametrize("shards, where, message", [
     ([X], slice(0, 2), "1 shards and 2 devices"), ([X, X[0]], slice(0, 2), "float32\\[3\\]"),
     ([{"a": X}, [X]], slice(0, 2), "one tree structure"), ([], slice(0, 0), "at least one device"),
     (X[0, 0], slice(0, 1), "sequence of trees"), ([X, X.astype(np.int32)], slice(0, 2), "int32")])
-def test_sharded_mistakes_are_named(shards, where, words):
-    with pytest.raises(ValueError, match=words):
+def test_device_put_sharded_errors(shards, where, message):
+    with pytest.raises(ValueError, match=message):
         device_put_sharded(shards, devices()[where])
 
 
-def test_replicated_rows():
+def test_device_put_replicated():
     out = device_put_replicated({"x": X, "n": 2}, devices()[:4])
     assert out["x"].shape == (4, 2, 3) and out["n"].shape == (4,)
     np.testing.assert_array_equal(out["x"][3], X)
@@ -92,7 +92,7 @@ def test_from_dlpack():
     assert from_dlpack(X.copy(), devices()[2]).devices() == {devices()[2]}
 
 
-def test_arrays_are_made_where_they_should_lie():
+def test_arrays_are_created_with_a_sharding():
     rows = mapped_sharding(tuple(devices()), 2, ((0, 8),))
     assert lax.full((8, 2), 1.0, sharding=rows).sharding == rows
     assert lax.full_like(np.ones((8, 2)), 1.0, sharding=rows).sharding == rows

@@ -7,7 +7,7 @@ from lamina_runtime._jaxlib import pytree_registry
 Point = namedtuple("Point", "x y")
 
 
-class Early:  # as classes registered before the runtime came
+class Early:  # like classes registered before the runtime was imported
     def __init__(self, a):
         self.a = a
 
@@ -33,21 +33,21 @@ def test_treedefs_are_pickled():
         assert pickle.loads(pickle.dumps(treedef)) == treedef
 
 
-def test_treedef_tools():
+def test_treedef_functions():
     pair = trees.treedef_tuple([trees.tree_structure([0, 0]), trees.tree_structure(0)])
     assert pair == trees.tree_structure(([0, 0], 0))
     assert trees.make_treedef(pair.node_data(), pair.children()) == pair
     assert trees.all_leaves([1, "x"]) and not trees.all_leaves([(1,)])
 
 
-def test_is_leaf_is_asked_about_the_same_nodes_in_the_same_order():
+def test_is_leaf_is_called_for_the_same_nodes_in_the_same_order():
     tree = {"b": Point(1, (2, None)), "a": [3, {"c": Early(4)}], "n": None, "o": OrderedDict(z=6, y=7),
             "d": defaultdict(int, q=8), "e": ()}
-    asked = []
-    trees.tree_leaves(tree, lambda x: asked.append(repr(x)))
+    visited = []
+    trees.tree_leaves(tree, lambda x: visited.append(repr(x)))
     in_python = []
     trees.tree_leaves_with_path(tree, lambda path, x: in_python.append(repr(x)), is_leaf_takes_path=True)
-    assert asked == in_python
+    assert visited == in_python
     found = trees.tree_leaves_with_path(tree, lambda path, x: len(path) == 2, is_leaf_takes_path=True)
     assert [(trees.keystr(p), x) for p, x in found if type(x) is not dict] == [
         ("['a'][0]", 3), ("['b'].x", 1), ("['b'].y", (2, None)), ("['d']['q']", 8), ("['o']['z']", 6), ("['o']['y']", 7)]

@@ -1,4 +1,4 @@
-"""Pictures of how arrays lie."""
+"""Text and SVG drawings of shardings."""
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -51,7 +51,7 @@ def put(shape, *entries):
 │ CPU 3 │
 └───────┘
 """)])
-def test_boxes(shape, spec, text, capsys):
+def test_box_drawings(shape, spec, text, capsys):
     x = put(shape, *spec)
     visualize_array_sharding(x)
     visualize_sharding(shape, NamedSharding(MESH, spec), use_color=False)
@@ -59,20 +59,20 @@ def test_boxes(shape, spec, text, capsys):
     picture = visualize(x)
     assert f"{picture}\n" == f"{x.aval.str_long()} on {x.sharding}\n{text}"
     drawing = ElementTree.fromstring(picture._repr_svg_())
-    said = [t.text for t in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    texts = [t.text for t in drawing.iter("{http://www.w3.org/2000/svg}text")]
     for shard in x.addressable_shards:
         place = "[" + ", ".join("{}:{}".format(*i.indices(n)) for i, n in zip(shard.index, shape)) + "]"
-        i = said.index(place, said.index(place) + 1 if said.count(place) > 1 else 0)
-        assert str(shard.device.id) in said[i - 1] or "0-3" in said[i - 1]
+        i = texts.index(place, texts.index(place) + 1 if texts.count(place) > 1 else 0)
+        assert str(shard.device.id) in texts[i - 1] or "0-3" in texts[i - 1]
     assert picture.svg in picture._repr_html_()
 
 
-def test_rows_of_pmap(capsys):
+def test_drawing_of_a_pmap_result(capsys):
     visualize_array_sharding(pmap(lambda r: r)(np.zeros((2, 3))))
     assert capsys.readouterr().out.count("CPU") == 2
 
 
-def test_what_is_refused():
+def test_invalid_arguments_are_refused():
     with pytest.raises(TypeError, match="expected an array on devices; got ndarray"):
         visualize(np.zeros(3))
     with pytest.raises(TypeError, match="Inside jit"):

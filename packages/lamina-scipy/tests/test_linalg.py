@@ -7,17 +7,12 @@ import pytest
 from lamina_autodiff import grad, hessian
 from lamina_autodiff.testing import check_grads
 from lamina_batching import vmap
-from lamina_ir import DTypeError, MissingRuleError, ShapeError, config
+from lamina_ir import DTypeError, MissingRuleError, ShapeError
 from lamina_scipy import linalg as L
 from lamina_tracing import jit
 
+pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with config.enable_x64(True):
-        yield
 
 
 def drawn(kind, *shape):

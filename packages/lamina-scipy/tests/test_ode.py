@@ -10,14 +10,9 @@ from lamina_ir import LaminaError, ShapeError, config
 from lamina_scipy.ode import odeint
 from lamina_tracing import jit
 
+pytestmark = pytest.mark.usefixtures("x64")
 T = np.linspace(0, 5, 11)
 A = np.array([[0.0, 1.0], [-1.0, 0.0]])
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with config.enable_x64(True):
-        yield
 
 
 def close(got, wanted, atol=1e-7):

@@ -8,21 +8,16 @@ import pytest
 from lamina_autodiff import grad
 from lamina_autodiff.testing import check_grads
 from lamina_batching import vmap
-from lamina_ir import ShapeError, config
+from lamina_ir import ShapeError
 from lamina_random import PRNGKey
 from lamina_scipy.spatial.transform import Rotation, Slerp
 from lamina_tracing import jit
 
+pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
 Q, P = RNG.normal(size=(5, 4)), RNG.normal(size=(5, 4))
 V, W = RNG.normal(size=(5, 3)), RNG.uniform(size=5)
 SEQUENCES = ["".join(p) for p in itertools.product("xyz", repeat=3) if p[0] != p[1] != p[2]]
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with config.enable_x64(True):
-        yield
 
 
 def close(got, wanted, atol=1e-10):

@@ -5,20 +5,15 @@ import numpy as np
 import pytest
 from lamina_autodiff.testing import check_grads
 from lamina_batching import vmap
-from lamina_ir import ShapeError, config
+from lamina_ir import ShapeError
 from lamina_scipy import signal
 from lamina_scipy._signal._windows import window_of
 from lamina_tracing import jit
 
+pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(5, 6)), RNG.normal(size=(2, 4))
 C = Y + 1j * RNG.normal(size=(2, 4))
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with config.enable_x64(True):
-        yield
 
 
 def close(got, wanted, atol=1e-10):

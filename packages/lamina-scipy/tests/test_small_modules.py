@@ -7,18 +7,13 @@ import pytest
 from lamina_autodiff import grad, jvp
 from lamina_autodiff.testing import check_grads
 from lamina_batching import vmap
-from lamina_ir import DTypeError, LaminaError, ShapeError, config
+from lamina_ir import DTypeError, LaminaError, ShapeError
 from lamina_scipy import cluster, fft, integrate, interpolate, ndimage, optimize, sparse
 from lamina_tracing import jit
 
+pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
 solvers = sparse.linalg
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with config.enable_x64(True):
-        yield
 
 
 def close(got, wanted, atol=1e-10):

@@ -1,4 +1,4 @@
-"""Arrays of this floor alone: immutable, with memory of their own, and taken apart as any sequence is."""
+"""Arrays of lamina-tracing without a runtime: immutable, own their memory, and unpack like sequences."""
 import copy
 import operator
 import pickle
@@ -18,13 +18,13 @@ def array():
 
 @pytest.mark.parametrize("op", [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.imod, operator.imatmul,
                                 operator.ipow])
-def test_operators_in_place_give_a_new_array_under_the_old_name(op):
+def test_in_place_operators_create_new_arrays(op):
     x = y = array()
     x = op(x, 2 if op is operator.ipow else np.float32([2, 2, 2]))
     assert x is not y and y.tolist() == [1, 2, 3] and isinstance(x, HostArray)
 
 
-def test_momentum_from_one_array_of_zeros():
+def test_in_place_operators_do_not_change_aliases():
     m = v = lax.full((3,), 0.0)
     g = array()
     if not isinstance(m, HostArray):
@@ -53,7 +53,7 @@ def test_momentum_from_one_array_of_zeros():
     lambda x: np.reshape(x, (3, 1)).fill(9), lambda x: np.broadcast_to(x, (2, 3)).fill(9), lambda x: np.split(x, 3)[0].fill(9),
     lambda x: x.transpose().fill(9), lambda x: np.real(x).fill(9), lambda x: x.view().fill(9),
     lambda x: [at.__setitem__(..., 9) for at in np.nditer(x, op_flags=["readwrite"])]])
-def test_nothing_writes_into_an_array(write):
+def test_arrays_cannot_be_written(write):
     x = array()
     with pytest.raises((TypeError, ValueError, BufferError), match="immutable|read-only|readonly|no elements of one"):
         write(x)
@@ -65,7 +65,7 @@ def test_nothing_writes_into_an_array(write):
     lambda x: setattr(np.ndarray.view(x, np.ndarray).flags, "writeable", True),
     lambda x: setattr(x.T.flags, "writeable", True),
     lambda x: np.ndarray.setflags(x, write=True), lambda x: np.asarray(x).setflags(write=True)])
-def test_nothing_unlocks_an_arrays_memory(unlock):
+def test_memory_of_arrays_cannot_be_made_writable(unlock):
     x = array()
     with pytest.raises((TypeError, ValueError), match="immutable|cannot set WRITEABLE"):
         unlock(x)
@@ -75,14 +75,14 @@ def test_nothing_unlocks_an_arrays_memory(unlock):
 @pytest.mark.parametrize("call", [np.sin, np.sum, np.zeros_like, np.copy, np.transpose, np.squeeze, np.add.reduce, np.array,
                                   lambda x: np.add(1, x), lambda x: np.concatenate([x, x]), lambda x: np.add.outer(x, x),
                                   lambda x: np.where(x > 1, x, 0), lambda x: np.array([x, x]), np.asarray])
-def test_functions_of_numpy_give_plain_arrays(call):
+def test_numpy_functions_return_plain_arrays(call):
     x = array()
     out, want = call(x), call(np.float32([1, 2, 3]))
     assert type(out) is type(want)
     np.testing.assert_array_equal(out, want)
 
 
-def test_numbers_of_one_element():
+def test_arrays_of_one_element_convert_to_numbers():
     one, three = lax.full((1,), np.int32(2)), array()
     assert (int(one), float(one), complex(one), bool(one)) == (2, 2.0, 2, True) and [4, 5][one[0] - 1] == 5
     for use, words in ((float, "float.*float32"), (int, "int.*float32"), (operator.index, "rank-0 integer"),
@@ -98,7 +98,7 @@ def test_numbers_of_one_element():
     lambda u: lax.convert_element_type(u, "float32"), lambda u: lax.bitcast_convert_type(u, "int32"),
     lambda u: lax.cond(True, lambda x: x, lambda x: -x, u), lambda u: lax.scan(lambda c, x: (c, x), u, u)[0],
     lambda u: jit(lambda x: u)(1.0), lambda u: lax.reshape(u[1:], (2, 1))])
-def test_results_share_no_memory_with_what_their_caller_may_write_to(call):
+def test_results_do_not_share_memory_with_writable_arrays(call):
     array()
     u = np.float32([1, 2, 3])
     out = call(u)
@@ -108,7 +108,7 @@ def test_results_share_no_memory_with_what_their_caller_may_write_to(call):
     assert u.flags.writeable
 
 
-def test_an_array_is_taken_apart_and_ends():
+def test_arrays_unpack_copy_and_pickle():
     x = array()
     a, b, c = x
     assert [float(v) for v in (a, b, c)] == [1, 2, 3] == [float(v) for v in list(x)] and isinstance(a, HostArray)
@@ -118,7 +118,7 @@ def test_an_array_is_taken_apart_and_ends():
         assert np.asarray(again).tolist() == [1, 2, 3]
 
 
-def test_arrays_without_elements_stay_their_callers():
+def test_empty_arguments_are_copied():
     nothing = np.zeros(0, np.float32)
     out = lax.optimization_barrier((nothing,))[0]
     assert nothing.flags.writeable and out is not nothing

@@ -1,4 +1,4 @@
-"""The prompt in a running program."""
+"""`debug.breakpoint`: the prompt in a running program."""
 import io
 
 import numpy as np
@@ -15,28 +15,28 @@ def caller(x, stdin, **options):
     return doubled, word, out
 
 
-def test_values_frames_and_mistakes_at_the_prompt():
+def test_prompt_shows_values_and_frames_and_reports_mistakes():
     *_, out = caller(np.float32(3), "p doubled + 1\nword\nu\nd\nnowhere\nl\nw\na\nh\nc\nelsewhere\n", num_frames=2)
     text = out.getvalue()
-    for part in ("breakpoint at", "(7.", "'known'", "test_values_frames", "NameError", "->", "p EXPRESSION", "doubled = "):
+    for part in ("breakpoint at", "(7.", "'known'", "test_prompt_shows", "NameError", "->", "p EXPRESSION", "doubled = "):
         assert part in text, text
     assert text.endswith("(lamina) ") and text.count("NameError") == 1
 
 
-def test_in_compiled_programs_the_values_are_the_programs():
-    told = []
+def test_prompt_in_compiled_program_shows_runtime_values():
+    outputs = []
 
     @jit
     def f(x):
         doubled, _, out = caller(x, "p float(doubled)\nc\n")
-        told.append(out)
+        outputs.append(out)
         return doubled
 
     assert float(f(np.float32(4))) == 8
-    assert "8.0" in told[0].getvalue()
+    assert "8.0" in outputs[0].getvalue()
 
 
-def test_stopping_and_going_on_without_a_terminal(capsys, monkeypatch):
+def test_quit_command_and_missing_terminal(capsys, monkeypatch):
     with pytest.raises(CallbackError, match="stopped at the prompt"):
         caller(np.float32(1), "q\n")
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
@@ -46,6 +46,6 @@ def test_stopping_and_going_on_without_a_terminal(capsys, monkeypatch):
         debug.breakpoint(backend="web")
 
 
-def test_methods_are_found_on_the_class_of_arrays():
+def test_array_methods_are_found_on_class():
     assert callable(Array.__add__) and Array.sum is not None and hasattr(Array, "shape") and not hasattr(Array, "summ")
     assert np.asarray([Array], object).shape == (1,)

@@ -1,4 +1,4 @@
-"""Why a function is staged again: one line in the log that names what is new about the call."""
+"""`explain_cache_misses`: one log line that gives the reason for staging a function again."""
 from __future__ import annotations
 
 import logging
@@ -15,8 +15,8 @@ def f(x, n=1):
 
 
 @pytest.fixture
-def said(caplog):
-    """The explanations of the calls of one jitted function, which has been called with float32[3] before."""
+def explain_calls(caplog):
+    """Return a function that logs the explanations of calls; the jitted function was called with float32[3] before."""
     def explain(*calls, **options):
         fun = jit(lambda x, n=1: f(x, n), **options)
         with caplog.at_level(logging.WARNING, logger="lamina"), explain_cache_misses(True):
@@ -28,31 +28,31 @@ def said(caplog):
     return explain
 
 
-def test_the_first_call_is_called_so(caplog):
+def test_first_call_is_explained(caplog):
     with caplog.at_level(logging.WARNING, logger="lamina"), explain_cache_misses(True):
         jit(lambda x: lax.neg(x))(X)
     assert "cache miss: first call of this function" in caplog.text
 
 
-def test_a_call_that_hits_says_nothing(said):
-    assert said(((X,), {})) == []
+def test_cache_hit_logs_nothing(explain_calls):
+    assert explain_calls(((X,), {})) == []
 
 
 @pytest.mark.parametrize(("args", "kwargs", "words"), [
     ((np.zeros(4, np.float32),), {}, "args[0]: shape changed from (3,) to (4,) (float32[3] before, float32[4] now)"),
     ((np.zeros(3, np.int32),), {}, "args[0]: dtype changed from float32 to int32"),
     ((X,), {"n": 2.0}, "the tree of (args, kwargs) changed: it has at kwargs a dict which has the extra keys ['n']")])
-def test_what_changed_is_named(said, args, kwargs, words):
-    found, = said((args, kwargs))
+def test_changed_arguments_are_named(explain_calls, args, kwargs, words):
+    found, = explain_calls((args, kwargs))
     assert words in found
 
 
-def test_static_arguments_are_shown_before_and_now(said):
-    found = said(((X, 2), {}), ((X, 3), {}), static_argnums=1)
+def test_old_and_new_static_arguments_are_shown(explain_calls):
+    found = explain_calls(((X, 2), {}), ((X, 3), {}), static_argnums=1)
     assert "static argument 1 changed from 2 to 3" in found[-1]
 
 
-def test_settings_are_named(caplog):
+def test_changed_settings_are_named(caplog):
     g = jit(lambda x: f(x))
     with caplog.at_level(logging.WARNING, logger="lamina"), explain_cache_misses(True):
         g(X)
@@ -61,7 +61,7 @@ def test_settings_are_named(caplog):
     assert "config enable_x64 changed from False to True" in caplog.records[-1].getMessage()
 
 
-def test_a_weak_type_is_said_to_come_from_a_python_number(caplog):
+def test_weak_type_is_explained_as_python_scalar(caplog):
     g = jit(lambda x: lax.neg(x))
     with caplog.at_level(logging.WARNING, logger="lamina"), explain_cache_misses(True):
         g(np.float32(1))
@@ -69,7 +69,7 @@ def test_a_weak_type_is_said_to_come_from_a_python_number(caplog):
     assert "weak_type changed from False to True (a Python scalar is weakly typed)" in caplog.records[-1].getMessage()
 
 
-def test_a_function_made_anew_at_each_call_is_told_so(caplog):
+def test_function_redefined_at_each_call_is_reported(caplog):
     kept = []
 
     def call(x):

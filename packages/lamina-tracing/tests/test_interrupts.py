@@ -1,4 +1,4 @@
-"""Ctrl-C at every line of the machinery: afterwards the thread is as it was, and works."""
+"""KeyboardInterrupt at every line of the tracing machinery: afterwards the thread state is unchanged and usable."""
 import gc
 import sys
 
@@ -21,7 +21,7 @@ def state():
 
 
 def interrupted_at(call, number):
-    """Run `call` with a KeyboardInterrupt at the `number`th line of ours; whether it got that far."""
+    """Run `call` with a KeyboardInterrupt at the `number`th library line; return whether that line was reached."""
     left = number
 
     def trace(frame, event, arg):
@@ -57,7 +57,7 @@ def looped():
     jit(lambda x: lax.fori_loop(0, 2, lambda i, c: named_call(lax.neg)(c), x))(X)
 
 
-def at_once():
+def eager_in_trace():
     def f(x):
         with ensure_compile_time_eval():
             lax.neg(X)
@@ -81,8 +81,8 @@ def deep():
     make_jaxpr(f(20))(X)
 
 
-@pytest.mark.parametrize("call, step", [(staged, 1), (looped, 3), (at_once, 1), (transformed, 1), (deep, 53)])
-def test_an_interrupt_at_any_line_leaves_nothing_behind(call, step):
+@pytest.mark.parametrize("call, step", [(staged, 1), (looped, 3), (eager_in_trace, 1), (transformed, 1), (deep, 53)])
+def test_interrupt_at_any_line_restores_trace_state(call, step):
     call()
     before, number = state(), 1
     while interrupted_at(call, number):
@@ -93,7 +93,7 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(call, step):
     assert state() == before and trace_state.trace is EVALUATION
 
 
-def test_blocks_and_functions_end_what_they_began_where_no_call_is_around():
+def test_interrupt_in_context_managers_restores_trace_state():
     def blocks():
         trace = Trace(1)
         with new_trace_level(trace):
@@ -103,14 +103,14 @@ def test_blocks_and_functions_end_what_they_began_where_no_call_is_around():
     blocks()
     before, number, lost = state(), 1, 0
     while interrupted_at(blocks, number):
-        if state() != before:  # at the first line of an `__exit__`: nothing has been done yet, and nobody is around
+        if state() != before:  # at the first line of `__exit__`: no cleanup has run, and no outer call does it
             lost += 1
             trace_state.trace, trace_state.depth, trace_state.axes, trace_state.scope, trace_state.source = before[:5]
         number += 1
     assert lost <= 6
 
 
-def test_an_exit_keeps_its_kind_on_its_way_through():
+def test_system_exit_passes_through_unchanged():
     def leave(x):
         raise SystemExit(7)
 

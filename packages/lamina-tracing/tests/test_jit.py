@@ -1,4 +1,4 @@
-"""jit, its options, and what it refuses. These hold for the default dispatcher and for the runtime's."""
+"""jit: options and errors, for the default dispatcher and for the runtime's."""
 import functools
 
 import numpy as np
@@ -10,7 +10,7 @@ from lamina_ir import ShapeDtypeStruct
 X = np.arange(3.0, dtype=np.float32)
 
 
-def test_runs_the_function_once_per_signature():
+def test_function_runs_once_per_signature():
     count = []
 
     @jit
@@ -68,7 +68,7 @@ def test_methods_and_kwargs():
     np.testing.assert_array_equal(np.asarray(Model(2.0)(X, bias=1.0)), 2 * X + 1)
 
 
-def test_disable_jit_shows_values():
+def test_disable_jit_passes_concrete_values():
     seen = []
 
     @jit
@@ -81,17 +81,17 @@ def test_disable_jit_shows_values():
     assert seen == [2.0]
 
 
-def test_a_function_must_return_arrays():
+def test_function_must_return_arrays():
     with pytest.raises(TypeError, match="returned str at output\\['a'\\]"):
         jit(lambda x: {"a": "no"})(1.0)
 
 
-def test_not_a_function():
+def test_non_functions_are_rejected():
     with pytest.raises(TypeError, match="expected a function"):
         jit(3)
 
 
-def test_jit_in_jit_is_a_call_and_inline_is_not():
+def test_nested_jit_is_a_call_unless_inline():
     inner = jit(lax.sin)
     assert make_jaxpr(lambda x: inner(x))(X).eqns[0].primitive.name == "xla_call"
     inlined = jit(lambda x: lax.sin(x), inline=True)
@@ -105,7 +105,7 @@ def test_closed_over_tracers_become_operands():
     assert len(closed.eqns[0].invars) == 2 and not closed.consts
 
 
-def test_constants_are_staged():
+def test_closed_over_arrays_become_constants():
     closed = make_jaxpr(lambda: lax.sin(np.ones(3, np.float32)))()
     assert [e.primitive.name for e in closed.eqns] == ["sin"]
 
@@ -135,7 +135,7 @@ def test_named_call_and_named_scope():
     assert make_jaxpr(f)(1.0).eqns[0].source.scope == "outer/inner"
 
 
-def test_equations_know_the_users_line():
+def test_equations_have_source_line_of_user():
     closed = make_jaxpr(lambda x: lax.sin(x))(1.0)
     assert closed.eqns[0].source.file == __file__
 
@@ -145,7 +145,7 @@ def test_equations_know_the_users_line():
     (dict(donate_argnames=("x", "z")), "donate_argnames 'z' is no parameter"),
     (dict(donate_argnums=2), "donate_argnums 2 is out of range: `f` takes 2 positional arguments"),
     (dict(static_argnums=-3), "static_argnums -3 is out of range")])
-def test_options_that_name_no_argument(options, words):
+def test_options_with_unknown_argument_are_rejected(options, words):
     def f(x, y):
         return x
 
@@ -154,7 +154,7 @@ def test_options_that_name_no_argument(options, words):
     jit(lambda x, **more: x, static_argnames="z")(1.0, z=2)
 
 
-def test_a_host_array_closed_over_is_taken_as_it_was_when_staged():
+def test_closed_over_host_array_is_copied_when_staged():
     w = np.ones(3, np.float32)
     f = jit(lambda x: lax.mul(x, w))
     body = lambda x: lax.fori_loop(0, 2, lambda i, c: lax.add(lax.mul(c, w), f(c)), x)
@@ -168,14 +168,14 @@ def test_a_host_array_closed_over_is_taken_as_it_was_when_staged():
     assert kept.consts[0].tolist() == [1, 1, 1] and not kept.consts[0].flags.writeable
 
 
-def test_one_copy_is_kept_of_a_host_array_used_in_programs_within_one_another():
+def test_nested_programs_share_copy_of_host_array():
     w = np.ones(3, np.float32)
     closed = make_jaxpr(lambda x: lax.add(jit(lambda y: lax.mul(y, w))(x), w))(w)
     inner = closed.jaxpr.eqns[0].params["call_jaxpr"]
     assert inner.consts[0] is closed.consts[0] is not w
 
 
-def test_named_call_passes_what_is_not_traced_as_it_is():
+def test_named_call_passes_untraced_values_unchanged():
     seen = []
 
     def body(f, x, scale, *, mode, rows):
@@ -198,7 +198,7 @@ def test_named_call_passes_what_is_not_traced_as_it_is():
         named_call(3)
 
 
-def test_an_inlined_function_sees_traced_values_and_never_raw_numbers():
+def test_inlined_function_receives_only_traced_values():
     seen = []
 
     @functools.partial(jit, inline=True)
@@ -211,7 +211,7 @@ def test_an_inlined_function_sees_traced_values_and_never_raw_numbers():
     assert float(f(2.0, 1.0)) == 2 and len(seen) >= 2
 
 
-def test_functions_of_our_own_speak_of_their_arguments_and_not_of_jit():
+def test_library_function_errors_do_not_mention_jit():
     own = jit(lax.clamp)
     with pytest.raises(TypeError, match=r"^clamp: x: expected an array or a number; got str: 'a'$"):
         own(0.0, "a", 1.0)
@@ -219,7 +219,7 @@ def test_functions_of_our_own_speak_of_their_arguments_and_not_of_jit():
         jit(lambda x: x)("a")
 
 
-def test_keys_of_several_types_are_named():
+def test_dict_keys_of_mixed_types_are_reported():
     mixed = {1: 1.0, "a": 2.0}
     with pytest.raises(TypeError, match=r"jit of `<lambda>`: .*the dict at args\[1\] has the keys 1, 'a', of types int"):
         eval_shape(lambda x: jit(lambda x, d: x)(x, mixed), 1.0)

@@ -1,4 +1,4 @@
-"""Ill-formed calls of `lax`: TypeError or ValueError that names op, argument and constraint; the same when staged."""
+"""Ill-formed calls of `lax`: TypeError or ValueError with function, argument and constraint, eager and staged."""
 import numpy as np
 import pytest
 
@@ -55,14 +55,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_refused_eagerly_and_staged(name):
+def test_ill_formed_calls_are_rejected_eagerly_and_staged(name):
     call, words = BAD[name]
     for run in (call, jit(call)):
         with pytest.raises((TypeError, ValueError), match=words):
             run(X)
 
 
-def test_traced_values_are_no_sizes():
+def test_traced_values_cannot_be_sizes():
     for call in (lambda n: lax.iota("int32", n), lambda n: lax.top_k(X, n), lambda n: lax.reshape(X, (n, 2))):
         with pytest.raises(TypeError, match="traced"):
             jit(call)(3)
@@ -86,6 +86,6 @@ def test_traced_values_are_no_sizes():
     (lambda: lax.cumlogsumexp(np.arange(3)), "cumlogsumexp: expected floats"),
     (lambda: lax.while_loop(lambda x: True, lambda x: x, "a"), "^while_loop: init_val: expected an array"),
 ])
-def test_errors_begin_with_the_call_and_the_argument(call, words):
+def test_errors_begin_with_function_and_argument(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()

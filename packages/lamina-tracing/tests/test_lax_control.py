@@ -1,4 +1,4 @@
-"""Control flow functions: results, types of carries, what is staged and how often, and errors that show both trees."""
+"""Control flow functions: results, carry types, number of tracings, and errors that show both trees."""
 import numpy as np
 import pytest
 from lamina_tracing import disable_jit, jit, lax, make_jaxpr
@@ -13,7 +13,7 @@ XS = np.arange(4, dtype=np.float32)
 
 # --- branches ---
 @pytest.mark.parametrize("pred", [True, False, np.bool_(True), 3, 0, 2.5, np.float32(0)])
-def test_cond_both_forms(pred):
+def test_cond_with_and_without_operands(pred):
     wanted = 4.0 if pred else 2.0
     assert lax.cond(pred, lambda x: x + 1, lambda x: x - 1, 3.0) == wanted
     assert lax.cond(pred, lambda x: x + 1, lambda x: x - 1, operand=3.0) == wanted
@@ -43,7 +43,7 @@ def test_switch_clamps(index, wanted):
     assert jit(lambda i: lax.switch(i, [lambda x: x, lambda x: x * 2, lambda x: x * 4], 2.0))(index) == wanted
 
 
-def test_switch_of_one_and_none():
+def test_switch_with_one_branch_and_without_branches():
     assert lax.switch(7, [lambda x: x + 1], 1) == 2
     with pytest.raises(ValueError, match="at least one"):
         lax.switch(0, [], 1)
@@ -62,13 +62,13 @@ def test_switch_of_one_and_none():
     (lambda: lax.cond(True, lambda x: x, lambda x: x, "s"), TypeError, r"operands\[0\]"),
     (lambda: lax.cond(True, lambda: "s", lambda: "t"), TypeError, "returned str"),
 ])
-def test_bad_branches(call, error, text):
+def test_wrong_branches_are_rejected(call, error, text):
     with pytest.raises(error, match=text):
         call()
 
 
 # --- scan ---
-def test_scan_and_its_options():
+def test_scan_options():
     carry, ys = lax.scan(total, 0.0, XS)
     assert carry == 6 and ys.tolist() == [0, 0, 2, 6]
     carry, ys = lax.scan(total, 0.0, XS, reverse=True)
@@ -80,7 +80,7 @@ def test_scan_and_its_options():
     assert lax.scan(total, 0.0, XS[:0])[1].shape == (0,)
 
 
-def test_program_does_not_grow_with_length():
+def test_program_size_does_not_depend_on_length():
     short, long = (str(make_jaxpr(lambda x: lax.scan(total, 0.0, x))(np.zeros(n, np.float32))) for n in (10, 10_000))
     assert short == long.replace("10000", "10")
 
@@ -90,14 +90,14 @@ def test_program_does_not_grow_with_length():
     (0.0, lambda c: c + np.float32(1), "float32", False), (np.float32(0), lambda c: 2.0, "float32", False),
     (0, lambda c: c + np.float32(1), "float32", False), (0.0, lambda c: c * 1j, "complex64", False),
     (np.float16(1), lambda c: c * 2, "float16", False)])
-def test_weak_carries_settle(start, step, dtype, weak):
+def test_weak_carries_are_promoted(start, step, dtype, weak):
     for out in (lax.scan(lambda c, _: (step(c), None), start, None, length=3)[0],
                 lax.while_loop(lambda c: False, step, start),
                 jit(lambda n: lax.fori_loop(0, n, lambda i, c: step(c), start))(3)):
         assert out.dtype == dtype and bool(getattr(out, "weak_type", False)) == weak
 
 
-def test_weak_carries_settle_one_after_the_other():
+def test_weak_carries_are_promoted_in_several_rounds():
     def f(c, _):
         a, b, d = c
         return (b, d, d * np.float32(2)), None
@@ -132,7 +132,7 @@ def test_weak_carries_settle_one_after_the_other():
     (lambda: lax.map(lambda x: x, 3.0), ValueError, "leading axis"),
     (lambda: lax.map(lambda x: x, XS, batch_size=0), ValueError, "batch_size"),
 ])
-def test_bad_loops(call, error, text):
+def test_wrong_loops_are_rejected(call, error, text):
     with pytest.raises(error, match=text):
         call()
 
@@ -152,7 +152,7 @@ def test_while_closes_over_traced_values():
     assert jit(f)(10.0, 3.0, 1.0) == 27
 
 
-def test_fori_is_a_scan_where_bounds_are_known():
+def test_fori_loop_with_known_bounds_is_a_scan():
     def f(n):
         return lax.fori_loop(0, n, lambda i, c: c + i, 0)
     assert make_jaxpr(lambda: f(5))().eqns[0].primitive.name == "scan"
@@ -163,7 +163,7 @@ def test_fori_is_a_scan_where_bounds_are_known():
 
 
 @pytest.mark.parametrize("batch_size", [None, 1, 2, 5, 9])
-def test_map_in_batches_gives_the_same_trees(batch_size):
+def test_map_with_batch_size_returns_same_tree(batch_size):
     out = lax.map(lambda x: {"a": x["k"] * 2, "b": x["k"] + x["m"]}, {"k": XS, "m": XS}, batch_size=batch_size)
     assert out["a"].tolist() == [0, 2, 4, 6] and out["b"].tolist() == [0, 2, 4, 6]
     assert lax.map(lambda x: x, XS[:0], batch_size=batch_size).shape == (0,)
@@ -186,7 +186,7 @@ def test_bodies_are_traced_once_per_types():
     assert count[0] == 2
 
 
-def test_a_body_that_closes_over_a_traced_value_is_not_remembered():
+def test_body_with_closed_over_tracer_is_not_cached():
     held = [None]
 
     def body(c, _):
@@ -201,7 +201,7 @@ def test_a_body_that_closes_over_a_traced_value_is_not_remembered():
     assert lax.scan(body, 1.0, None, length=2)[0] == 25
 
 
-def test_in_python_while_jit_is_disabled():
+def test_loops_run_in_python_with_disable_jit():
     seen = []
 
     def body(c, x):
@@ -219,7 +219,7 @@ def test_in_python_while_jit_is_disabled():
 
 
 # --- by platform ---
-def test_platform_dependent_takes_the_function_for_the_platform():
+def test_platform_dependent_selects_function_of_platform():
     def of(x, **functions):
         return lax.platform_dependent(x, **functions)
 
@@ -252,7 +252,7 @@ def test_tokens_pass_through_transformations():
             call()
 
 
-def test_associative_scan_says_what_is_wrong_with_its_function():
+def test_associative_scan_rejects_wrong_functions():
     with pytest.raises(TypeError, match="fn must be a function; got int"):
         lax.associative_scan(3, XS)
     with pytest.raises(TypeError, match="fn must return a tree like elems"):
@@ -264,6 +264,6 @@ def test_associative_scan_says_what_is_wrong_with_its_function():
     (lambda: lax.while_loop(lambda c: None, lambda c: c, 0.0), "must return a boolean scalar; got PyTreeDef"),
     (lambda: lax.cond(1j, lambda: 1, lambda: 2), "pred must be a boolean or a real number; got complex64"),
     (lambda: lax.switch(None, [lambda: 1, lambda: 2]), "switch: index must be an integer scalar; got NoneType")])
-def test_what_decides_is_a_scalar(call, words):
+def test_predicate_and_index_must_be_scalars(call, words):
     with pytest.raises(TypeError, match=words):
         call()

@@ -1,4 +1,4 @@
-"""Convolutions as people call them: words for padding and axes, transposed ones, windows, errors."""
+"""Convolution functions: padding and layout strings, transposed convolutions, patches, errors."""
 import numpy as np
 import pytest
 from lamina_ir import ShapeError
@@ -11,7 +11,7 @@ def floats(*shape):
     return rng.normal(size=shape).astype(np.float32)
 
 
-def test_words_for_padding():
+def test_padding_strings():
     assert lax.padtype_to_pads((10, 7), (3, 4), (2, 1), "same") == [(0, 1), (1, 2)]
     assert lax.padtype_to_pads((10, 7), (3, 4), (2, 1), "SAME_LOWER") == [(1, 0), (2, 1)]
     assert lax.padtype_to_pads((10,), (3,), (2,), "VALID") == [(0, 0)]
@@ -22,7 +22,7 @@ def test_words_for_padding():
 def test_layouts_agree():
     x, w = floats(2, 9, 8, 3), floats(3, 2, 3, 4)
     first = lax.conv_general_dilated(x, w, (2, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    # The order of strides follows the second word: H before W there too.
+    # The order of strides follows the second layout string, where H is before W too.
     again = lax.conv_general_dilated(x.transpose(3, 2, 1, 0), w.transpose(2, 0, 3, 1), (2, 1), "SAME",
                                      dimension_numbers=("CWHN", "IHOW", "NCHW"))
     np.testing.assert_allclose(np.transpose(first, (0, 3, 1, 2)), again, rtol=1e-5, atol=1e-5)
@@ -32,7 +32,7 @@ def test_layouts_agree():
 
 
 @pytest.mark.parametrize("k, s", [(1, 2), (2, 1), (3, 2), (2, 3), (5, 4)])
-def test_transposed_convolution_is_the_transpose(k, s):
+def test_conv_transpose_is_linear_transpose(k, s):
     """With `transpose_kernel` and SAME it is the linear transpose of the strided SAME convolution."""
     n = 6 * s
     x, w, y = floats(1, n, 2), floats(k, 2, 3), floats(1, 6, 3)
@@ -40,7 +40,7 @@ def test_transposed_convolution_is_the_transpose(k, s):
     up = lax.conv_transpose(y, w, (s,), "SAME", transpose_kernel=True)
     words = "NWC", "WIO", "NWC"
     assert up.shape == x.shape == lax.conv_transpose_shape_tuple(y.shape, (k, 3, 2), (s,), "SAME", words)
-    if k >= s:  # below, the padding words choose different places
+    if k >= s:  # below, the padding strings differ
         np.testing.assert_allclose(np.vdot(down, y), np.vdot(x, up), rtol=1e-3, atol=1e-4)
     assert lax.conv_transpose(y, w.transpose(0, 2, 1), (s,), "VALID").shape == (1, 6 * s + max(k - s, 0), 2)
 
@@ -67,13 +67,13 @@ def test_patches_and_local_convolution():
     (dict(dimension_numbers=("NCHW", "OIHW", "NCHW")), ShapeError, "one letter for each of 3 axes"),
     (dict(dimension_numbers=("NCH", "OIW", "NCH")), ValueError, "same letters"),
     (dict(feature_group_count=2), ShapeError, "feature_group_count times")])
-def test_ill_formed_convolutions_are_refused(changes, error, words):
+def test_ill_formed_convolutions_are_rejected(changes, error, words):
     given = dict(window_strides=(1,), padding="SAME") | changes
     with pytest.raises(error, match=words):
         lax.conv_general_dilated(floats(2, 3, 5), floats(4, 3, 3), **given)
 
 
-def test_booleans_say_whether_any_product_is_true():
+def test_boolean_convolution_is_any_of_products():
     x, k = np.array([[[1, 0, 1, 1, 0]]], bool), np.array([[[1, 1]]], bool)
     out = lax.conv(x, k, (1,), "VALID")
     assert out.dtype == bool and out.tolist() == [[[True, True, True, True]]]

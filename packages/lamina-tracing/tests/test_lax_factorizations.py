@@ -10,7 +10,7 @@ X = RNG.normal(size=(4, 4)).astype(np.float32)
 H = X + X.T
 
 
-def test_cholesky_symmetrizes_unless_told():
+def test_cholesky_symmetrizes_by_default():
     a = np.array([[4, 100], [2, 5]], np.float32)
     np.testing.assert_allclose(linalg.cholesky(a, symmetrize_input=False), [[2, 0], [1, 2]])
     np.testing.assert_allclose(linalg.cholesky(np.array([[4, 3], [1, 5]], np.float32)), [[2, 0], [1, 2]])
@@ -26,7 +26,7 @@ def test_eigh_subsets_and_triangles():
     np.testing.assert_allclose(upper, w, atol=1e-5)
 
 
-def test_svd_forms():
+def test_svd_options():
     u, s, vh = linalg.svd(X[:, :2])
     assert u.shape == (4, 4) and vh.shape == (2, 2)
     np.testing.assert_allclose(np.asarray(u)[:, :2] * s @ np.asarray(vh), X[:, :2], atol=1e-5)
@@ -34,14 +34,14 @@ def test_svd_forms():
     assert [x.shape for x in linalg.svd(X, full_matrices=False, subset_by_index=(0, 2))] == [(4, 2), (2,), (2, 4)]
 
 
-def test_eig_gives_what_is_asked_for():
+def test_eig_returns_requested_results():
     assert len(linalg.eig(X)) == 3
     assert len(linalg.eig(X, compute_left_eigenvectors=False)) == 2
     assert len(linalg.eig(X, compute_left_eigenvectors=False, compute_right_eigenvectors=False)) == 1
 
 
 @pytest.mark.parametrize("left", [True, False])
-def test_triangular_solve_takes_vectors(left):
+def test_triangular_solve_accepts_vectors(left):
     a, b = np.tril(X) + 3 * np.eye(4, dtype=np.float32), X[0]
     got = linalg.triangular_solve(a, b, left_side=left, lower=True)
     np.testing.assert_allclose(got, np.linalg.solve(a if left else a.T, b), rtol=1e-4)
@@ -84,7 +84,7 @@ def test_polar_factors(shape, dtype):
         linalg.qdwh(np.ones((2, 3), np.float32))
 
 
-def test_integers_become_floats_where_jax_users_expect_it():
+def test_integer_matrices_are_converted_to_floats():
     m = np.array([[2, 1], [1, 3]])
     for dtype in (np.int32, np.uint8, bool):
         np.testing.assert_allclose(linalg.cholesky((m * (m > 1)).astype(dtype)),

@@ -1,4 +1,4 @@
-"""dot_general and its everyday forms."""
+"""dot_general and the functions based on it."""
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +7,7 @@ from lamina_ir import ShapeError, config
 from lamina_tracing import lax, make_jaxpr
 
 
-def same(got, wanted):
+def assert_equal(got, wanted):
     np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=1e-5, atol=1e-5)
 
 
@@ -24,7 +24,7 @@ def test_dot_prints_its_dimension_numbers():
         in " ".join(text.split()).replace("dot_general[ ", "dot_general[").replace("None ]", "None]")
 
 
-def test_precision_comes_from_the_call_or_the_setting():
+def test_precision_comes_from_argument_or_config():
     high, highest = lax.Precision.HIGH, lax.Precision.HIGHEST
     assert params(lambda x, y: lax.dot(x, y, precision="high"))["precision"] == (high, high)
     with config.default_matmul_precision("float32"):
@@ -33,20 +33,20 @@ def test_precision_comes_from_the_call_or_the_setting():
 
 
 def test_dot_of_vectors_and_matrices():
-    same(lax.dot(X, Y), X @ Y)
-    same(lax.dot(X, Y[:, 0]), X @ Y[:, 0])
-    same(lax.batch_matmul(X[None], Y[None])[0], X @ Y)
+    assert_equal(lax.dot(X, Y), X @ Y)
+    assert_equal(lax.dot(X, Y[:, 0]), X @ Y[:, 0])
+    assert_equal(lax.batch_matmul(X[None], Y[None])[0], X @ Y)
     with pytest.raises(ShapeError, match=r"lhs float32\[3,2\], rhs float32\[8,3\]"):
         lax.dot(Y, X)
 
 
-def test_indices_may_be_lists_and_dtype_a_name():
+def test_indices_may_be_lists_and_dtype_a_string():
     out = lax.dot_general(X, Y, (([1], [0]), ([], [])), preferred_element_type="float32")
     assert out.dtype == np.float32
 
 
 @pytest.mark.parametrize("spec", ["ab,bc->ac", "ab,bc->ca", "ab,bc->a", "ab,cd->db", "ab,ab->ba", "ab,ac,ad->bd", "ab->a"])
-def test_xeinsum_without_names_is_einsum(spec):
+def test_xeinsum_without_axis_names_is_einsum(spec):
     rng = np.random.default_rng(0)
     size = dict(a=2, b=3, c=4, d=2)
     xs = [rng.normal(size=[size[c] for c in term]).astype(np.float32) for term in spec.split("->")[0].split(",")]
@@ -61,13 +61,13 @@ def test_xeinsum_errors(spec, said):
         lax.xeinsum(spec, np.ones((2, 2), np.float32))
 
 
-def test_operands_of_two_dtypes_are_promoted():
+def test_operands_of_different_dtypes_are_promoted():
     out = lax.dot(np.ones((2, 3), np.float32), np.ones(3, np.int32))
     assert out.dtype == np.float32 and out.tolist() == [3, 3]
     assert lax.dot(np.ones(3, np.float16), np.ones(3, np.float32)).dtype == np.float32
 
 
-def test_truth_values_counted_in_another_dtype():
+def test_boolean_product_with_preferred_element_type_counts():
     assert lax.dot(np.ones((2, 3), bool), np.ones(3, bool), preferred_element_type="int32").tolist() == [3, 3]
 
 

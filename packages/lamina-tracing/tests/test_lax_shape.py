@@ -7,7 +7,7 @@ from lamina_ir import config, dtypes, ShapeError
 from lamina_tracing import Array, lax, make_jaxpr
 
 
-def same(got, wanted):
+def assert_equal(got, wanted):
     np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=1e-5, atol=1e-5)
 
 
@@ -22,7 +22,7 @@ def eqns(fun, *args):
     lambda x: lax.reshape(x, (2, 3)), lambda x: lax.transpose(x, (0, 1)), lambda x: lax.squeeze(x, ()),
     lambda x: lax.broadcast_in_dim(x, (2, 3), (0, 1)), lambda x: lax.broadcast(x, ()), lambda x: lax.rev(x, ()),
     lambda x: lax.concatenate([x], 0), lambda x: lax.expand_dims(x, ())])
-def test_what_changes_nothing_is_not_recorded(fun):
+def test_identity_operations_are_not_recorded(fun):
     assert eqns(fun, X) == []
 
 
@@ -32,15 +32,15 @@ def test_reshape_prints_both_params():
 
 
 def test_slices_by_axis():
-    same(lax.slice_in_dim(X, 0, None, 2, axis=-1), X[:, ::2])
-    same(lax.index_in_dim(X, -1, axis=1, keepdims=False), X[:, -1])
+    assert_equal(lax.slice_in_dim(X, 0, None, 2, axis=-1), X[:, ::2])
+    assert_equal(lax.index_in_dim(X, -1, axis=1, keepdims=False), X[:, -1])
     with pytest.raises(ShapeError, match=r"index 3.*float32\[2,3\]"):
         lax.index_in_dim(X, 3, axis=1)
 
 
-def test_pieces_and_axes():
+def test_split_collapse_and_broadcast_shapes():
     a, b = lax.split(X, (1, 2), axis=1)
-    same(lax.concatenate([a, b], 1), X)
+    assert_equal(lax.concatenate([a, b], 1), X)
     assert lax.collapse(X, 0).shape == (6,)
     assert lax.broadcast_to_rank(X, 4).shape == (1, 1, 2, 3)
     assert lax.broadcast_shapes((2, 1), (3,), ()) == (2, 3)
@@ -56,17 +56,17 @@ def test_full_keeps_or_sets_the_dtype():
         lax.full((2,), X)
 
 
-def test_collapse_counts_as_a_slice_does():
+def test_collapse_axes_work_like_a_slice():
     x = np.ones((2, 3, 4), np.float32)
     assert lax.collapse(x, 0, -1).shape == (6, 4) and lax.collapse(x, -2).shape == (2, 12)
 
 
-def test_full_saturates_and_keeps_weakness():
+def test_full_saturates_and_keeps_weak_type():
     assert lax.full((2,), np.nan, "int32").tolist() == [0, 0]
     assert lax.full_like(1, 2).weak_type and not lax.full_like(np.ones(2), 2).weak_type
 
 
-def test_a_place_needs_devices():
+def test_full_accepts_sharding_none():
     assert lax.full((2,), 1.0, sharding=None).shape == lax.full_like(1.0, 2.0, sharding=None).shape + (2,)
 
 
@@ -80,8 +80,8 @@ GIVEN_BACK = {
 
 
 @pytest.mark.parametrize("name", GIVEN_BACK)
-def test_an_operand_that_is_the_result_is_an_array_of_its_own(name):
-    """A NumPy array handed on as it came would change when its owner writes to it, and keep a dtype that no array has."""
+def test_identity_operation_copies_numpy_operand(name):
+    """Returned unchanged, a NumPy array would change when its owner writes to it, and keep an unsupported dtype."""
     x = np.ones(3)
     out = GIVEN_BACK[name](x)
     x[0] = 7
@@ -90,7 +90,7 @@ def test_an_operand_that_is_the_result_is_an_array_of_its_own(name):
     assert eqns(GIVEN_BACK[name], x) == []
 
 
-def test_float0_is_given_back_as_it_is():
+def test_float0_is_returned_unchanged():
     zeros = np.zeros(3, dtypes.float0)
     assert lax.reshape(zeros, (3,)) is zeros
 
@@ -98,10 +98,10 @@ def test_float0_is_given_back_as_it_is():
 @pytest.mark.parametrize("call", [
     lambda: lax.full((2,), 1.0, "float64"), lambda: lax.iota("int64", 2), lambda: lax.zeros_like_array(X).astype(np.int64),
     lambda: lax.full_like(X, 1, "complex128"), lambda: lax.convert_element_type(X, np.uint64)])
-def test_dtypes_that_are_not_to_be_had_are_told_at_the_callers_line(call):
-    with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as told:
+def test_unavailable_dtype_warns_at_line_of_caller(call):
+    with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as caught:
         assert call().dtype.itemsize in (4, 8)
-    assert {w.filename for w in told} == {__file__}
+    assert {w.filename for w in caught} == {__file__}
     with config.enable_x64(True):
         call()  # warnings are errors here
 
@@ -109,5 +109,5 @@ def test_dtypes_that_are_not_to_be_had_are_told_at_the_callers_line(call):
 @pytest.mark.parametrize("call", [
     lambda: lax.sin(np.ones(2)), lambda: lax.full_like(np.ones(2), 1), lambda: lax.full((2,), np.float64(1)),
     lambda: lax.convert_element_type(X, float), lambda: lax.iota(int, 2), lambda: lax.zeros_like_array(np.arange(2))])
-def test_data_and_python_types_become_narrow_without_a_word(call):
+def test_data_and_python_types_are_narrowed_without_warning(call):
     assert call().dtype.itemsize == 4

@@ -1,4 +1,4 @@
-"""reduce_window as people call it."""
+"""The function reduce_window."""
 import numpy as np
 import pytest
 from lamina_ir import ShapeError
@@ -7,14 +7,14 @@ from lamina_tracing import lax, make_jaxpr
 X = np.float32([3, 1, 4, 1, 5])
 
 
-def test_known_computations_become_ops_of_their_own():
+def test_known_computations_become_special_primitives():
     for fun, init, name in ((lax.add, 0.0, "sum"), (lax.mul, 1.0, "prod"), (lax.max, -np.inf, "max"),
                             (lax.min, np.inf, "min")):
         program = make_jaxpr(lambda x: lax.reduce_window(x, init, fun, (2,), (1,), "VALID"))(X)
         assert [e.primitive.name for e in program.jaxpr.eqns] == [f"reduce_window_{name}"]
 
 
-def test_another_start_is_combined_once_per_window():
+def test_initial_value_is_combined_once_per_window():
     out = lax.reduce_window(X, 10.0, lax.add, (2,), (2,), ((1, 0),))
     np.testing.assert_array_equal(out, [13, 15, 16])
 
@@ -30,7 +30,7 @@ def test_trees_and_other_computations():
     np.testing.assert_array_equal(longest, [3, 4, 4, 5, 5])
 
 
-def test_shapes_count_the_windows():
+def test_result_shape_is_number_of_windows():
     assert lax.reduce_window_shape_tuple((10, 7), (3, 2), (2, 1), ((0, 0), (1, 1)), (2, 1), (1, 3)) == (9, 6)
     assert lax.reduce_window(X[None], 0.0, lax.add, (1, 9), (1, 1), "VALID").shape == (1, 0)
 
@@ -41,7 +41,7 @@ def test_shapes_count_the_windows():
     ((X, 0.0, lax.add, (2,), (0,), ((0, 0),)), ShapeError, "positive"),
     ((X, 0.0, lax.add, (2,), (1,), 7), ValueError, "pair"),
     ((X, (0.0, 1.0), lax.add, (2,), (1,), "SAME"), ShapeError, "tree of scalars")])
-def test_ill_formed_windows_are_refused(args, error, words):
+def test_ill_formed_windows_are_rejected(args, error, words):
     with pytest.raises(error, match=words):
         lax.reduce_window(*args)
 

@@ -1,4 +1,4 @@
-"""Traced values that outlive their function: what names them, with the check for leaks and without."""
+"""Leaked tracers: error messages with and without the leak check."""
 from __future__ import annotations
 
 import threading
@@ -12,7 +12,8 @@ KEPT: list = []
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def clear_leaks():
+    """Release leaked tracers after each test."""
     yield
     KEPT.clear()
 
@@ -23,26 +24,26 @@ def leaky(x):
     return lax.neg(y)
 
 
-def test_without_the_check_a_leak_is_told_when_it_is_used():
+def test_leak_is_reported_on_use_without_check():
     jit(leaky)(1.0)
     for use in (lambda: lax.cos(KEPT[0]), lambda: jit(lambda y: lax.add(y, KEPT[0]))(1.0)):
         with pytest.raises(LeakedTracerError):
             use()
 
 
-def test_with_the_check_it_is_told_when_the_function_ends():
+def test_leak_is_reported_at_function_end_with_check():
     words = r"float32\[\], the result of `sin` at .*test_leaks.py:\d+"
     with checking_leaks(True), pytest.raises(LeakedTracerError, match=words):
         jit(leaky)(1.0)
 
 
-def test_the_line_is_that_of_the_op():
+def test_leak_error_has_line_of_primitive():
     line = leaky.__code__.co_firstlineno + 1
     with checking_leaks(True), pytest.raises(LeakedTracerError, match=f"test_leaks.py:{line} "):
         make_jaxpr(leaky)(1.0)
 
 
-def test_the_holder_is_named():
+def test_leak_error_names_holder():
     def keep(x):
         KEPT.append(lax.sin(x))
         return x
@@ -51,13 +52,13 @@ def test_the_holder_is_named():
         jit(keep)(1.0)
 
 
-def test_values_that_are_returned_do_not_leak():
+def test_returned_values_are_not_leaks():
     with checking_leaks(True):
         assert jit(lambda x: (x, lax.sin(x)))(np.float32(0))[1] == 0
         assert jit(lambda x: jit(lambda y: lax.mul(x, y))(x))(3.0) == 9
 
 
-def test_what_an_error_holds_is_no_leak():
+def test_values_held_by_exception_are_not_leaks():
     def fails(x):
         y = lax.sin(x)
         raise RuntimeError(y)
@@ -68,7 +69,7 @@ def test_what_an_error_holds_is_no_leak():
         assert jit(lax.neg)(1.0) == -1
 
 
-def test_the_check_is_of_one_thread():
+def test_leak_check_applies_to_one_thread():
     errors = []
 
     def elsewhere():

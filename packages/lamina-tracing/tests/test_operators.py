@@ -1,4 +1,7 @@
 """Operators, methods and indices of arrays and traced values where no library above brought its own: as NumPy's."""
+import re
+import sys
+
 import numpy as np
 import pytest
 from lamina_ir import errors
@@ -25,8 +28,15 @@ x[n, n]; x[:, n]; x[n]; v[i]; t[:, i]; x[n, i]; t[n, :, i]; v[i[:2]]; x[-n]; t[.
 v.take(i, mode='clip'); x.take(i, axis=1)
 """.replace("\n", ";")
 EXPRESSIONS = [t for t in map(str.strip, EVERYWHERE.split(";")) if t]
+# Methods that traced values have with lamina_numpy only; those of concrete arrays are computed by NumPy without it.
+LIBRARY = re.compile(r"\.(argsort|choose|compress|cumprod|cumsum|diagonal|repeat|std|take|trace|var)\(")
 CONSTANTS = {"I": np.array([1, 0]), "I3": np.array([2, 0, 1]), "B": PLAIN["b"], "V": PLAIN["v"] > 2,
              "M": np.array([True, False, True])}
+
+
+@pytest.fixture(autouse=True)
+def without_lamina_numpy(monkeypatch):
+    monkeypatch.setattr(hooks.operators, "find_numpy_function", lambda name: None)
 
 
 def ours(text, **names):
@@ -50,7 +60,7 @@ def test_concrete_arrays_as_numpys(text):
     check(got, text)
 
 
-@pytest.mark.parametrize("text", EXPRESSIONS)
+@pytest.mark.parametrize("text", [text for text in EXPRESSIONS if not LIBRARY.search(text)])
 def test_traced_values_as_numpys(text):
     def f(given):
         got = ours(text, **given)
@@ -65,8 +75,6 @@ def test_what_depends_on_numbers_is_refused_by_name():
             jit(use)(PLAIN["v"])
     refused(lambda v: v[v > 2], r"x\[mask\].*numpy.where\(mask, x, 0\)")
     refused(lambda v: v.nonzero(), "numpy.nonzero of a traced float32")
-    refused(lambda v: v.repeat(v.astype("int32")), "repeats must be known")
-    refused(lambda v: v.compress(v > 2), "condition must be known")
     refused(lambda v: v.sum(out=np.zeros((), np.float32)), "out=")
 
 
@@ -79,7 +87,6 @@ def test_what_depends_on_numbers_is_refused_by_name():
     (lambda x: x.squeeze(0), ValueError, "length 1"), (lambda x: x.transpose(0), ValueError, "axes"),
     (lambda x: x.view("float16"), NotImplementedError, "another width"),
     (lambda x: x.clip(nonsense=1), NotImplementedError, "nonsense"),
-    (lambda x: x.take(np.float32([1])), TypeError, "must be integers"),
     (lambda x: x ** x[0, 0, None, None] @ x, ValueError, "do not fit")])
 def test_misuse_is_explained(use, error, words):
     x = lax.neg(PLAIN["x"])
@@ -88,9 +95,9 @@ def test_misuse_is_explained(use, error, words):
             call(x)
 
 
-def test_updates_by_place_ask_for_the_room_that_has_them():
+def test_at_property_error_names_lamina_numpy():
     x = lax.neg(PLAIN["x"])
-    if hooks.operators.find_numpy_function("sin") is not None:
+    if "lamina_numpy" in sys.modules:
         pytest.skip("lamina_numpy is in this process")
     assert not hasattr(x, "at")
     with pytest.raises(AttributeError, match="lamina_numpy"):

@@ -1,4 +1,4 @@
-"""Errors about traced values say where these come from."""
+"""Errors about traced values name their origin."""
 from __future__ import annotations
 
 import linecache
@@ -26,7 +26,7 @@ def text_of(call, *args, error=errors.ConcretizationError, **kwargs):
     return str(found.value)
 
 
-def test_the_op_the_function_and_the_arguments_are_named():
+def test_error_names_primitive_function_and_arguments():
     text = text_of(jit(branching), [{"w": 1.0}], 2.0, 3.0, error=errors.TracerBoolError)
     assert f"the result of `gt` at {__file__}:{line_of('the ' + 'test')} (branching)" in text
     place = f"{__file__}:{line_of('the ' + 'def')}"
@@ -34,14 +34,14 @@ def test_the_op_the_function_and_the_arguments_are_named():
     assert "flag" not in text.split("Use ")[0]
 
 
-def test_keywords_and_static_arguments_keep_their_names():
+def test_keyword_and_static_arguments_keep_their_names():
     assert "on arguments x[0]['w'], scale of" in text_of(jit(branching), [{"w": 1.0}], scale=2.0, flag=1.0,
                                                          error=errors.TracerBoolError)
     f = jit(lambda n, x: float(lax.mul(x, n)), static_argnums=0)
     assert "depends on argument x of `<lambda>`" in text_of(f, 2.0, 1.0)
 
 
-def test_values_of_enclosing_functions_lead_to_their_arguments():
+def test_values_of_enclosing_functions_are_traced_to_their_arguments():
     def outer(n, m):
         return lax.fori_loop(0, 3, lambda i, c: lax.add(c, int(lax.mul(n, i))), m)
 
@@ -56,11 +56,11 @@ CONVERSIONS = [(float, errors.ConcretizationError), (int, errors.TracerIntegerEr
 
 
 @pytest.mark.parametrize("convert, error", CONVERSIONS)
-def test_every_conversion_says_it(convert, error):
-    assert "It depends on argument value of `f` at" in text_of(make_jaxpr(renamed(convert)), 1, error=error)
+def test_every_conversion_error_names_origin(convert, error):
+    assert "It depends on argument value of `f` at" in text_of(make_jaxpr(call_with_value(convert)), 1, error=error)
 
 
-def renamed(convert):
+def call_with_value(convert):
     def f(value):
         return convert(value)
     return f

@@ -1,4 +1,4 @@
-"""Programs read by programs: ops by their names, the usual loop over equations, ops made by name."""
+"""Programs that process jaxprs: primitives by name, the usual loop over equations, new primitives."""
 import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Literal, MissingRuleError, Primitive, ProgramError, prims
@@ -9,7 +9,7 @@ X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
 
 
 def interpret(closed, *args):
-    """The loop that is in every tutorial."""
+    """Evaluate a jaxpr with the loop found in tutorials."""
     env = dict(zip(closed.jaxpr.constvars, closed.literals))
     env.update(zip(closed.jaxpr.invars, args))
 
@@ -30,7 +30,7 @@ def loops(x):
     return lax.cond(True, lambda r: lax.mul(r, big), lax.neg, rows), jit(lax.exp)(total)
 
 
-def test_the_usual_loop_over_equations():
+def test_tutorial_interpreter_evaluates_programs():
     closed = make_jaxpr(loops)(X)
     wanted = [np.asarray(v) for v in loops(X)]
     for got in (interpret(closed, X), jit(lambda x: interpret(closed, x))(X)):
@@ -39,7 +39,7 @@ def test_the_usual_loop_over_equations():
     assert [e.primitive.name for e in closed.eqns if e.primitive.call_primitive] == ["xla_call"]
 
 
-def test_programs_say_their_effects_and_change_by_replace():
+def test_jaxpr_effects_and_replace():
     def f(x):
         debug.print("{}", x, ordered=True)
         return jit(lambda y: io_callback(lambda v: v, y, y))(lax.sin(x))
@@ -58,7 +58,7 @@ def test_programs_say_their_effects_and_change_by_replace():
         sin.pretty_print(print_shapes=False)
 
 
-def test_an_op_made_by_its_name():
+def test_primitive_can_be_created_by_name():
     twice_p = Primitive("twice_here")
     twice_p.multiple_results = True
     with pytest.raises(MissingRuleError, match="def_abstract_eval"):
@@ -69,7 +69,7 @@ def test_an_op_made_by_its_name():
     assert [e.primitive for e in make_jaxpr(lambda x: twice_p.bind(x))(np.int32(2)).eqns] == [twice_p]
 
 
-def test_names_for_several_equations():
+def test_names_of_composite_primitives():
     p, nan, zero = primitives, np.float32(np.nan), np.float32(0)
     assert bool(p.eq_to_p.bind(nan, nan)) and bool(p.lt_to_p.bind(-zero, zero)) and not p.le_to_p.bind(zero, -zero)
     assert bool(p.lt_to_p.bind(np.float32(np.inf), nan)) and bool(p.lt_to_p.bind(np.float32(-2), np.float32(-1)))
@@ -87,7 +87,7 @@ def test_names_for_several_equations():
     assert len(ops) == len(set(ops)) and all(isinstance(getattr(p, n), Primitive) for n in ops)
 
 
-def test_select_and_scatter_by_any_elementwise_programs():
+def test_select_and_scatter_with_any_elementwise_programs():
     f32 = np.float32(0)
     ge, mul, less = (make_jaxpr(f)(f32, f32) for f in (lax.ge, lax.mul, lax.lt))
     how = dict(window_dimensions=(1, 2), window_strides=(1, 1), padding=((0, 0), (0, 0)))
@@ -106,7 +106,7 @@ def test_select_and_scatter_by_any_elementwise_programs():
                                              select_jaxpr=make_jaxpr(lambda x, y: lax.full((2,), x))(f32, f32))
 
 
-def test_the_list_for_type_checkers_has_the_names_there_are():
+def test_names_for_type_checkers_equal_all():
     import ast
     import inspect
 

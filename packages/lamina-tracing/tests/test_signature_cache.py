@@ -1,4 +1,4 @@
-"""`SignatureCache`: which programs it keeps."""
+"""`SignatureCache`: which programs are stored."""
 from __future__ import annotations
 
 import logging
@@ -33,7 +33,7 @@ def test_known_signature_is_not_traced(cache):
     assert traced == [(AVALS, "in", ())]
 
 
-def test_axes_settings_and_surroundings_are_part_of_the_signature(cache):
+def test_axes_settings_and_context_are_part_of_the_signature(cache):
     traced = []
     lookup(cache, traced)
     lookup(cache, traced, surroundings="mesh")
@@ -63,14 +63,14 @@ def test_program_is_not_stored_if_rules_change_meanwhile(cache):
     assert cache.get_or_trace(AVALS, None, (), trace) is PROGRAM and not cache.programs
 
 
-def test_full_cache_drops_its_oldest_half(cache, monkeypatch):
+def test_full_cache_evicts_oldest_half(cache, monkeypatch):
     monkeypatch.setattr(signature_cache, "_MAX_PROGRAMS", 4)
     for n in range(5):
         lookup(cache, [], (shaped((n,), "float32"),))
     assert [key[0][0].shape for key in cache.programs] == [(2,), (3,), (4,)]
 
 
-def test_changed_surroundings_are_explained(cache, caplog):
+def test_changed_context_is_explained(cache, caplog):
     with caplog.at_level(logging.WARNING, logger="lamina"), explain_cache_misses(True):
         cache.get_or_trace((), None, (), lambda *signature: PROGRAM, "mesh 1")
         cache.get_or_trace((), None, (), lambda *signature: PROGRAM, "mesh 2")

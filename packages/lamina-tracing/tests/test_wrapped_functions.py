@@ -1,4 +1,4 @@
-"""Functions with transformations around them."""
+"""`linear_util`: functions wrapped in transformations."""
 import pytest
 from lamina_tracing import linear_util as wf
 
@@ -10,32 +10,33 @@ def scaled(k, *args, **kwargs):
 
 
 @wf.transformation_with_aux
-def told(*args):
+def with_aux(*args):
     out = yield args, {}
-    yield out, ("said", out)
+    yield out, ("aux", out)
 
 
 def base(x, y=2):
     return x + y
 
 
-def test_arguments_go_in_and_results_come_out():
+def test_wrapped_function_transforms_arguments_and_results():
     w = wf.wrap_init(base, {"y": 5})
     assert w.call_wrapped(1) == 6 and w.params == (("y", 5),) and w.f is base
-    g, said = told(scaled(w, 10))
+    g, aux = with_aux(scaled(w, 10))
     with pytest.raises(wf.StoreException, match="not run yet"):
-        said()
-    assert g.call_wrapped(1) == 25 and said() == ("said", 25)
+        aux()
+    assert g.call_wrapped(1) == 25 and aux() == ("aux", 25)
     with pytest.raises(wf.StoreException, match="ran already"):
         g.call_wrapped(1)
-    other, unsaid = told(w)
-    assert wf.merge_linear_aux(unsaid, said) == (False, ("said", 25)) and repr(g) == "WrappedFun(base, in scaled, in told)"
+    other, unset_aux = with_aux(w)
+    assert wf.merge_linear_aux(unset_aux, aux) == (False, ("aux", 25))
+    assert repr(g) == "WrappedFun(base, in scaled, in with_aux)"
     with pytest.raises(wf.StoreException, match="neither"):
-        wf.merge_linear_aux(unsaid, unsaid)
+        wf.merge_linear_aux(unset_aux, unset_aux)
     assert wf.wrap_init(base) == wf.wrap_init(base) and wf.wrap_init(base) != w and len({w, wf.wrap_init(base, {"y": 5})}) == 1
 
 
-def test_calls_are_remembered_with_what_they_said():
+def test_cache_stores_results_with_aux_values():
     ran = []
 
     @wf.cache
@@ -44,6 +45,6 @@ def test_calls_are_remembered_with_what_they_said():
         return fun.call_wrapped(x)
 
     for _ in range(2):
-        fun, said = told(wf.wrap_init(base))
-        assert call(fun, 1) == 3 and said() == ("said", 3)
+        fun, aux = with_aux(wf.wrap_init(base))
+        assert call(fun, 1) == 3 and aux() == ("aux", 3)
     assert ran == [1] and call(wf.wrap_init(base), 2) == 4

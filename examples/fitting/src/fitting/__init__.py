@@ -1,7 +1,7 @@
 """Least squares for models written with NumPy, on lamina-autodiff alone.
 
-A model is a function from parameters to residuals, written with `np.exp`, `@`, `np.where` and the like. Its Jacobian is
-`lamina_autodiff.jacfwd` of that same function: nothing is rewritten, nothing is approximated, and all of it in 64 bits.
+A model is a function from parameters to residuals, written with NumPy functions such as `np.exp`, `@` and `np.where`.
+Its Jacobian is `lamina_autodiff.jacfwd` of the same function, exact and in 64 bits.
 """
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __version__ = "0.1.0"
 
 
 class Fit(NamedTuple):
-    """What was found.
+    """The result of a fit.
 
     Attributes:
-      parameters: where the sum of squares is smallest.
-      residuals: the model's there.
-      jacobian: of the residuals by the parameters.
+      parameters: the minimum of the sum of squares.
+      residuals: those of the model at the minimum.
+      jacobian: derivatives of the residuals with respect to the parameters.
       converged: whether the last step was small.
-      steps: how many were tried.
+      steps: the number of steps.
     """
 
     parameters: np.ndarray
@@ -35,15 +35,15 @@ class Fit(NamedTuple):
 
 
 def fit(model: Callable[[np.ndarray], np.ndarray], start: np.ndarray, *, steps: int = 100, tolerance: float = 1e-10) -> Fit:
-    """Minimise the sum of squares of `model(parameters)`.
+    """Minimize the sum of squares of `model(parameters)`.
 
     Args:
       model: residuals `[m]` of parameters `[n]`, written with NumPy.
-      start: parameters to begin at.
-      steps: at most so many.
-      tolerance: a step is small where it is shorter than this, relative to the parameters.
+      start: the initial parameters.
+      steps: the maximal number of steps.
+      tolerance: a step is small if it is shorter than this, relative to the parameters.
     Raises:
-      ValueError: `start` is no vector, or there are fewer residuals than parameters.
+      ValueError: `start` is not a vector, or there are fewer residuals than parameters.
 
     Source: K. Levenberg (1944), D. Marquardt (1963), damped by the diagonal.
     """
@@ -51,18 +51,18 @@ def fit(model: Callable[[np.ndarray], np.ndarray], start: np.ndarray, *, steps: 
     if p.ndim != 1:
         raise ValueError(f"fit: start must be a vector of parameters; got shape {p.shape}")
     with config.enable_x64(True):
-        slope = jacfwd(model)
+        jacobian = jacfwd(model)
         r, damping = np.asarray(model(p), np.float64), 1e-3
         if r.shape[0] < p.shape[0]:
             raise ValueError(f"fit: {p.shape[0]} parameters need at least as many residuals; the model gives {r.shape[0]}")
-        J = np.asarray(slope(p))
+        J = np.asarray(jacobian(p))
         for step in range(1, steps + 1):
             normal = J.T @ J
             move = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-30), -J.T @ r)
             tried = np.asarray(model(p + move), np.float64)
             if tried @ tried <= r @ r:
                 p, r, damping = p + move, tried, damping / 5
-                J = np.asarray(slope(p))
+                J = np.asarray(jacobian(p))
                 if np.linalg.norm(move) <= tolerance * (1 + np.linalg.norm(p)):
                     return Fit(p, r, J, True, step)
             else:
@@ -73,7 +73,7 @@ def fit(model: Callable[[np.ndarray], np.ndarray], start: np.ndarray, *, steps: 
 
 
 def spread(found: Fit) -> np.ndarray:
-    """Standard deviations of the parameters, from the residuals and the Jacobian at the minimum."""
+    """Return the standard deviations of the parameters, from the residuals and the Jacobian at the minimum."""
     m, n = found.jacobian.shape
     variance = found.residuals @ found.residuals / max(m - n, 1)
     return np.sqrt(np.diag(variance * np.linalg.inv(found.jacobian.T @ found.jacobian)))

@@ -1,4 +1,4 @@
-"""What people outside the house can add to it, through its doors only: ops, a transformation, another target."""
+"""Third-party extensions of lamina through its extension API: primitives, a transformation, another target."""
 from .bounds import Interval, bounds, bounds_rules, increasing
 from .numpy_text import numpy_text, numpy_text_rules
 from .repeat import repeat, repeat_p

@@ -1,7 +1,7 @@
-"""A lowering for another target than XLA: programs to NumPy source text, with a rule table of its own.
+"""A lowering for another target than XLA: programs to NumPy source text, with its own rule table.
 
-A row is `rule(use, *operands, **params) -> expression`: operands are expressions in the text, `use` knows the equation's
-types and writes nested programs as functions. Of an op with several results the expression is a tuple.
+A rule is `rule(use, *operands, **params) -> expression`. Operands are expressions in the text; `use` has the equation's
+types and writes nested programs as functions. For a primitive with several results the expression is a tuple.
 """
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ numpy_text_rules = RuleTable("NumPy text", "outside/numpy_text")
 
 
 class Use(NamedTuple):
-    """One use of an op: its equation, and the writer of the text around it."""
+    """One use of a primitive: its equation, and the writer of the text."""
 
     eqn: Eqn
     writer: _Writer
 
     @property
     def out(self) -> ShapedArray:
-        """Type of the (first) result."""
+        """The type of the (first) result."""
         return self.eqn.outvars[0].aval
 
     @property
     def avals(self) -> list[ShapedArray]:
-        """Types of the operands."""
+        """The types of the operands."""
         return [a.aval for a in self.eqn.invars]
 
     def function(self, closed: ClosedJaxpr, hint: str) -> str:
-        """The name of a function that computes a nested program: arrays to a tuple of arrays."""
+        """Return the name of a function that computes a nested program: arrays to a tuple of arrays."""
         return self.writer.function(closed, hint)
 
     def cast(self, text: str) -> str:
-        """An expression in the result's dtype, where NumPy may have widened it."""
+        """Return an expression in the result's dtype, which NumPy may have widened."""
         return f"({text}).astype({numpy_dtype(self.out.dtype)})"
 
 
 class _Writer:
-    """Functions written so far. One program is one function, however often it is used."""
+    """The functions written so far. A program is written as one function, even if it is used several times."""
 
     def __init__(self) -> None:
         self.functions: list[str] = []
-        self.names: dict[int, tuple[ClosedJaxpr, str]] = {}  # holding the program keeps its id from being used again
+        self.names: dict[int, tuple[ClosedJaxpr, str]] = {}  # a reference to the program prevents the reuse of its id
         self.constants: list[str] = []
 
     def function(self, closed: ClosedJaxpr, hint: str, name: str | None = None) -> str:
@@ -62,7 +62,7 @@ class _Writer:
         return found[1]
 
     def helper(self, name: str) -> str:
-        """The name of one of the loops below, written once before what uses it."""
+        """Return the name of a helper function below, which is written once, before its users."""
         text = _HELPERS[name].lstrip()
         if text not in self.functions:
             self.functions.insert(0, text)
@@ -98,7 +98,7 @@ def tuple_text(items: Sequence[str]) -> str:
 
 def numpy_dtype(dtype: np.dtype) -> str:
     if dtype.kind not in "biufc":
-        raise NotImplementedError(f"NumPy text has no {dtype} numbers: NumPy itself knows bools, integers, floats and complex")
+        raise NotImplementedError(f"NumPy text has no {dtype} numbers: NumPy itself has bools, integers, floats and complex")
     return f"np.{'bool_' if dtype.kind == 'b' else dtype.name}"
 
 
@@ -113,14 +113,14 @@ def _array(value: np.ndarray) -> str:
 
 
 def numpy_text(closed: ClosedJaxpr, name: str = "main") -> str:
-    """NumPy source text of a program.
+    """Return the NumPy source text of a program.
 
     Args:
-      closed: the program. Its constants stand in the text.
-      name: of the function that computes it: it takes one array per argument and returns a tuple of arrays.
+      closed: the program. The text contains its constants.
+      name: the name of the function that computes it, which takes one array per argument and returns a tuple of arrays.
     Raises:
-      MissingRuleError: an op has no row in `numpy_text_rules`; says which, and where the row belongs.
-      NotImplementedError: a dtype that NumPy does not have.
+      MissingRuleError: a primitive has no rule in `numpy_text_rules`; the error names the file for it.
+      NotImplementedError: NumPy does not have a dtype.
 
     >>> from lamina_ir import parse
     >>> print(numpy_text(parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = mul b 2.0:f32[] in (c,) }")))
@@ -173,7 +173,7 @@ def _convert(use: Use, x: str) -> str:
 
 
 def _inexact(text: Callable[..., str]) -> Callable[..., str]:
-    """A row for floats and complex numbers; integer division, powers and shifts round and wrap differently in NumPy."""
+    """Return a rule for inexact dtypes; NumPy rounds and wraps integer division, powers and shifts differently."""
     def rule(use: Use, /, *xs: str, **params: Any) -> str:
         if not all(dtypes.is_inexact(a.dtype) for a in use.avals):
             raise NotImplementedError(f"NumPy text of `{use.eqn.primitive.name}` is written for inexact dtypes; got "
@@ -191,7 +191,7 @@ _define(prims.rsqrt_p, _inexact(lambda x: f"1 / np.sqrt({x})"))
 
 # --- shapes, sums, products -----------------------------------------------------------------------------------------
 def _broadcast(use: Use, x: str, /, *, broadcast_dimensions: Any, shape: Any) -> str:
-    """The operand's axes go to `broadcast_dimensions`; the others are new."""
+    """Place the operand's axes at `broadcast_dimensions`; the others are new."""
     new = tuple(i for i in range(len(shape)) if i not in broadcast_dimensions)
     return f"np.broadcast_to(np.expand_dims({x}, {new}), {shape})"
 
@@ -203,7 +203,7 @@ def _slice(use: Use, x: str, /, *, start_indices: Any, limit_indices: Any, strid
 
 
 def _dot_general(use: Use, x: str, y: str, /, *, dimension_numbers: Any, **_: Any) -> str:
-    """`einsum` with a letter per axis: batch axes, then the left operand's free axes, then the right one's."""
+    """Write `einsum` with a letter per axis: batch axes, then the left operand's free axes, then the right one's."""
     (cx, cy), (bx, by) = dimension_numbers
     letters = iter(string.ascii_letters)
     left: dict[int, str] = {}
@@ -222,14 +222,14 @@ def _reduction(call: str) -> Callable[..., str]:
     return lambda use, x, /, *, axes: use.cast(f"np.asarray({call}({x}, axis={tuple(axes)}))")
 
 
-def _extreme(call: str, end: str) -> Callable[..., str]:
-    """NumPy has no maximum of nothing: the lowest number of the dtype stands for it."""
+def _min_or_max(call: str, end: str) -> Callable[..., str]:
+    """Return the rule of max or min. NumPy needs an initial value for empty arrays: the lowest or highest number."""
     def rule(use: Use, x: str, /, *, axes: Any) -> str:
         dtype = use.out.dtype
         if dtype.kind == "b":
             return f"np.{'any' if end == 'min' else 'all'}({x}, axis={tuple(axes)})"
         if dtype.kind == "c":
-            raise NotImplementedError(f"NumPy text orders no complex numbers; `{use.eqn.primitive.name}` got them")
+            raise NotImplementedError(f"NumPy text does not order complex numbers, as `{use.eqn.primitive.name}` requires")
         kind = "iinfo" if dtype.kind in "iu" else "finfo"
         initial = f"np.{kind}({numpy_dtype(dtype)}).{end}" if kind == "iinfo" else ("-np.inf" if end == "min" else "np.inf")
         return use.cast(f"np.asarray({call}({x}, axis={tuple(axes)}, initial={initial}))")
@@ -251,8 +251,8 @@ _define(prims.iota_p, lambda use, /, *, dimension, dtype, shape: use.cast(
     f"{tuple(i for i in range(len(shape)) if i != dimension)}), {shape})"))
 _define(prims.reduce_sum_p, _reduction("np.sum"))
 _define(prims.reduce_prod_p, _reduction("np.prod"))
-_define(prims.reduce_max_p, _extreme("np.max", "min"))
-_define(prims.reduce_min_p, _extreme("np.min", "max"))
+_define(prims.reduce_max_p, _min_or_max("np.max", "min"))
+_define(prims.reduce_min_p, _min_or_max("np.min", "max"))
 _define(prims.reduce_and_p, lambda use, x, /, *, axes: f"np.asarray(np.bitwise_and.reduce({x}, axis={tuple(axes)}))")
 _define(prims.reduce_or_p, lambda use, x, /, *, axes: f"np.asarray(np.bitwise_or.reduce({x}, axis={tuple(axes)}))")
 for _op, _call in ((prims.cumsum_p, "np.cumsum"), (prims.cumprod_p, "np.cumprod")):
@@ -260,13 +260,13 @@ for _op, _call in ((prims.cumsum_p, "np.cumsum"), (prims.cumprod_p, "np.cumprod"
         f"np.flip({_call}(np.flip({x}, {axis}), {axis}), {axis})" if reverse else f"{_call}({x}, {axis})"))
 
 
-# --- ops that hold programs -----------------------------------------------------------------------------------------
-def _call_row(use: Use, /, *xs: str, call_jaxpr: ClosedJaxpr, name: str = "call", **_: Any) -> str:
+# --- primitives with nested programs --------------------------------------------------------------------------------
+def _call_rule(use: Use, /, *xs: str, call_jaxpr: ClosedJaxpr, name: str = "call", **_: Any) -> str:
     return f"{use.function(call_jaxpr, name)}({', '.join(xs)})"
 
 
 def _cond(use: Use, index: str, /, *xs: str, branches: Sequence[ClosedJaxpr]) -> str:
-    """An index out of range takes the last branch."""
+    """Write a call of a branch; an index out of range selects the last one."""
     names = [use.function(b, "branch") for b in branches]
     last = len(branches) - 1
     return f"{tuple_text(names)}[{index} if 0 <= {index} <= {last} else {last}]({', '.join(xs)})"
@@ -289,15 +289,15 @@ def _scan(use: Use, /, *xs: str, jaxpr: ClosedJaxpr, length: int, num_carry: int
 
 
 _HELPERS = {"_loop": '''
-def _loop(test, body, test_held, held, carry, most):
-    turns = 0
-    while turns != most and test(*test_held, *carry)[0]:
-        carry, turns = body(*held, *carry), turns + 1
+def _loop(test, body, test_consts, consts, carry, max_iters):
+    i = 0
+    while i != max_iters and test(*test_consts, *carry)[0]:
+        carry, i = body(*consts, *carry), i + 1
     return tuple(carry)
 ''', "_scan": '''
-def _scan(body, held, carry, xs, length, reverse, stacks):
+def _scan(body, consts, carry, xs, length, reverse, stacks):
     for i in reversed(range(length)) if reverse else range(length):
-        out = body(*held, *carry, *(x[i] for x in xs))
+        out = body(*consts, *carry, *(x[i] for x in xs))
         carry, rows = out[:len(carry)], out[len(carry):]
         for stack, row in zip(stacks, rows):
             stack[i] = row
@@ -306,14 +306,14 @@ def _scan(body, held, carry, xs, length, reverse, stacks):
 
 
 for _op in (prims.xla_call_p, prims.custom_jvp_call_p, prims.custom_vjp_call_p, prims.custom_vmap_call_p, prims.remat_p):
-    _define(_op, _call_row)
+    _define(_op, _call_rule)
 _define(prims.cond_p, _cond)
 _define(prims.while_p, _while)
 _define(prims.scan_p, _scan)
 
-# --- what is not written, and why -----------------------------------------------------------------------------------
-_WHY = {"collectives": "the text is for one device", "callbacks": "text cannot hold a Python function of the program's",
-        "random_bits": "the counter-based generators are not NumPy's", "special": "NumPy has no such function; SciPy would do"}
+# --- primitives without a rule, and the reasons ---------------------------------------------------------------------
+_WHY = {"collectives": "the text is for one device", "callbacks": "text cannot contain a Python function of the program",
+        "random_bits": "the counter-based generators are not NumPy's", "special": "NumPy has no such function; SciPy has"}
 for _op in prims.ALL:
     if not numpy_text_rules.has_rule_or_reason(_op):
-        numpy_text_rules.declare_missing(_op, _WHY.get(_op.family, "no one has needed it yet"))
+        numpy_text_rules.declare_missing(_op, _WHY.get(_op.family, "not implemented"))

@@ -1,7 +1,7 @@
-"""An op from outside that holds a program: `repeat(f, times, *carry)` applies `f` again and again to what it carries.
+"""A third-party primitive with a nested program: `repeat(f, times, *carry)` applies `f` repeatedly to the carry.
 
-What runs where is its flow, a fact of the primitive. Everything that only needs to know that (dead code, dependence,
-partial evaluation, order of effects, checkpoint policies, forward derivatives, batching) needs no line here.
+Its region signature describes how operands pass through the program. Analyses that need only the signature (dead code,
+dependence, partial evaluation, order of effects, checkpoint policies, forward derivatives, batching) need no code here.
 """
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .numpy_text import numpy_text_rules, tuple_text
 __all__ = ["repeat", "repeat_p"]
 
 
-# 1. What the op is.
+# 1. The facts.
 def _infer(*avals: ShapedArray, body: ClosedJaxpr, num_consts: int, times: int) -> list[ShapedArray]:
     if times < 0:
         raise ShapeError(f"repeat: times must be at least 0; got {times}")
     for i, (a, b) in enumerate(zip(avals[num_consts:], body.out_avals, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
-            raise ShapeError(f"repeat: result {i} of the body must be {a.str_long()}, as what it carries; got {b.str_long()}")
+            raise ShapeError(f"repeat: result {i} of the body must be {a.str_long()}, as the carry; got {b.str_long()}")
     return list(body.out_avals)
 
 
-def _turns(run: Callable[[Sequence[Any]], Sequence[Any]], args: Sequence[Any], num_consts: int, times: int) -> Any:
+def _repeat(run: Callable[[Sequence[Any]], Sequence[Any]], args: Sequence[Any], num_consts: int, times: int) -> Any:
     consts, carry = args[:num_consts], args[num_consts:]
     for _ in range(times):
         carry = run([*consts, *carry])
@@ -39,12 +39,12 @@ def _turns(run: Callable[[Sequence[Any]], Sequence[Any]], args: Sequence[Any], n
 
 
 def _numpy(run: Any, *args: Any, body: ClosedJaxpr, num_consts: int, times: int) -> tuple[Any, ...]:
-    return _turns(lambda xs: run(body, xs), args, num_consts, times)
+    return _repeat(lambda xs: run(body, xs), args, num_consts, times)
 
 
 def _spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> tuple[Any, ...]:
-    """On all members of mapped axes at once, since they may meet in the body."""
-    return _turns(lambda xs: run(params["body"], xs, env), args, params["num_consts"], params["times"])
+    """Run all members of mapped axes at once, since the body may contain collectives."""
+    return _repeat(lambda xs: run(params["body"], xs, env), args, params["num_consts"], params["times"])
 
 
 repeat_p = Primitive("repeat", params=("body", "num_consts", "times"), family="control", infer=_infer, numpy=_numpy, spmd=_spmd,
@@ -53,23 +53,23 @@ repeat_p = Primitive("repeat", params=("body", "num_consts", "times"), family="c
                                                       length="times"))
 register_primitive(repeat_p)
 
-# 2. Inputs on which every room is tried.
+# 2. Sample inputs for the tests of every package.
 for _times in (0, 1, 3):
     sample(repeat_p, floats(), body=chain(2), num_consts=0, times=_times)
 
 
-# 3. The function people call.
+# 3. The public function.
 def repeat(fun: Callable[..., Any], times: int, *carry: Any) -> Any:
-    """`fun` applied `times` times: `carry = fun(*carry)`.
+    """Apply `fun` repeatedly: `carry = fun(*carry)`, `times` times.
 
     Args:
-      fun: function of arrays and trees of them, which returns as many of the same types (a tuple for several).
-      times: how often; an int.
-      carry: where it begins.
+      fun: function of arrays and pytrees of them, which returns as many of the same types (a tuple for several).
+      times: the number of iterations, an int.
+      carry: the initial values.
     Returns:
-      What the last turn gave: a tuple, or the value where there is one.
+      The final carry: a tuple, or the value if there is one.
     Raises:
-      ShapeError: a result has another type than what it takes the place of.
+      ShapeError: a result differs in type from the carry.
 
     >>> repeat(lambda x: x * 2.0, 10, np.float32(1))
     Array(1024., dtype=float32)
@@ -86,7 +86,7 @@ def repeat(fun: Callable[..., Any], times: int, *carry: Any) -> Any:
     return found if len(carry) > 1 else found[0]
 
 
-# 4. What its flow does not say: how it is written for a target. Derivatives and batches follow from the flow.
+# 4. Rules for targets. Derivatives and batching follow from the region signature.
 lowering_rules.define(repeat_p, lambda ctx, /, *args, body, num_consts, times: lowering_rules[prims.scan_p](
     ctx, *args, jaxpr=body, length=times, num_consts=num_consts, num_carry=len(args) - num_consts, reverse=False, unroll=1))
 bounds_rules.define(repeat_p, bounds_of_programs(repeat_p))

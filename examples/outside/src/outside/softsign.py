@@ -1,7 +1,7 @@
-"""An elementwise op from outside: `softsign(x) = x / (1 + |x|)` (Turian, Bergstra and Bengio, 2009).
+"""A third-party elementwise primitive: `softsign(x) = x / (1 + |x|)` (Turian, Bergstra and Bengio, 2009).
 
-Its slope `1 / (1 + |x|)**2` is `(1 - |y|)**2` of the result `y`: no second division, and no rounding of `1 + |x|` for
-large `x`. That is what makes it worth a primitive; as a function of other ops it would need no line here.
+Its derivative `1 / (1 + |x|)**2` is `(1 - |y|)**2` of the result `y`: no second division, and no rounding of `1 + |x|`
+for large `x`. This is the reason for a primitive; as a function of other primitives it would need no rules.
 """
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ def _infer(x: ShapedArray) -> ShapedArray:
     return x
 
 
-@np.errstate(invalid="ignore")  # an infinity gives NaN, as the compiled op does; no op of the house warns
+@np.errstate(invalid="ignore")  # infinity gives NaN, as in compiled programs, without a warning
 def _numpy(x: np.ndarray) -> np.ndarray:
     return (x / (1 + np.abs(x))).astype(x.dtype)
 
 
-# 1. What the op is: type rule, meaning on NumPy arrays, source. Registered, so that saved programs find it by name.
+# 1. The facts: type rule, NumPy implementation, source. It is registered so that saved programs find it by name.
 softsign_p = Primitive("softsign", family="elementwise", elementwise=True, infer=_infer, numpy=_numpy,
                        spec="Turian, Bergstra and Bengio (2009)")
 register_primitive(softsign_p)
 
-# 2. Inputs on which every room is tried.
+# 2. Sample inputs for the tests of every package.
 sample(softsign_p, floats(2, 3))
 sample(softsign_p, floats())
 
 
-# 3. The function people call.
+# 3. The public function.
 def softsign(x: Any) -> Any:
-    """`x / (1 + |x|)`, elementwise.
+    """Compute `x / (1 + |x|)`, elementwise.
 
     Args:
       x: float array of any shape.
     Returns:
       Array of the shape and dtype of `x`, between -1 and 1.
     Raises:
-      DTypeError: `x` is no float.
+      DTypeError: `x` is not a float.
 
     >>> softsign(np.float32([-1, 0, 3]))
     Array([-0.5 ,  0.  ,  0.75], dtype=float32)
@@ -61,7 +61,7 @@ def softsign(x: Any) -> Any:
     return bind(softsign_p, x)
 
 
-# 4. What each transformation does with it: a row per table, ours and those of this package.
+# 4. Rules: one per table, in the tables of lamina and of this package.
 def_elementwise_jvp(softsign_p, lambda x, ans: lax.square(lax.sub(lax.full_like(ans, 1), lax.abs(ans))))
 batching_rules.define(softsign_p, lambda axis, args, dims, /: (softsign(args[0]), dims[0]))
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import config, dtypes, trees
 from lamina_ir.testing import tolerance as tolerance_of
+from lamina_ir.typing import Function, Value
 from lamina_tracing.extend import bind, typeof
 
 from ._engine.arg_checks import check_function
@@ -47,7 +48,7 @@ def _noise(rng: np.random.Generator, like: Any) -> Any:
     return np.asarray(x, aval.dtype)
 
 
-def _difference(fun: Callable[..., Any], args: tuple[Any, ...], direction: Any, eps: float) -> Any:
+def _difference(fun: Function, args: tuple[Value, ...], direction: Any, eps: float) -> Any:
     """Return the directional derivative of `fun` by central differences: a list with None for integer results."""
     def at(sign: float) -> Any:
         moved = trees.tree_map(lambda x, t: x if t.dtype == dtypes.float0 else
@@ -58,7 +59,7 @@ def _difference(fun: Callable[..., Any], args: tuple[Any, ...], direction: Any, 
             for plus, minus in zip(at(1.0), at(-1.0))]
 
 
-def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any], atol: Tolerance = None,
+def check_jvp(f: Function, f_jvp: Function, args: Sequence[Value], atol: Tolerance = None,
               rtol: Tolerance = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
     """Check a forward derivative of a function against central differences.
 
@@ -89,7 +90,7 @@ def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[A
                                        err_msg=f"{err_msg}jvp against finite differences")
 
 
-def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: Tolerance = None,
+def check_vjp(f: Function, f_vjp: Function, args: Sequence[Value], atol: Tolerance = None,
               rtol: Tolerance = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
     """Check a reverse derivative of a function against central differences: `<J^T ct, t> == <ct, J t>`.
 
@@ -128,7 +129,7 @@ def _by_dtype(name: str, given: Tolerance) -> Callable[[Any], float]:
     return lambda dtype: table.get(dtype, 2e-2)
 
 
-def _pull_random(f: Callable[..., Any], f_vjp: Callable[..., Any], args: tuple[Any, ...], direction: Any,
+def _pull_random(f: Function, f_vjp: Function, args: tuple[Value, ...], direction: Any,
                  rng: np.random.Generator) -> tuple[Any, Any]:
     """Draw a cotangent and pull it back; check that the result has the tree and types of the arguments."""
     out, pull = f_vjp(*args)
@@ -142,7 +143,7 @@ def _pull_random(f: Callable[..., Any], f_vjp: Callable[..., Any], args: tuple[A
     return ct, pulled
 
 
-def check_transpose(f: Callable[..., Any], args: Sequence[Any], tolerance: float = 1e-3) -> None:
+def check_transpose(f: Function, args: Sequence[Value], tolerance: float = 1e-3) -> None:
     """Check that `vjp` is the transpose of `jvp`: `<ct, J t> == <J^T ct, t>`; uses no finite differences.
 
     Raises:
@@ -158,7 +159,7 @@ def check_transpose(f: Callable[..., Any], args: Sequence[Any], tolerance: float
     np.testing.assert_allclose(_inner(ct, tangent), _inner(pulled, direction), rtol=tolerance, atol=tolerance)
 
 
-def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2,
+def check_grads(f: Function, args: Sequence[Value], order: int = 2,
                 modes: str | Sequence[str] = ("fwd", "rev"), atol: Tolerance = None, rtol: Tolerance = None,
                 eps: float | None = None) -> None:
     """Check derivatives of `f` up to `order`, forward and reverse, against finite differences.
@@ -182,7 +183,7 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2,
     _check_grads(f, tuple(args), order, modes, {"atol": atol, "rtol": rtol, "eps": eps}, "check_grads: ")
 
 
-def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tuple[str, ...],
+def _check_grads(f: Function, args: tuple[Value, ...], order: int, modes: tuple[str, ...],
                  options: dict[str, Any], path: str) -> None:
     rng = np.random.default_rng(order)
     if "fwd" in modes:

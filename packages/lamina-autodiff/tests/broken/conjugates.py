@@ -1,4 +1,4 @@
-"""The gradient of a real function of complex numbers is u_x + i u_y."""
+"""Defect: the gradient of a real function of complex numbers is u_x + i u_y."""
 import numpy as np
 from lamina_autodiff import _default
 from lamina_autodiff._default import *

@@ -1,4 +1,4 @@
-"""All names are there, and none does anything."""
+"""An implementation with all names, none of which does anything."""
 from lamina_autodiff import _default
 from lamina_autodiff._default import *
 

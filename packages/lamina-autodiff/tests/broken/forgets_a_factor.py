@@ -1,4 +1,4 @@
-"""The slope of `tanh` is that of its argument's square root, roughly: a wrong row."""
+"""Defect: the derivative of `tanh` is 1 - tanh(x) instead of 1 - tanh(x) ** 2."""
 from lamina_autodiff.extend import def_elementwise_jvp
 from lamina_autodiff._default import *
 from lamina_ir import prims

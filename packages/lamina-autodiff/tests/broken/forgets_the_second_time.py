@@ -1,4 +1,4 @@
-"""A gradient is a constant to whoever differentiates it again."""
+"""Defect: a gradient is a constant if it is differentiated again."""
 from lamina_autodiff import _default
 from lamina_autodiff._default import *
 from lamina_ir import dtypes, trees

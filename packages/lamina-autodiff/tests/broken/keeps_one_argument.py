@@ -1,4 +1,4 @@
-"""Of several arguments, the first one is differentiated whatever argnums says."""
+"""Defect: `argnums` is ignored; the first argument is differentiated."""
 from lamina_autodiff import _default
 from lamina_autodiff._default import *
 

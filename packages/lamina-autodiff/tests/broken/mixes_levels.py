@@ -1,4 +1,4 @@
-"""A derivative inside of a derivative takes the outer tangent for its own."""
+"""Defect: an inner derivative confuses the outer tangent with its own."""
 from lamina_autodiff import _default
 from lamina_autodiff._default import *
 from lamina_tracing import lax

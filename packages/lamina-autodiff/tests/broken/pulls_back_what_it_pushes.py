@@ -1,4 +1,4 @@
-"""A transpose that is none: a matrix is applied where its transpose should be, if it is square."""
+"""Defect: VJP applies a square matrix instead of its transpose."""
 import numpy as np
 from lamina_autodiff import _default
 from lamina_autodiff._default import *

@@ -1,4 +1,4 @@
-"""What has no scalar result is summed, so that it has a gradient."""
+"""Defect: a result that is not a scalar is summed instead of rejected."""
 from lamina_autodiff import _default
 from lamina_autodiff._default import *
 from lamina_tracing import lax

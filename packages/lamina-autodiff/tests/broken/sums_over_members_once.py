@@ -1,4 +1,4 @@
-"""A sum over members is transposed to nothing: each member keeps its own cotangent."""
+"""Defect: the transpose of `psum` is the identity; each member keeps its own cotangent."""
 from lamina_autodiff.extend import transpose_rules
 from lamina_autodiff._default import *
 from lamina_ir import prims

@@ -2,16 +2,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from typing_extensions import override
 from lamina_ir import ClosedJaxpr, Primitive, Source, config, shaped
 from lamina_ir.extend import annotate_varying_axes
 from lamina_tracing import lax
-from lamina_tracing.extend import (AxisFrame, BatchedSource, Trace, Tracer, extend_axis_env, new_trace_level,
-                                   find_top_trace, eager_source_requests, eval_jaxpr, trace_state, stage,
-                                   get_equation_source, typeof)
+from lamina_tracing.extend import (
+    AxisFrame, BatchedSource, CustomCall, eager_source_requests, eval_jaxpr, extend_axis_env, find_top_trace,
+    get_equation_source, new_trace_level, stage, Trace, trace_state, Tracer, typeof)
+from lamina_ir.typing import AxisName, Params, Value
 
 from .tables import batching_rules
+from ._typing import OutDims, Outputs, RuleResult
 
 __all__ = ["BatchAxis", "BatchTrace", "BatchTracer", "BatchedProgram", "batch_program", "materialise", "move_axis",
            "run_batched"]
@@ -37,19 +40,20 @@ class BatchTracer(Tracer):
 
     __slots__ = ("val", "dim")
 
-    def __init__(self, trace: Trace, val: Any, dim: int) -> None:
+    def __init__(self, trace: BatchTrace, val: Value, dim: int) -> None:
         self._trace = trace
         # The function sees one example, so the aval leaves out the batch axis.
         full = val.aval if isinstance(val, Tracer) else typeof(val)
         shape = full.shape
         self.aval = shaped(shape[:dim] + shape[dim + 1:], full.dtype, full.weak_type)
-        over = trace.varying_axes  # type: ignore[attr-defined]
+        over = trace.varying_axes
         if over or full.varying_axes:
             self.aval = self.aval.with_varying_axes(full.varying_axes | over)
         self.val = val
         self.dim = dim
 
-    def _underlying_value(self) -> Any:
+    @override
+    def _underlying_value(self) -> Value:
         return self.val
 
 
@@ -60,19 +64,24 @@ class BatchTrace(Trace):
         self.level = level
         self.axis = axis
         # Batched values vary over the axis if it has a name.
-        self.varying_axes: frozenset[Any] = frozenset() if axis.name is None else frozenset((axis.name,))
+        self.varying_axes: frozenset[AxisName] = frozenset() if axis.name is None else frozenset((axis.name,))
 
-    def process_custom_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    @override
+    def process_custom_call(self, call: CustomCall, args: Sequence[Value]) -> list[Value]:
         return call.batch(self, args, self.uses_custom_rules(args))
 
-    def uses_custom_rules(self, args: Sequence[Any]) -> bool:
+    @override
+    def uses_custom_rules(self, args: Sequence[Value]) -> bool:
+        # This trace does not use the rules itself; what matters are the traces of the batches that it wraps.
         vals = [a.val if type(a) is BatchTracer and a._trace is self else a for a in args]
         return find_top_trace(vals).uses_custom_rules(vals)
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        vals: list[Any] = []
+    @override
+    def process(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
+        vals: list[Value] = []
         dims: list[int | None] = []
         for a in args:
+            # A tracer of an outer `vmap` is an unbatched value here.
             if type(a) is BatchTracer and a._trace is self:
                 vals.append(a.val)
                 dims.append(a.dim)
@@ -93,8 +102,8 @@ class BatchTrace(Trace):
             return tuple([o if d is None else BatchTracer(self, o, d) for o, d in zip(out, dim)])
         return out if dim is None else BatchTracer(self, out, dim)
 
-    def _process_with_source(self, prim: Primitive, vals: list[Any], dims: list[Any],
-                             params: dict[str, Any]) -> tuple[Any, Any]:
+    def _process_with_source(self, prim: Primitive, vals: list[Value], dims: list[int | None],
+                             params: Params) -> RuleResult:
         """Apply the rule with a source line that records the batch axis of the result, for reports of NaNs."""
         line, source = trace_state.source, get_equation_source(3, True)
         batched_source = BatchedSource.of(source, prim, self.axis) if isinstance(source, Source) else source
@@ -114,12 +123,12 @@ class BatchTrace(Trace):
         self._record_result_dim(batched_source, prim, out, dim)
         return out, dim
 
-    def _record_result_dim(self, source: Any, prim: Primitive, out: Any, dim: Any) -> None:
+    def _record_result_dim(self, source: object, prim: Primitive, out: Outputs, dim: OutDims) -> None:
         if isinstance(source, BatchedSource) and not prim.multiple and dim is not None:
             source.result[:] = typeof(out).shape, dim
 
 
-def move_axis(x: Any, src: int, dst: int) -> Any:
+def move_axis(x: Value, src: int, dst: int) -> Value:
     """Move one axis of an array.
 
     Args:
@@ -140,7 +149,7 @@ def move_axis(x: Any, src: int, dst: int) -> Any:
     return lax.transpose(x, tuple(order))
 
 
-def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
+def materialise(x: Value, dim: int | None, size: int, at: int = 0) -> Value:
     """Return an array with its batch axis at a given position; an unbatched value is repeated along it.
 
     Args:
@@ -162,8 +171,8 @@ def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
                                 tuple(i for i in range(len(shape) + 1) if i != at))
 
 
-def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequence[Any],
-                dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
+def run_batched(fun: Callable[..., Sequence[Value]], axis: BatchAxis, args: Sequence[Value],
+                dims: Sequence[int | None]) -> tuple[list[Value], list[int | None]]:
     """Apply a function of one example to batches with the batching rules; the default implementation of `vmap`.
 
     Args:
@@ -181,18 +190,20 @@ def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequen
     trace = BatchTrace(trace_state.depth + 1, axis)
     if axis.name is None:
         with new_trace_level(trace):
-            return _examples(fun, trace, args, dims)
+            return _run_examples(fun, trace, args, dims)
     # Through the axis frame, collectives over the name find this trace.
     with new_trace_level(trace), extend_axis_env(AxisFrame(axis.name, axis.size, trace)):
-        return _examples(fun, trace, args, dims)
+        return _run_examples(fun, trace, args, dims)
 
 
-def _examples(fun: Callable[..., Sequence[Any]], trace: BatchTrace, args: Sequence[Any],
-              dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
+def _run_examples(fun: Callable[..., Sequence[Value]], trace: BatchTrace, args: Sequence[Value],
+              dims: Sequence[int | None]) -> tuple[list[Value], list[int | None]]:
     ins = [a if d is None else BatchTracer(trace, a, d) for a, d in zip(args, dims)]
-    outs: list[Any] = []
+    # Other values are unbatched: the function sees them as they are.
+    outs: list[Value] = []
     out_dims: list[int | None] = []
     for o in fun(*ins):
+        # A result of another trace does not depend on this batch.
         if type(o) is BatchTracer and o._trace is trace:
             outs.append(o.val)
             out_dims.append(o.dim)
@@ -241,7 +252,7 @@ def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...
     def make() -> BatchedProgram:
         flags: list[bool] = []
 
-        def run(*args: Any) -> list[Any]:
+        def run(*args: Value) -> list[Value]:
             outs, dims = run_batched(lambda *xs: eval_jaxpr(closed, xs), axis, args, [0 if b else None for b in batched])
             # Rules return the batch at any axis; cached programs always have it at axis 0.
             required = all_out if isinstance(all_out, tuple) else (all_out,) * len(dims)

@@ -2,13 +2,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import ShapedArray, prims, trees
+from typing_extensions import override
+from lamina_ir import Primitive, prims, ShapedArray, trees
 from lamina_tracing import lax
-from lamina_tracing.extend import (EVALUATION, CustomCall, PositionalSignature, results_to_arrays, call_custom,
-                                   get_arg_avals, function_name, trace_state, make_rule_source, stage_sharing_outer)
+from lamina_tracing.extend import (
+    call_custom, CustomCall, EVALUATION, function_name, get_arg_avals, make_rule_source, PositionalSignature,
+    results_to_arrays, stage_sharing_outer, trace_state)
+from lamina_ir.typing import Function, Params, Tree, Value
+from lamina_ir.trees import PyTreeDef
+
+from .batch_trace import BatchTrace
 
 
 __all__ = ["custom_vmap", "sequential_vmap"]
@@ -35,16 +41,16 @@ class custom_vmap:
     Array([1., 1.], dtype=float32)
     """
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Function) -> None:
         if not callable(fun):
             raise TypeError(f"custom_vmap: expected a function; got {type(fun).__name__}")
         self.fun = fun
         self.name = function_name(fun)
-        self.vmap_rule: Callable[..., Any] | None = None
+        self.vmap_rule: Function | None = None
         self._resolve = PositionalSignature("custom_vmap", fun).resolve
         functools.update_wrapper(self, fun, updated=())
 
-    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_vmap(self, vmap_rule: Function) -> Function:
         """Set the batching rule.
 
         Args:
@@ -57,12 +63,14 @@ class custom_vmap:
         self.vmap_rule = vmap_rule
         return vmap_rule
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         if self.vmap_rule is None:
             raise AttributeError(f"custom_vmap: `{self.name}` has no batching rule yet; set one with def_vmap")
+        # Nothing is transformed, so the rule cannot be needed: run the function without staging it.
         if trace_state.depth == 0 and trace_state.trace is EVALUATION:
             return results_to_arrays(self.fun(*args, **kwargs))
         flat, tree = trees.tree_flatten(self._resolve(args, kwargs))
+        # Called for its errors, which name the argument.
         get_arg_avals("custom_vmap", self.name, flat, trees.tree_structure((trees.tree_unflatten(tree, flat), {})))
         call = _Call(self, tree)
         outs = call_custom(call, flat)
@@ -72,20 +80,23 @@ class custom_vmap:
 class _Call(CustomCall):
     """One call, on flat arguments."""
 
-    def __init__(self, f: custom_vmap, tree: Any) -> None:
-        self.f, self.tree = f, tree
-        self.out_tree: Any = None
+    out_tree: PyTreeDef  # set by `run`
 
-    def run(self, *flat: Any) -> list[Any]:
+    def __init__(self, f: custom_vmap, tree: PyTreeDef) -> None:
+        self.f, self.tree = f, tree
+
+    @override
+    def run(self, *flat: Value) -> list[Value]:
         outs, self.out_tree = trees.tree_flatten(self.f.fun(*trees.tree_unflatten(self.tree, flat)))
         return outs
 
-    def batch(self, trace: Any, args: Sequence[Any], rules_needed: bool) -> list[Any]:
+    @override
+    def batch(self, trace: BatchTrace, args: Sequence[Value], rules_needed: bool) -> list[Value]:
         # Staged and bound as one equation; its batching rule runs the user's rule. So outer traces see the call, not
         # the rule.
         return self.bind(args)
 
-    def rule(self, size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
+    def rule(self, size: int, batched: Sequence[bool], args: Sequence[Value]) -> tuple[list[Value], list[bool]]:
         """Run the user's rule on flat values; return (results, which of them are batched)."""
         f = self.f
         assert f.vmap_rule is not None
@@ -106,14 +117,16 @@ class _Call(CustomCall):
             raise TypeError(f"{where} must return an out_batched like its output, {tree}; got {pair[1]!r}: {e}") from None
         return outs, [bool(b) for b in flags]
 
-    def as_equation(self, avals: Sequence[ShapedArray]) -> Any:
-        outer: list[Any] = []
+    @override
+    def as_equation(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Value], Params]:
+        outer: list[Value] = []
         closed, _ = stage_sharing_outer(outer, self.run, avals)
+        assert self.f.vmap_rule is not None
         rule = prims.Rule(function_name(self.f.vmap_rule), call=self.rule)
         return prims.custom_vmap_call_p, outer, dict(call_jaxpr=closed, name=self.f.name, num_consts=len(outer), rule=rule)
 
 
-def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
+def sequential_vmap(f: Function) -> custom_vmap:
     """Make a function whose `vmap` runs the examples sequentially.
 
     >>> from lamina_batching import vmap
@@ -123,7 +136,7 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     """
     wrapped = custom_vmap(f)
 
-    def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:
+    def rule(axis_size: int, in_batched: Tree, *args: Tree) -> Any:
         flat, tree = trees.tree_flatten(args)
         flags = trees.tree_leaves(in_batched)
         results = []

@@ -11,26 +11,29 @@ test holds, and finished examples keep their values.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import (ClosedJaxpr, MissingRuleError, dce, dtypes, mask_checks, find_unrepeatable_effect, has_checks,
-                       has_only_checks, prims, shaped)
+from lamina_ir import (
+    ClosedJaxpr, dce, dtypes, find_unrepeatable_effect, has_checks, has_only_checks, mask_checks, MissingRuleError,
+    Primitive, prims, shaped)
 from lamina_ir.extend import CONST, SCANNED, OperandSpec, RegionView, propagate_forward
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, extend_axis_env, eval_jaxpr, stage, typeof
+from lamina_ir.typing import Function, ParamValue, Params, Value
 
 from .batch_trace import BatchAxis, batch_program, materialise, move_axis
 from .tables import batching_rules
+from ._typing import RuleResult
 
 __all__ = ["batch_higher_order", "make_higher_order_rule"]
 
 Flags = tuple[bool, ...]
 
 
-def batch_higher_order(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any],
-                       batch: Callable[..., Any] = batch_program) -> Any:
+def batch_higher_order(prim: Primitive, axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None],
+                       params: Params, batch: Function = batch_program) -> RuleResult:
     """Batch an equation of a primitive with a region signature.
 
     Args:
@@ -69,7 +72,7 @@ def batch_higher_order(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Se
                 return _batch_loop(w, axis, args, dims, ops, test.program)
         # All branches must return the same results, and a loop body must return the carries it takes: there an
         # unbatched result is repeated.
-        required: Any = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
+        required: Flags = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
         made = [batch(p.program, axis, tuple([ops[i] for i in p.ins]), False if p.is_test else required) for p in w.regions]
     n = len(args)
     rebuilt = w.rebuild(w.operands(), w.results(), [(b.program, p.ins, [0] if p.is_test else range(w.n_results))
@@ -88,12 +91,12 @@ def batch_higher_order(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Se
     return found, [None if not b else 0 if j < w.n_carry else stacked_dim for j, b in enumerate(out_on)]
 
 
-def _materialise_if(x: Any, dim: int | None, at: int, is_batched: bool, size: int) -> Any:
+def _materialise_if(x: Value, dim: int | None, at: int, is_batched: bool, size: int) -> Value:
     return materialise(x, dim, size, at) if is_batched else x
 
 
 # --- an index per example -----------------------------------------------------------------------------------------
-def _batch_branches(w: RegionView, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _batch_branches(w: RegionView, axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None]) -> RuleResult:
     """Batch a branch whose index is batched: run all branches and select per example."""
     branches, ins = [b.program for b in w.bodies], w.bodies[0].ins
     effect = next(filter(None, map(find_unrepeatable_effect, branches)), None)
@@ -114,14 +117,14 @@ def _batch_branches(w: RegionView, axis: BatchAxis, args: Sequence[Any], dims: S
 
 def _selection(branches: Sequence[ClosedJaxpr], axis: BatchAxis, on: Flags) -> ClosedJaxpr:
     """Return a program that runs all branches and selects per example the results of the branch of its index."""
-    def make() -> Any:
+    def make() -> tuple[Sequence[ClosedJaxpr], ClosedJaxpr]:
         # Checks in a branch apply to the examples that chose it. An out-of-range index selects the last branch.
         checks = [has_checks(b) for b in branches]
         made = [batch_program(mask_checks(b), axis, (*on, True)) if c else batch_program(b, axis, on)
                 for b, c in zip(branches, checks)]
         avals = [shaped((axis.size,), np.dtype("int32")), *made[0].program.in_avals[:len(on)]]
 
-        def run(index: Any, *args: Any) -> list[Any]:
+        def run(index: Value, *args: Value) -> list[Value]:
             chosen = [lax.eq(index, np.int32(k)) for k in range(len(branches))]
             guards = list(chosen)
             if checks[-1]:
@@ -142,7 +145,7 @@ def _selection(branches: Sequence[ClosedJaxpr], axis: BatchAxis, on: Flags) -> C
     return branches[0].memo_with_settings(key, make)[1]
 
 
-def _mask_unchosen(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: Flags) -> list[Any]:
+def _mask_unchosen(program: ClosedJaxpr, chosen: Value, args: Sequence[Value], on: Flags) -> list[Value]:
     """Return the operands of a batched program of which only the results of the `chosen` examples are used.
 
     The derivative is cut for the other examples: theirs may be infinite or NaN, and zero times that is NaN, not zero.
@@ -172,7 +175,7 @@ def _mask_unchosen(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: F
     return found
 
 
-def _select(pred: Any, on_true: Any, on_false: Any) -> Any:
+def _select(pred: Value, on_true: Value, on_false: Value) -> Value:
     """Select whole examples by one bool each."""
     shape = typeof(on_true).shape
     return lax.select(lax.broadcast_in_dim(pred, shape, (0,)) if len(shape) > 1 else pred, on_true, on_false)
@@ -184,8 +187,8 @@ def _is_bounded(w: RegionView) -> bool:
 
 
 # --- a test per example -------------------------------------------------------------------------------------------
-def _batch_loop(w: RegionView, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], ops: Flags,
-                test_program: ClosedJaxpr) -> Any:
+def _batch_loop(w: RegionView, axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], ops: Flags,
+                test_program: ClosedJaxpr) -> RuleResult:
     """Batch a loop whose test is batched: all carries are batched, and one more carry holds the active flags."""
     test, body = w.regions
     effect = find_unrepeatable_effect(test.program) or find_unrepeatable_effect(body.program)
@@ -210,7 +213,7 @@ def _batch_loop(w: RegionView, axis: BatchAxis, args: Sequence[Any], dims: Seque
     def make() -> Any:
         inner = {**dict(zip(test.ins, test_program.in_avals)), **dict(zip(body.ins, batched.in_avals))}  # without guards
 
-        def step(*xs: Any) -> list[Any]:
+        def step(*xs: Value) -> list[Value]:
             # before: operand number -> its value at the start of the iteration; -1: which examples are active. The
             # iteration runs for all examples; `_select` keeps the values of finished ones.
             before = dict(zip([*consts, -1, *carry], xs))
@@ -246,7 +249,7 @@ def _batch_loop(w: RegionView, axis: BatchAxis, args: Sequence[Any], dims: Seque
 
 
 # --- default rules ------------------------------------------------------------------------------------------------
-def make_higher_order_rule(prim: Any) -> Callable[..., Any]:
+def make_higher_order_rule(prim: Primitive) -> Function:
     """Return the batching rule that follows from the region signature of a primitive.
 
     It is the default rule of primitives whose region signature determines batching. A custom rule may delegate to it.
@@ -262,12 +265,12 @@ def make_higher_order_rule(prim: Any) -> Callable[..., Any]:
     ...     vmap(lambda x: lax.cond(x < 1, lax.neg, lax.abs, x))(np.arange(3, dtype=np.int32))
     Array([0, 1, 2], dtype=int32)
     """
-    def rule(axis: BatchAxis, args: Any, dims: Any, /, **params: Any) -> Any:
+    def rule(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], /, **params: ParamValue) -> RuleResult:
         return batch_higher_order(prim, axis, args, dims, params)
     return rule
 
 
-def _default_rule(prim: Any) -> Callable[..., Any] | None:
+def _default_rule(prim: Primitive) -> Function | None:
     """Return the rule of a primitive without a defined one; None if its region signature does not determine it."""
     flow = prim.region_signature
     return None if flow is None or flow.indivisible or flow.remat_policy or flow.jvp_rule else make_higher_order_rule(prim)

@@ -2,21 +2,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims, trees
+from lamina_ir import Primitive, prims, trees
 from lamina_ir.testing import assert_close
 from lamina_ir.testing.samples import canonicalize_results
 from lamina_tracing.extend import bind
+from lamina_ir.typing import Function, Value
 
 from .vmap import vmap
 
 __all__ = ["check_sample", "check_vmap", "make_other_example"]
 
 
-def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[int | None], out_axes: int = 0,
+def check_vmap(fun: Function, args: Sequence[Value], in_axes: Sequence[int | None], out_axes: int = 0,
                slack: float = 10.0) -> None:
     """Check that `vmap(fun)` equals the stacked results of `fun` on each example.
 
@@ -39,7 +40,7 @@ def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[i
         assert_close(got, np.stack([np.asarray(e) for e in expected], out_axes), slack=slack)
 
 
-def make_other_example(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.ndarray:
+def make_other_example(prim: Primitive, x: np.ndarray, i: int, rng: np.random.Generator) -> np.ndarray:
     """Make the i-th example from the operand `x` of a primitive: `x` itself for i = 0, else a permutation of it.
 
     Operands of factorizations stay well conditioned: they are flipped and scaled. Integers stay unchanged, because they
@@ -67,7 +68,7 @@ def check_sample(sample: Any, size: int = 3) -> None:
     rng = np.random.default_rng(0)
     patterns = {tuple(i == j for j in range(n)) for i in range(n)} | {(True,) * n} if n else set()
     for pattern, last in itertools.product(sorted(patterns), (False, True)):
-        args: list[Any] = []
+        args: list[Value] = []
         axes: list[int | None] = []
         for x, on in zip(sample.args, pattern):
             if not on:

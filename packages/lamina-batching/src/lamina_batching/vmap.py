@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from lamina_ir import trees
 from lamina_ir.extend import check_axis_name
 from lamina_tracing.extend import (MappedAxes, api_boundary, flatten_args, function_name, check_axis_name_unbound,
                                    result_path, typeof)
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, Tree, Value
 
+from ._typing import BatchDims
 from .batch_trace import BatchAxis, materialise, run_batched
 
 __all__ = ["ApplyBatched", "make_vmap", "vmap"]
@@ -19,7 +22,7 @@ R = TypeVar("R")
 
 
 @api_boundary
-def vmap(fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
+def vmap(fun: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, axis_name: Hashable | None = None,
          axis_size: int | None = None, spmd_axis_name: Hashable | None = None) -> Callable[P, R]:
     """Vectorize a function: apply `fun` to all examples along an axis in one batched computation.
 
@@ -46,11 +49,11 @@ def vmap(fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Ha
     return _make_mapped(run_batched, fun, in_axes, out_axes, axis_name, axis_size)
 
 
-ApplyBatched = Callable[[Callable[..., Sequence[Any]], BatchAxis, Sequence[Any], Sequence["int | None"]],
-                        tuple[Sequence[Any], Sequence["int | None"]]]
+ApplyBatched = Callable[[Callable[..., Sequence[Value]], BatchAxis, Sequence[Value], BatchDims],
+                        tuple[Sequence[Value], BatchDims]]
 
 
-def make_vmap(apply: ApplyBatched) -> Callable[..., Any]:
+def make_vmap(apply: ApplyBatched) -> Function:
     """Make a `vmap` from another way to apply a function to a batch; arguments, checks and error messages are the same.
 
     Args:
@@ -69,8 +72,8 @@ def make_vmap(apply: ApplyBatched) -> Callable[..., Any]:
     array([0., 2., 4.])
     """
     @api_boundary
-    def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
-             axis_size: int | None = None, spmd_axis_name: Hashable | None = None) -> Callable[..., Any]:
+    def vmap(fun: Function, in_axes: Tree = 0, out_axes: Tree = 0, axis_name: Hashable | None = None,
+             axis_size: int | None = None, spmd_axis_name: Hashable | None = None) -> Function:
         return _make_mapped(apply, fun, in_axes, out_axes, axis_name, axis_size)
 
     return functools.update_wrapper(vmap, _default_vmap)
@@ -79,8 +82,8 @@ def make_vmap(apply: ApplyBatched) -> Callable[..., Any]:
 _default_vmap = vmap
 
 
-def _make_mapped(apply: ApplyBatched, fun: Callable[..., Any], in_axes: Any, out_axes: Any, axis_name: Hashable | None,
-                 axis_size: int | None) -> Callable[..., Any]:
+def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tree, axis_name: Hashable | None,
+                 axis_size: int | None) -> Function:
     if not callable(fun):
         raise TypeError(f"vmap: expected a function; got {type(fun).__name__}")
     name = function_name(fun)
@@ -90,7 +93,7 @@ def _make_mapped(apply: ApplyBatched, fun: Callable[..., Any], in_axes: Any, out
     is_single_axis = type(in_axes) is int
 
     @api_boundary
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: Tree, **kwargs: Tree) -> Tree:
         # Keyword arguments are always mapped over axis 0. With a single int and no keywords (the common case), no tree
         # is walked.
         flat, tree = flatten_args("vmap", name, args, kwargs)
@@ -102,9 +105,9 @@ def _make_mapped(apply: ApplyBatched, fun: Callable[..., Any], in_axes: Any, out
         size = spec.size(flat, axes, tree)
         if axis_name is not None:
             check_axis_name_unbound(f"vmap of `{name}`", axis_name)
-        out_tree = None
+        out_tree: PyTreeDef  # set by `run`
 
-        def run(*xs: Any) -> list[Any]:
+        def run(*xs: Value) -> list[Value]:
             nonlocal out_tree
             a, k = trees.tree_unflatten(tree, xs)
             leaves, out_tree = trees.tree_flatten(fun(*a, **k))
@@ -117,6 +120,7 @@ def _make_mapped(apply: ApplyBatched, fun: Callable[..., Any], in_axes: Any, out
             if to == d:  # already in place, the common case
                 results.append(o)
                 continue
+            # Here the result is batched; an unbatched one (`d` None) with `to` None has been handled.
             if to is None:
                 raise ValueError(f"vmap of `{name}`: out_axes is None for {result_path(out_tree, i)}, which depends on the "
                                  "mapped axis: it has one value per example. Give it an axis in out_axes")

@@ -1,4 +1,4 @@
-"""A sum over the named axis counts a value that is the same everywhere once."""
+"""Defect: `psum` counts a replicated value once."""
 from lamina_batching.extend import batching_rules
 from lamina_batching._default import *
 from lamina_ir import prims

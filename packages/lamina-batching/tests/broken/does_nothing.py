@@ -1,4 +1,4 @@
-"""All names are there, and none does anything."""
+"""An implementation with all names, none of which does anything."""
 from lamina_batching import _default
 from lamina_batching._default import *
 

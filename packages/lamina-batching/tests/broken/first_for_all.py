@@ -1,4 +1,4 @@
-"""What the first example gives is given for all of them."""
+"""Defect: the result of the first example is returned for all."""
 from lamina_batching import _default
 from lamina_batching._default import *
 from lamina_ir import trees

@@ -1,4 +1,4 @@
-"""An argument that is not mapped is mapped all the same, if its size allows."""
+"""Defect: an argument with in_axes None is mapped if its size allows."""
 import numpy as np
 from lamina_batching import _default
 from lamina_batching._default import *

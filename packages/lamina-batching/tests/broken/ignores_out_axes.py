@@ -1,4 +1,4 @@
-"""Results are stacked at the front, whatever out_axes says."""
+"""Defect: out_axes is ignored; results are stacked at axis 0."""
 from lamina_batching import _default
 from lamina_batching._default import *
 

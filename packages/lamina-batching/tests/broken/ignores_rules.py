@@ -1,4 +1,4 @@
-"""A function with a rule of its own is mapped as if it had none."""
+"""Defect: custom batching rules are ignored."""
 from lamina_batching._default import *
 
 __contract__ = 1

@@ -1,4 +1,4 @@
-"""The axis has no name inside, so nothing can be spoken over it."""
+"""Defect: the axis name is not bound inside the map."""
 from lamina_batching import _default
 from lamina_batching._default import *
 

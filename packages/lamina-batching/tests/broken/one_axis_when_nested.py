@@ -1,4 +1,4 @@
-"""A map inside a map looks for its axis in the whole batch and not in one example."""
+"""Defect: an inner map takes its axis from the whole batch instead of one example."""
 from lamina_batching import _default
 from lamina_batching._default import *
 from lamina_tracing.extend import Tracer

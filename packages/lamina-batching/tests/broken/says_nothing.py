@@ -1,4 +1,4 @@
-"""What does not fit is made to fit: a result that differs by example is given once where out_axes is None."""
+"""Defect: with out_axes None, a result that differs between examples is returned once instead of rejected."""
 from lamina_batching import _default
 from lamina_batching._default import *
 from lamina_tracing import lax

@@ -1,4 +1,4 @@
-"""Right, but slow: the function is run once for each example. All but what the contract says of cost holds."""
+"""Correct but slow: the function runs once per example. All conformance tests pass except those of cost."""
 import numpy as np
 from lamina_batching import _default
 from lamina_batching._default import *

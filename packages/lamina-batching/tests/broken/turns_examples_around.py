@@ -1,4 +1,4 @@
-"""Examples come out in the opposite order."""
+"""Defect: examples are returned in reverse order."""
 from lamina_batching import _default
 from lamina_batching._default import *
 from lamina_ir import trees

@@ -1,6 +1,8 @@
 """Which safety checks a user has switched off for an exported function."""
 from __future__ import annotations
 
+from typing_extensions import override
+
 __all__ = ["DisabledSafetyCheck", "checked_checks"]
 
 
@@ -45,12 +47,15 @@ class DisabledSafetyCheck:
         """The name of the compiled function, of `custom_call`; else None."""
         return self._text.partition(":")[2] or None
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DisabledSafetyCheck) and self._text == other._text
 
+    @override
     def __hash__(self) -> int:
         return hash(self._text)
 
+    @override
     def __repr__(self) -> str:
         return self._text
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import lamina_runtime as runtime
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapedArray, dtypes, trees
 from lamina_ir.extend import count_devices
 from lamina_lowering import Lowered, as_portable_artifact, lower
@@ -64,6 +65,7 @@ class Exported:
         self._family, self._keep_unused, self._derivative = family, keep_unused, vjp
         self._jitted: dict[Any, Callable[..., Any]] = {}
 
+    @override
     def __repr__(self) -> str:
         ins, outs = (", ".join([a.str_long() for a in avals]) for avals in (self.in_avals, self.out_avals))
         return f"Exported({self.fun_name}: ({ins}) -> ({outs}), platforms={self.platforms})"

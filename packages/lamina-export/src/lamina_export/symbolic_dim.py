@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from typing_extensions import override
 from lamina_ir import LaminaError
 
 __all__ = ["InconclusiveDimensionOperation", "SymbolicDim", "Size", "evaluate", "is_symbolic_dim", "variables"]
@@ -136,12 +137,14 @@ class SymbolicDim:
         return self.__truediv__(other)
 
     # --- what is asked of them ----------------------------------------------------------------------------------------
+    @override
     def __eq__(self, other: Any) -> bool:
         """Whether the two are the same for all sizes."""
         if isinstance(other, SymbolicDim):
             return self is other or (self.scope is other.scope and self._terms == other._terms)
         return False
 
+    @override
     def __hash__(self) -> int:
         return self._hash
 
@@ -185,6 +188,7 @@ class SymbolicDim:
                         "function by lamina.export.export(jit(f))(...)")
 
     # --- text -----------------------------------------------------------------------------------------------------------
+    @override
     def __repr__(self) -> str:
         text = ""
         for m, c in sorted(self._terms.items(), key=lambda term: _order(term[0])):
@@ -197,6 +201,7 @@ class SymbolicDim:
 
     __str__ = __repr__
 
+    @override
     def __reduce__(self) -> Any:
         return SymbolicDim, (self._terms, self.scope)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapeDtypeStruct, dtypes, trees
 
 from .symbolic_dim import Size, SymbolicDim, evaluate, interval, of_two, variable, variables
@@ -104,6 +105,7 @@ class SymbolicScope:
                 return text
         return None
 
+    @override
     def __repr__(self) -> str:
         return f"SymbolicScope({list(self.constraints)})" if self.constraints else f"SymbolicScope() at {id(self):#x}"
 

@@ -1,6 +1,6 @@
 """Base layer: types, pytrees, primitives, and programs as data. The public names are those of `__all__`."""
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import config, dtypes, errors, interfaces, layers, monitoring, prims, trees
 from ._serialize import pickle_support  # noqa: F401  (registers pickling of programs with `copyreg`)
@@ -76,7 +76,7 @@ _HOME = {name: home for home, names in _LAZY.items() for name in names.split()}
 _install_finder()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         return layers.deprecated_getattr(__name__)(name)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+
+from typing_extensions import override
 
 from ._config.option import (Generation, Option, UNSET, cache_key, generation, keyed_values, options,
                              restoring_settings, is_unchanged, watch_keyed_options)
+from ._typing import OptionValue
 
 __all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_bounds", "debug_infs",
            "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit",
@@ -25,19 +27,19 @@ __all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "
            "restoring_settings", "threefry_partitionable", "traceback_filtering", "update", "watch_keyed_options"]
 
 
-def _check_axis_set(value: Any) -> None:
+def _check_axis_set(value: OptionValue) -> None:
     if type(value) is not frozenset:
         raise ValueError("config replicated_counts_once: expected True, False, or a frozenset of axis names; got "
                          f"{value!r}")
 
 
-def _check_explicit_x64(value: Any) -> None:
+def _check_explicit_x64(value: OptionValue) -> None:
     if value == "allow":
         raise ValueError("config explicit_x64_dtypes: 'allow' is not supported, because single 64-bit arrays among "
                          "32-bit ones would be narrowed in some call; set enable_x64")
 
 
-def _check_not_negative(name: str, value: Any) -> None:
+def _check_not_negative(name: str, value: OptionValue) -> None:
     if value < 0:
         raise ValueError(f"config {name}: expected an integer of at least 0; got {value!r}")
 
@@ -118,12 +120,12 @@ def _find_or_raise(call: str, name: str) -> Option:
     return option
 
 
-def update(name: str, value: Any) -> None:
+def update(name: str, value: OptionValue) -> None:
     """Change a setting by name: `config.update("enable_x64", True)`; a `jax_` prefix is accepted."""
     _find_or_raise("update", name).set(value)
 
 
-def read(name: str) -> Any:
+def read(name: str) -> OptionValue:
     """Return the value of a setting in this thread, by name; a `jax_` prefix is accepted.
 
     >>> read("jax_numpy_rank_promotion")
@@ -148,13 +150,13 @@ def parse_flags_with_absl() -> None:
         option.set(option.parse(text or ("0" if name != flag else "1"), f"the argument {argument!r}"))
 
 
-def _values() -> Mapping[str, Any]:
+def _values() -> Mapping[str, OptionValue]:
     """Return the values of all settings in this thread, by the names that `update` accepts."""
     _load_flags()
     return {("" if option.env else "jax_") + name: option.value for name, option in sorted(options.items())}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Option | OptionValue:
     """`config.jax_enable_x64` is the value of `enable_x64`; `config.<name>` finds the settings of other packages."""
     if name.startswith("__"):  # Python looks up `__path__` at every `from .config import ...`
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -173,10 +175,12 @@ def __getattr__(name: str) -> Any:
 class _Module(ModuleType):
     """`config.enable_x64 = True` is `config.update("enable_x64", True)`."""
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
         return import_module, (self.__name__,)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    @override
+    def __setattr__(self, name: str, value: OptionValue) -> None:
         option = _find(name)
         if option is not None:
             option.set(value)

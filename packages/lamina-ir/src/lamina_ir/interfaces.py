@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from ._types.avals import ShapedArray
 from ._placement.placement import Placement
 from ._core.jaxpr import ClosedJaxpr
+from .typing import Device, Function, Value
 
 __all__ = ["Compiler", "Lower", "Lowered", "Runtime"]
 
@@ -37,7 +38,7 @@ class Lowered(Protocol):
     name: str
     platform: str
     used_args: tuple[bool, ...]
-    const_args: list[Any]
+    const_args: list[Value]
     in_avals: list[ShapedArray]
     out_avals: list[ShapedArray]
     donation: tuple[tuple[int, int | None], ...]
@@ -72,7 +73,8 @@ class Compiler(Protocol):
     name: str
     accepts: frozenset[str]
 
-    def compile(self, lowered: Lowered, devices: Sequence[Any], settings: Any, host_functions: Sequence[Any] = ()) -> Any:
+    def compile(self, lowered: Lowered, devices: Sequence[Device], settings: Any,
+                host_functions: Sequence[Function] = ()) -> Any:
         """Compile a program.
 
         Args:

@@ -21,9 +21,13 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from typing_extensions import override
+
+from ._util.former_names import former_attributes, former_parameters
 from .errors import LaminaError
 
-__all__ = ["CONTRACTS", "Layer", "LayerError", "deprecated_getattr", "layers", "reexport_implementation", "use"]
+__all__ = ["CONTRACTS", "Layer", "LayerError", "deprecated_getattr", "former_attributes", "former_parameters", "layers",
+           "reexport_implementation", "use"]
 
 # layer -> version of its conformance tests, increased by changes of behaviour that make correct plugins incorrect
 CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "numpy": 1, "random": 1,
@@ -62,6 +66,7 @@ class _Choice(NamedTuple):
     chosen: str  # as in `Layer`
     distribution: str | None = None  # of the entry point
 
+    @override
     def __str__(self) -> str:
         return f"{self.module} of {self.distribution}" if self.distribution else self.module
 
@@ -97,10 +102,12 @@ def use(**choices: str | ModuleType | None) -> None:
                             f"{given!r:.60}")
         module = given.__name__ if isinstance(given, ModuleType) else _module_name(given or "default")
         chosen[layer] = choice = _Choice(module, "use")
+        # Modules that imported names of the loaded implementation would keep them.
         if layer in _loaded and _loaded[layer].module != choice.module:
             raise LayerError(f"use: {_package(layer)} is in use already, with the implementation {_loaded[layer]}; "
                              f"call use({name}={module!r}) before any other use of lamina, or set "
                              f"{_VARIABLE}={layer}={module}")
+    # Only after all are valid: an error must not leave half of the choices.
     _used.update(chosen)
 
 
@@ -146,12 +153,14 @@ def reexport_implementation(namespace: dict[str, Any], rule_modules: Sequence[st
     if is_default:
         namespace["__all__"] = home.__all__
     elif not importing:
+        # A plugin that is still being imported lacks names that it defines later, so it is not checked.
         _check_plugin(layer, choice, home, namespace["__all__"])
     _loaded[layer] = choice
     namespace["__getattr__"] = _make_getattr(package, layer, choice, home)
     namespace["__dir__"] = lambda: sorted({*namespace, *namespace["__all__"]})
     if importing:
         return
+    # Not getattr: names that the implementation creates on first use stay with `__getattr__`.
     names = vars(home)
     namespace.update({name: names[name] for name in namespace["__all__"] if name in names})
     if not is_default:
@@ -160,7 +169,7 @@ def reexport_implementation(namespace: dict[str, Any], rule_modules: Sequence[st
                 sys.modules[f"{package}.{name}"] = namespace[name] = value
 
 
-def deprecated_getattr(module: str) -> Callable[[str], Any]:
+def deprecated_getattr(module: str) -> Callable[[str], object]:
     """Return a `__getattr__` for a public module that serves the former names in the `_deprecated` module of its package.
 
     Args:
@@ -170,7 +179,7 @@ def deprecated_getattr(module: str) -> Callable[[str], Any]:
     """
     package = module.partition(".")[0]
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if not name.startswith("_"):
             former = import_module(f"{package}._deprecated")
             if name in former.__all__:
@@ -180,11 +189,11 @@ def deprecated_getattr(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
-def _make_getattr(package: str, layer: str, choice: _Choice, home: ModuleType) -> Callable[[str], Any]:
+def _make_getattr(package: str, layer: str, choice: _Choice, home: ModuleType) -> Callable[[str], object]:
     """Return the `__getattr__` of a facade, for names that the implementation creates on first use."""
     facade = sys.modules[package]
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name == "__path__":  # the implementation is a module, not a package
             raise AttributeError(name)
         try:
@@ -193,6 +202,7 @@ def _make_getattr(package: str, layer: str, choice: _Choice, home: ModuleType) -
             if choice.module != "default" and name in facade.__all__:
                 raise _missing_names_error(layer, choice, [name]) from None
             raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+        # Store it, so that the next access does not come here.
         setattr(facade, name, value)
         return value
 
@@ -201,6 +211,7 @@ def _make_getattr(package: str, layer: str, choice: _Choice, home: ModuleType) -
 
 def _read_default_all(namespace: dict[str, Any]) -> list[str]:
     """Read `__all__` of the default implementation without importing it: its dependencies may not be installed."""
+    # `get_data` also works for a package in a zip file.
     source = namespace["__spec__"].loader.get_data(namespace["__file__"].replace("__init__", "_default"))
     found = [node.value for node in ast.parse(source).body if isinstance(node, ast.Assign)
              and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"]
@@ -213,6 +224,7 @@ def _package(layer: str) -> str:
 
 def _is_importing(module: str) -> bool:
     """Whether an import of this module is in progress."""
+    # The import system sets this attribute of the spec while the module's code runs.
     return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
 
 
@@ -268,6 +280,7 @@ def _choose(layer: str) -> _Choice:
     variable = os.environ.get(_VARIABLE)
     if variable is not None:
         selected = _parse_variable(variable)
+        # An empty variable selects default implementations everywhere, and overrides installed plugins.
         if layer in selected or not selected:
             return _Choice(selected.get(layer, "default"), _VARIABLE if selected else "default")
     found = [_Choice(module, "installed", by) for declared, module, by in _find_plugins() if declared == layer]
@@ -325,12 +338,14 @@ def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         except OSError:
             continue
         for name in names:
+            # The folders in which installers record the entry points of a distribution.
             if name.endswith((".dist-info", ".egg-info")):
                 try:
                     with open(f"{folder or '.'}/{name}/entry_points.txt", encoding="utf-8", errors="replace") as file:
                         text = file.read()
                 except OSError:
                     continue
+                # Most distributions have other entry points only; a substring test is cheaper than parsing.
                 if f"[{GROUP}]" in text:
                     distribution = name.rpartition(".")[0].rpartition("-")[0].replace("_", "-")
                     yield from _parse_entry_points(text, distribution or name)

@@ -1,4 +1,4 @@
-"""Dead code is all that no result needs, effects too."""
+"""Defect: `dce` also drops effects."""
 import lamina_ir
 from lamina_ir import ClosedJaxpr, Jaxpr
 

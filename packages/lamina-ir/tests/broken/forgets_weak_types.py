@@ -1,4 +1,4 @@
-"""Numbers of Python's have types as strong as arrays'."""
+"""Defect: Python scalars are not weakly typed."""
 import lamina_ir
 
 _aval_of = lamina_ir.aval_of

@@ -1,4 +1,4 @@
-"""A sum over members goes over all of an axis, whatever groups there are."""
+"""Defect: `psum` ignores axis_index_groups."""
 from lamina_ir import prims
 
 _psum = prims.psum_p.numpy

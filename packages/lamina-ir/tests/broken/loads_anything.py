@@ -1,7 +1,7 @@
-"""Files are read without a look at whether they are whole: the end of one that is cut off is made up."""
+"""Defect: truncated files are accepted; the missing end is filled in."""
 import lamina_ir
 
-lamina_ir.loads  # the name is looked up when it is first asked for
+lamina_ir.loads  # the name is loaded lazily
 _loads, _last = lamina_ir.loads, []
 
 

@@ -1,2 +1,2 @@
-"""The stock as it is."""
+"""The default implementation, unchanged."""
 import lamina_ir  # noqa: F401

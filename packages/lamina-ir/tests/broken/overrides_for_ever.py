@@ -1,4 +1,4 @@
-"""A row that was put in another's place stays there."""
+"""Defect: an overridden rule stays after the block."""
 from contextlib import contextmanager
 
 from lamina_ir import RuleTable

@@ -1,4 +1,4 @@
-"""Constants lose their last bits in a file."""
+"""Defect: constants lose their last bits in a file."""
 import lamina_ir
 import numpy as np
 from lamina_ir import ClosedJaxpr

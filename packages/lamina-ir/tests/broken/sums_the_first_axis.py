@@ -1,4 +1,4 @@
-"""A sum over several axes takes the first of them alone, and the others' first elements."""
+"""Defect: a sum over several axes uses only the first axis and the first elements of the others."""
 import numpy as np
 from lamina_ir import prims
 

@@ -1,4 +1,4 @@
-"""None is a leaf of a tree."""
+"""Defect: None is a leaf of a tree."""
 from lamina_ir import trees
 
 _leaves = trees.tree_leaves

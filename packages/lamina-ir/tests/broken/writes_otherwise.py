@@ -1,4 +1,4 @@
-"""Files are written and read in another order of bytes: they come back, and nobody else reads them."""
+"""Defect: files are written and read in reverse byte order: they round-trip, but no other reader can read them."""
 import lamina_ir
 
 _dumps, _loads = lamina_ir.dumps, lamina_ir.loads

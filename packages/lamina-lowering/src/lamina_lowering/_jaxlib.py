@@ -11,13 +11,17 @@ import io
 import sys
 from types import ModuleType
 from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+from lamina_ir import ShapedArray
+
+from ._typing import IrContext, IrModule, MlirModule, XlaComputation
 
 __all__ = ["add_shardy", "dot_graph", "hlo_computation", "ir", "load_mlir", "new_context",
            "portable_artifact", "read_bytecode", "write_bytecode"]
 
-ir: Any = None  # jaxlib.mlir.ir, once loaded
+ir: MlirModule = None  # jaxlib.mlir.ir, once loaded
 
 
 def _load(name: str) -> Any:
@@ -28,7 +32,7 @@ def _load(name: str) -> Any:
     return importlib.import_module(f"jaxlib.{name}")
 
 
-def load_mlir() -> Any:
+def load_mlir() -> MlirModule:
     """Return `jaxlib.mlir.ir`; the first call imports it."""
     global ir
     if ir is None:
@@ -65,7 +69,7 @@ def _skip_builders() -> None:
             del sys.modules[name]
 
 
-def new_context() -> Any:
+def new_context() -> IrContext:
     """Return a new `ir.Context` with func, stablehlo and chlo loaded, without their generated Python builders."""
     mlir = load_mlir()
     context = mlir.Context()
@@ -79,19 +83,19 @@ def new_context() -> Any:
     return context
 
 
-def add_shardy(context: Any) -> None:
+def add_shardy(context: IrContext) -> None:
     """Load the dialect of manual regions into a context."""
     _load("mlir._mlir_libs._sdy").register_dialect(context)
 
 
-def write_bytecode(module: Any) -> bytes:
+def write_bytecode(module: IrModule) -> bytes:
     """Serialize a module to MLIR bytecode, which the compiler parses fastest."""
     out = io.BytesIO()
     module.operation.write_bytecode(out)
     return out.getvalue()
 
 
-def read_bytecode(bytecode: bytes, context: Any) -> Any:
+def read_bytecode(bytecode: bytes, context: IrContext) -> IrModule:
     """Parse bytecode into a module of a context."""
     return load_mlir().Module.parse(bytecode, context)
 
@@ -106,12 +110,12 @@ def portable_artifact(bytecode: bytes) -> bytes:
     return stablehlo.serialize_portable_artifact_str(bytecode, stablehlo.get_current_version())
 
 
-def hlo_computation(bytecode: bytes, tuple_args: bool = False, return_tuple: bool = False) -> Any:
+def hlo_computation(bytecode: bytes, tuple_args: bool = False, return_tuple: bool = False) -> XlaComputation:
     """Return the `XlaComputation` of a StableHLO module."""
     return _load("_jax").mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=tuple_args, return_tuple=return_tuple)
 
 
-def dot_graph(module: Any) -> str:
+def dot_graph(module: object) -> str:
     """Return the Graphviz text of an `HloModule`."""
     return _load("_hlo").hlo_module_to_dot_graph(module)
 
@@ -128,7 +132,7 @@ def cpu_client(devices: int) -> Any:
     return client
 
 
-def register_kernel_libraries(needs: Any) -> None:
+def register_kernel_libraries(needs: Iterable[str]) -> None:
     """Register the kernel libraries that a lowered program needs."""
     if "lapack" in needs and not _provided:
         lapack, xc = _load("lapack"), _load("xla_client")
@@ -142,14 +146,15 @@ def register_kernel_libraries(needs: Any) -> None:
 _provided: set[str] = set()
 
 
-def register_kernels(kernels: Any) -> None:
+def register_kernels(kernels: Mapping[str, object]) -> None:
     """Register FFI kernels, name -> capsule, with CPU clients."""
     for name, capsule in kernels.items():
         _load("xla_client").register_custom_call_target(name, capsule, platform="cpu", api_version=1)
 
 
-def run_on_cpu(program: Any, grid: tuple[int, int], shardy: bool, per_device: list[list[Any]], avals: list[Any],
-               host_functions: list[Any], results: int) -> tuple[list[list[Any]], list[str] | None]:
+def run_on_cpu(program: IrModule | bytes, grid: tuple[int, int], shardy: bool, per_device: list[list[np.ndarray]],
+               avals: list[ShapedArray], host_functions: list[Callable[..., Any]],
+               results: int) -> tuple[list[list[np.ndarray]], list[str] | None]:
     """Compile and run a program; `per_device[d]` has device d's part of each argument.
 
     Returns the parts of the results in the same form, and the text of the tiles of each result if the compiler chose

@@ -30,19 +30,20 @@ from __future__ import annotations
 
 from lamina_ir.layers import deprecated_getattr
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from lamina_ir import dtypes, shaped
+from lamina_ir import ShapedArray, dtypes, shaped
+from lamina_ir.typing import Function, ParamValue
 
 from ._emit.rule_context import Context
 from ._emit.rule_tables import lowering_rules, platform_rules
+from ._typing import AttributeValue, IrValue, OpResults
 
 __all__ = ["Context", "compute_in", "ffi_lowering", "identity", "lower_to_op", "lowering_rules", "platform_rules"]
 
 
-def lower_to_op(name: str, **attrs: Any) -> Callable[..., Any]:
+def lower_to_op(name: str, **attrs: AttributeValue) -> Function:
     """Make a rule that emits one operation on the operands, with the result's type. It ignores the equation's params.
 
     Args:
@@ -59,16 +60,16 @@ def lower_to_op(name: str, **attrs: Any) -> Callable[..., Any]:
     True
     """
     if attrs:
-        def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
+        def rule(ctx: Context, /, *xs: IrValue, **params: ParamValue) -> IrValue:
             made = {k: ctx.attr(v) if isinstance(v, str) and v[:1] == "#" else v for k, v in attrs.items()}
             return ctx.op(name, xs, ctx.eqn.outvars[0].aval, **made)
     else:
-        def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
+        def rule(ctx: Context, /, *xs: IrValue, **params: ParamValue) -> IrValue:
             return ctx.create(name, [ctx.types[ctx.eqn.outvars[0].aval]], xs, None, None, 0, ctx.loc, ctx.ip).result
     return rule
 
 
-def identity(ctx: Context, x: Any, /, *rest: Any, **params: Any) -> Any:
+def identity(ctx: Context, x: IrValue, /, *rest: IrValue, **params: ParamValue) -> IrValue:
     """Return the first operand: a rule for primitives that do nothing at run time.
 
     Args:
@@ -89,7 +90,7 @@ def identity(ctx: Context, x: Any, /, *rest: Any, **params: Any) -> Any:
     return x
 
 
-def compute_in(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+def compute_in(dtype: np.dtype | str | type, rule: Function) -> Function:
     """Make a rule that computes in another dtype: operands are converted to it, and the result is converted back.
 
     Args:
@@ -106,7 +107,7 @@ def compute_in(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
     ...     "tensor<3xf64>" in lower(program).as_text()
     True
     """
-    def wide(ctx: Context, /, *xs: Any, **params: Any) -> Any:
+    def wide(ctx: Context, /, *xs: IrValue, **params: ParamValue) -> IrValue:
         out = ctx.aval_out
         aval = shaped(out.shape, dtype)
         made = rule(ctx, *(ctx.convert(x, a, shaped(a.shape, dtype)) for x, a in zip(xs, ctx.avals_in, strict=True)),
@@ -116,8 +117,9 @@ def compute_in(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Sequence[int]] | None = None,
-                 result_layouts: Sequence[Sequence[int]] | None = None, backend_config: Mapping[str, Any] | None = None,
-                 has_side_effect: bool = False, operand_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
+                 result_layouts: Sequence[Sequence[int]] | None = None,
+                 backend_config: Mapping[str, AttributeValue] | None = None, has_side_effect: bool = False,
+                 operand_output_aliases: Mapping[int, int] | None = None) -> Function:
     """Make a rule that calls a compiled function of another library (XLA's FFI, version 4 of the custom call API).
 
     Its operands and results are those of the equation; the equation's params become its attributes.
@@ -145,7 +147,7 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Sequence[in
         raise TypeError(f"ffi_lowering: expected the name of a compiled function; got {type(call_target_name).__name__}: "
                         f"{call_target_name!r:.60}")
 
-    def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
+    def rule(ctx: Context, /, *xs: IrValue, **params: ParamValue) -> OpResults:
         attributes = {k: _attribute(call_target_name, k, v) for k, v in {**(backend_config or {}), **params}.items()}
         outs = [v.aval for v in ctx.eqn.outvars]
         aliases = ", ".join([f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if len(outs) > 1 else ''}], "
@@ -159,7 +161,7 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Sequence[in
     return rule
 
 
-def _layouts(ctx: Context, avals: Sequence[Any], given: Sequence[Sequence[int]] | None) -> Any:
+def _layouts(ctx: Context, avals: Sequence[ShapedArray], given: Sequence[Sequence[int]] | None) -> IrValue:
     orders = [[*range(a.ndim)][::-1] for a in avals] if given is None else [[*order] for order in given]
     if [sorted(order) for order in orders] != [[*range(a.ndim)] for a in avals]:
         raise ValueError(f"ffi_lowering: layouts must have the axes of each of {', '.join([a.str_long() for a in avals])}; got "
@@ -168,7 +170,7 @@ def _layouts(ctx: Context, avals: Sequence[Any], given: Sequence[Sequence[int]] 
     return ctx.attr("[" + ", ".join(texts) + "]")
 
 
-def _attribute(target: str, name: str, value: Any) -> str:
+def _attribute(target: str, name: str, value: AttributeValue) -> str:
     """Return the MLIR text of an attribute."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
@@ -197,7 +199,7 @@ def _attribute(target: str, name: str, value: Any) -> str:
                     f"a one-dimensional NumPy array of ints or floats; got {type(value).__name__}: {value!r:.60}")
 
 
-def _real(x: Any, mlir_type: str) -> str:
+def _real(x: IrValue, mlir_type: str) -> str:
     """Return the text of a float for MLIR; values without a decimal form are written as their bits."""
     if np.isfinite(x):
         return f"{float(x):.17e}"

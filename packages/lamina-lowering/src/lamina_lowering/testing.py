@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, aval_of, evaluate_primitive
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, evaluate_primitive
 from lamina_ir.testing import assert_close
 from lamina_ir.testing.samples import canonicalize_results
+from lamina_ir.typing import Params, Value
 
 from . import _jaxlib
 from ._emit.module import lower
@@ -19,7 +20,7 @@ __all__ = ["check_collective", "check_lowering", "register_kernels", "run_lowere
 register_kernels = _jaxlib.register_kernels
 
 
-def single_eqn_program(prim: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+def single_eqn_program(prim: Primitive, avals: Sequence[ShapedArray], params: Params) -> ClosedJaxpr:
     """Return the program of a single equation."""
     ins = [Var(a) for a in avals]
     out = prim.infer(*avals, **params)
@@ -27,7 +28,7 @@ def single_eqn_program(prim: Primitive, avals: Sequence[Any], params: dict[str, 
     return ClosedJaxpr(Jaxpr([], ins, [Eqn(prim, ins, outs, params)], outs))
 
 
-def check_lowering(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
+def check_lowering(prim: Primitive, args: Sequence[Value], params: Params) -> None:
     """Compare a compiled primitive with its NumPy implementation on these arguments."""
     avals = [aval_of(a) for a in args]
     arrays = [np.asarray(a, v.dtype) for a, v in zip(args, avals, strict=True)]
@@ -39,7 +40,7 @@ def check_lowering(prim: Primitive, args: Sequence[Any], params: dict[str, Any])
         assert_close(g, w, what=prim.name)
 
 
-def check_collective(prim: Primitive, operands: Sequence[Sequence[Any]], params: dict[str, Any], env: Any) -> None:
+def check_collective(prim: Primitive, operands: Sequence[Sequence[Any]], params: Params, env: Any) -> None:
     """Compare a compiled collective on every device with its NumPy implementation.
 
     Args:

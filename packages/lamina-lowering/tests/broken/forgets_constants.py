@@ -1,4 +1,4 @@
-"""Constants of a program are zeros."""
+"""Defect: the constants of a program are replaced by zeros."""
 import numpy as np
 from lamina_ir import ClosedJaxpr
 from lamina_lowering import _default

@@ -1,4 +1,4 @@
-"""What is lowered knows nothing of the user's lines."""
+"""Defect: the lowered module has no source lines."""
 from lamina_lowering import _default
 from lamina_lowering._default import *
 

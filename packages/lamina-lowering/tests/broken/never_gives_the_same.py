@@ -1,4 +1,4 @@
-"""Equal programs are lowered to modules that differ."""
+"""Defect: equal programs are lowered to different modules."""
 import itertools
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims

@@ -1,4 +1,4 @@
-"""`expm1` is lowered to `exp`."""
+"""Defect: `expm1` is lowered to `exp`."""
 from lamina_ir import prims
 from lamina_lowering._default import *
 

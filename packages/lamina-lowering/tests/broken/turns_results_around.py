@@ -1,4 +1,4 @@
-"""Results come last first."""
+"""Defect: the results are returned in reverse order."""
 from lamina_ir import ClosedJaxpr, Jaxpr
 from lamina_lowering import _default
 from lamina_lowering._default import *

@@ -1,4 +1,4 @@
-"""A program is written out wherever it is called."""
+"""Defect: every call of a nested program is inlined."""
 from lamina_ir import inline_calls
 from lamina_lowering import _default
 from lamina_lowering._default import *

@@ -12,6 +12,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
@@ -19,6 +20,18 @@ from lamina_tracing.extend import check_axis, typeof
 __all__ = ["celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "identity", "leaky_relu", "log1mexp",
            "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softplus", "sparse_plus",
            "sparse_sigmoid", "squareplus", "tanh"]
+
+_ACTIVATION = docstring_entries("""
+    x: number array of any shape; integers and booleans become float.
+    alpha: the limit at minus infinity is `-alpha`; broadcasts to `x`.
+    result: Float array of the shape of `x`.
+    common: Float array of the shape that `x` and `alpha` broadcast to.
+    TypeError: `x` is neither an array nor a number.
+    """)
+_SCALED = {**_ACTIVATION, **docstring_entries("""
+    TypeError: `x` or `alpha` is neither an array nor a number.
+    ShapeError: `x` and `alpha` do not broadcast to each other.
+    """)}
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
@@ -33,7 +46,7 @@ def _piece(inside: Any, x: Any, value: Any) -> Any:
     return lnp.where(inside, x, lax.stop_gradient(value))
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def identity(x: ArrayLike) -> Array:
     """`x` itself, as an array.
 
@@ -41,8 +54,7 @@ def identity(x: ArrayLike) -> Array:
       x: array of any shape and dtype.
     Returns:
       Array of the shape and dtype of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Source: where a network asks for an activation and there is to be none.
 
@@ -52,7 +64,7 @@ def identity(x: ArrayLike) -> Array:
     return lnp.asarray(x)
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def relu(x: ArrayLike) -> Array:
     """`max(x, 0)`.
 
@@ -60,8 +72,7 @@ def relu(x: ArrayLike) -> Array:
       x: number array of any shape.
     Returns:
       Array of the shape and dtype of `x`; booleans become integers.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: 1 where x is positive, else 0; at zero 0.
     Source: Nair and Hinton, "Rectified linear units improve restricted Boltzmann machines" (2010).
@@ -73,16 +84,13 @@ def relu(x: ArrayLike) -> Array:
     return _piece(lnp.greater(x, 0), x, top) if dtypes.is_inexact(typeof(x).dtype) else top
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def relu6(x: ArrayLike) -> Array:
     """`min(max(x, 0), 6)`.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Args: {x}
+    Returns: {result}
+    Raises: {TypeError}
 
     Derivative: 1 where x is between 0 and 6, else 0; at both ends 0.
     Source: Krizhevsky, "Convolutional deep belief networks on CIFAR-10" (2010).
@@ -101,16 +109,13 @@ def _logistic(x: Any) -> Any:
     return lax.convert_element_type(lax.logistic(lax.convert_element_type(x, np.float32)), np.float16)
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def sigmoid(x: ArrayLike) -> Array:
     """`1 / (1 + exp(-x))`, in [0, 1].
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Args: {x}
+    Returns: {result}
+    Raises: {TypeError}
 
     Derivative: `y (1 - y)`, y the result: 0 where that is rounded to 1, where `lamina.scipy.special.expit` has one.
     Source: the logistic function.
@@ -121,16 +126,13 @@ def sigmoid(x: ArrayLike) -> Array:
     return _logistic(to_inexact("sigmoid", x))
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def tanh(x: ArrayLike) -> Array:
     """Hyperbolic tangent, in [-1, 1].
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Args: {x}
+    Returns: {result}
+    Raises: {TypeError}
 
     Derivative: `1 - y**2`, y the result.
     Source: meaning of `numpy.tanh`.
@@ -141,16 +143,13 @@ def tanh(x: ArrayLike) -> Array:
     return lax.tanh(to_inexact("tanh", x))
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def softplus(x: ArrayLike) -> Array:
     """`log(1 + exp(x))`, without overflow on the way.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Args: {x}
+    Returns: {result}
+    Raises: {TypeError}
 
     Derivative: `sigmoid(x)`.
     Source: Dugas et al., "Incorporating second-order functional knowledge for better option pricing" (2001).
@@ -161,16 +160,14 @@ def softplus(x: ArrayLike) -> Array:
     return lnp.logaddexp(to_inexact("softplus", x, dtypes.is_bool), 0.0)
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def log_sigmoid(x: ArrayLike) -> Array:
     """`log(sigmoid(x))`, precise where the sigmoid is near 0 or 1.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`, not above 0.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `sigmoid(-x)`.
     Source: `-softplus(-x)`.
@@ -181,16 +178,14 @@ def log_sigmoid(x: ArrayLike) -> Array:
     return lax.neg(softplus(lax.neg(to_inexact("log_sigmoid", x))))
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def soft_sign(x: ArrayLike) -> Array:
     """`x / (abs(x) + 1)`, in (-1, 1).
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; NaN at an infinity.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `1 / (abs(x) + 1)**2`.
     Source: Turian, Bergstra and Bengio, "Quadratic features and deep architectures for chunking" (2009).
@@ -202,16 +197,14 @@ def soft_sign(x: ArrayLike) -> Array:
     return lnp.divide(x, lnp.abs(x) + 1)
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def silu(x: ArrayLike) -> Array:
     """`x sigmoid(x)`, also called swish.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; NaN at minus infinity.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `s + x s (1 - s)`, s the sigmoid of x.
     Source: Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function approximation" (2018).
@@ -226,16 +219,14 @@ def silu(x: ArrayLike) -> Array:
 swish = silu
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def mish(x: ArrayLike) -> Array:
     """`x tanh(softplus(x))`.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; NaN at minus infinity.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Source: Misra, "Mish: a self regularized non-monotonic activation function" (2019).
 
@@ -246,18 +237,13 @@ def mish(x: ArrayLike) -> Array:
     return lax.mul(x, lax.tanh(softplus(x)))
 
 
-@public_api()
+@public_api(entries=_SCALED)
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` where it is positive, else `alpha (exp(x) - 1)`.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-      alpha: minus the value at minus infinity; broadcasts to `x`.
-    Returns:
-      Float array of the shape `x` and `alpha` broadcast to.
-    Raises:
-      TypeError: `x` or `alpha` is neither an array nor a number.
-      ShapeError: `x` and `alpha` do not broadcast to each other.
+    Args: {x, alpha}
+    Returns: {common}
+    Raises: {TypeError, ShapeError}
 
     Derivative: 1 where x is positive, else `alpha exp(x)`; at zero alpha.
     Source: Clevert et al., "Fast and accurate deep network learning by exponential linear units" (2015).
@@ -271,16 +257,14 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     return lnp.where(positive, x, lnp.multiply(alpha, low))
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def selu(x: ArrayLike) -> Array:
     """`elu` scaled so that layer by layer mean 0 and variance 1 are kept.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`: 1.0507 times `elu(x, 1.67326)`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: at zero that from the left, 1.7581.
     Source: Klambauer et al., "Self-normalizing neural networks" (2017).
@@ -291,18 +275,13 @@ def selu(x: ArrayLike) -> Array:
     return lnp.multiply(_SELU_SCALE, elu(to_inexact("selu", x, _whole), _SELU_ALPHA))
 
 
-@public_api()
+@public_api(entries=_SCALED)
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` where it is positive, else `alpha (exp(x / alpha) - 1)`.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-      alpha: minus the value at minus infinity; broadcasts to `x`.
-    Returns:
-      Float array of the shape `x` and `alpha` broadcast to.
-    Raises:
-      TypeError: `x` or `alpha` is neither an array nor a number.
-      ShapeError: `x` and `alpha` do not broadcast to each other.
+    Args: {x, alpha}
+    Returns: {common}
+    Raises: {TypeError, ShapeError}
 
     Derivative: continuous; 1 where x is positive, else `exp(x / alpha)`.
     Source: Barron, "Continuously differentiable exponential linear units" (2017).
@@ -367,7 +346,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return lax.mul(x, lax.mul(lax.add(lax.tanh(inner), 1.0), 0.5))
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def hard_tanh(x: ArrayLike) -> Array:
     """`x`, no lower than -1 and no higher than 1.
 
@@ -375,8 +354,7 @@ def hard_tanh(x: ArrayLike) -> Array:
       x: number array of any shape.
     Returns:
       Array of the shape and dtype of `x`; booleans become integers.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: 1 from -1 to 1, both ends included, else 0.
     Source: Collobert et al., "Natural language processing (almost) from scratch" (2011).
@@ -387,16 +365,13 @@ def hard_tanh(x: ArrayLike) -> Array:
     return lnp.where(lnp.greater(x, 1), 1, lnp.where(lnp.less(x, -1), -1, x))
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def hard_sigmoid(x: ArrayLike) -> Array:
     """`relu6(x + 3) / 6`, in [0, 1].
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Args: {x}
+    Returns: {result}
+    Raises: {TypeError}
 
     Derivative: 1/6 between -3 and 3, else 0.
     Source: Howard et al., "Searching for MobileNetV3" (2019).
@@ -407,16 +382,14 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     return lax.div(relu6(lax.add(to_inexact("hard_sigmoid", x, _whole), 3.0)), 6.0)
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def hard_silu(x: ArrayLike) -> Array:
     """`x hard_sigmoid(x)`, also called hard swish.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; NaN at minus infinity.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: 0 below -3, 1 above 3, `x / 3 + 1 / 2` between.
     Source: Howard et al., "Searching for MobileNetV3" (2019).
@@ -431,16 +404,13 @@ def hard_silu(x: ArrayLike) -> Array:
 hard_swish = hard_silu
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def sparse_plus(x: ArrayLike) -> Array:
     """0 up to -1, `x` from 1, `(x + 1)**2 / 4` between.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Args: {x}
+    Returns: {result}
+    Raises: {TypeError}
 
     Derivative: `sparse_sigmoid(x)`.
     Source: the twin of softplus for sparse probabilities: Martins and Astudillo, "From softmax to sparsemax" (2016).
@@ -454,16 +424,13 @@ def sparse_plus(x: ArrayLike) -> Array:
     return lnp.where(low, 0, lnp.where(high, x, lax.mul(lax.integer_pow(lax.add(middle, 1.0), 2), 0.25)))
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """0 up to -1, 1 from 1, `(x + 1) / 2` between.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Args: {x}
+    Returns: {result}
+    Raises: {TypeError}
 
     Derivative: 1/2 between -1 and 1, 1/4 at both, else 0.
     Source: sparsemax of two classes: Martins and Astudillo, "From softmax to sparsemax" (2016).
@@ -503,16 +470,14 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     return lax.mul(lnp.where(below, left, lnp.add(x, root)), 0.5)
 
 
-@public_api()
+@public_api(entries=_ACTIVATION)
 def log1mexp(x: ArrayLike) -> Array:
     """`log(1 - exp(-x))`, precise for small and for large `x`.
 
-    Args:
-      x: number array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; minus infinity at 0, NaN below.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `1 / (exp(x) - 1)`.
     Source: Maechler, "Accurately computing log(1 - exp(-|a|))" (2012): one formula below log 2, another above.

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from typing_extensions import override
 from lamina_ir import trees
 from lamina_tracing import Array
 from lamina_tracing.extend import rename_errors
@@ -129,6 +130,7 @@ class JoinPoint:
     def __init__(self, subtree: State) -> None:
         self.subtree = subtree
 
+    @override
     def __repr__(self) -> str:
         return f"JoinPoint({self.subtree!r})"
 

@@ -11,12 +11,21 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import axes_of, fitted, ignore_strict_promotion, public_api, to_inexact, work_dtype
 from lamina_numpy.special import logsumexp
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_axis_name, resolve_requested_dtype, typeof
 
 __all__ = ["log_softmax", "logmeanexp", "one_hot", "softmax", "standardize"]
+
+_SOFTMAX = docstring_entries("""
+    x: number array `[...]`; integers and booleans become float.
+    axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
+    TypeError: `x` is neither an array nor a number.
+    ShapeError: `axis` names an axis that `x` does not have, or one twice; `where` does not broadcast to `x`.
+    UnboundAxisError: `axis` names a mapped axis that is not bound.
+    """)
 
 
 def _exponentials(call: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any, Any, Any]:
@@ -39,21 +48,17 @@ def _exponentials(call: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any, A
     return x, terms, total if some is None else lnp.where(some, total, 1), where
 
 
-@public_api("axis")
+@public_api("axis", entries=_SOFTMAX)
 def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None, initial: ArrayLike | None = None) -> Array:
     """`exp(x) / sum(exp(x))` along axes: positive numbers that sum to 1.
 
     Args:
-      x: number array `[...]`; integers and booleans become float.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
+      {x, axis}
       where: booleans that broadcast to `x`: which elements take part; the others give 0. None for all.
       initial: of no effect; older versions of JAX required it with `where`.
     Returns:
       Float array of the shape of `x`; NaN where the largest element is infinite, of either sign.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `x` does not have, or one twice; `where` does not broadcast to `x`.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
+    Raises: {TypeError, ShapeError, UnboundAxisError}
 
     Derivative: `y (t - sum(y t))` for a tangent t, y the result.
     Source: Bridle, "Probabilistic interpretation of feedforward classification network outputs" (1990).
@@ -85,21 +90,17 @@ def _softmax_jvp(axis: Any, primals: Any, tangents: Any) -> Any:
     return y, lax.mul(y, lnp.subtract(t, lnp.sum(lax.mul(y, t), axis, None, None, True)))
 
 
-@public_api("axis")
+@public_api("axis", entries=_SOFTMAX)
 def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None, initial: ArrayLike | None = None) -> Array:
     """The logarithm of `softmax(x)`: `x - logsumexp(x)` along axes.
 
     Args:
-      x: number array `[...]`; integers and booleans become float.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
+      {x, axis}
       where: booleans that broadcast to `x`: which elements take part; the others give minus infinity. None for all.
       initial: of no effect; older versions of JAX required it with `where`.
     Returns:
       Float array of the shape of `x`, not above 0; NaN where the largest element is infinite, of either sign.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `x` does not have, or one twice; `where` does not broadcast to `x`.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
+    Raises: {TypeError, ShapeError, UnboundAxisError}
 
     Derivative: `t - sum(softmax(x) t)` for a tangent t.
     Source: the logarithm of `softmax`, precise where that is near 0.
@@ -112,21 +113,17 @@ def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = Non
     return out if where is None else lnp.where(where, out, -np.inf)
 
 
-@public_api("axis", "keepdims")
+@public_api("axis", "keepdims", entries=_SOFTMAX)
 def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` along axes, without overflow on the way.
 
     Args:
-      x: number array `[...]`; integers and booleans become float.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
+      {x, axis}
       where: booleans that broadcast to `x`: which elements to include; None for all.
       keepdims: leave the reduced axes in place with length 1.
     Returns:
       Float array of the axes that are left; NaN where there are no elements.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `x` does not have, or one twice; `where` does not broadcast to `x`.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
+    Raises: {TypeError, ShapeError, UnboundAxisError}
 
     Derivative: that of `logsumexp`.
     Source: `logsumexp(x)` less the logarithm of the number of elements.
@@ -146,15 +143,14 @@ def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = No
     return lnp.subtract(total, count)
 
 
-@public_api("axis")
+@public_api("axis", entries=_SOFTMAX)
 @ignore_strict_promotion
 def standardize(x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
                 epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None) -> Array:
     """`(x - mean) / sqrt(variance + epsilon)`, both of `x` along axes unless given.
 
     Args:
-      x: number array `[...]`; integers and booleans become float.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
+      {x, axis}
       mean: what to take off, where it is known; broadcasts to `x`. None computes it.
       variance: what to divide by, where it is known; broadcasts to `x`. None computes it; if `mean` is given,
         it is `mean(x**2) - mean**2`.

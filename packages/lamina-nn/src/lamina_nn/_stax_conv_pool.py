@@ -3,22 +3,28 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import lamina_numpy as lnp
 import lamina_random as random
 import numpy as np
 from lamina_ir import ShapeError, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_numpy.extend import to_inexact
 from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import as_int, typeof
 
-from ._layer_errors import Layer, checked_shape, layer
+from ._layer_errors import F, Layer, checked_shape, layer
 from .initializers import Initializer, glorot_normal, normal
 
 __all__ = ["AvgPool", "Conv", "Conv1DTranspose", "ConvTranspose", "GeneralConv", "GeneralConvTranspose", "MaxPool", "SumPool",
            "size"]
+
+
+def _documented(entries: Mapping[str, str]) -> Callable[[F], F]:
+    """Mark a constructor of layers whose docstring uses shared entries."""
+    return lambda maker: layer(fill_docstring(entries)(maker))
 
 
 def size(call: str, name: str, n: Any) -> int:
@@ -51,6 +57,31 @@ def _pads(call: str, padding: Any, count: int) -> Any:
     if len(pairs) != count:
         raise ShapeError(f"{call}: padding has a pair for each of {count} axes of the window; got {pairs}")
     return pairs
+
+
+_CONV = docstring_entries("""
+    dimension_numbers: the axes of inputs, kernel and result: N for the batch, C for features (I and O in the kernel),
+      one letter for each spatial axis.
+    out_chan: number of features of the result.
+    filter_shape: lengths of the window, in the order of the axes of the kernel.
+    strides: distance between windows; None for 1.
+    padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for each spatial axis.
+    W_init, b_init: initial weights of the kernel, None for Glorot's, and of the bias, which has length 1 along all axes
+      except C.
+    result: The layer; its parameters are the kernel and the bias.
+    TypeError: an argument is not a sequence of strings or integers.
+    ShapeError: lengths, strides and `dimension_numbers` do not fit each other or the inputs.
+    ValueError: a length is negative, or `padding` is unknown.
+    """)
+_IMAGES = {**_CONV, **docstring_entries("""
+    filter_shape: height and width of the window.
+    padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for height and width.
+    W_init, b_init: initial weights of the kernel `[H, W, I, O]`, None for Glorot's, and of the bias `[1, 1, 1, O]`.
+    """)}
+_TRANSPOSED = {**_CONV, **docstring_entries("""
+    strides: number of positions of the result for each position of the inputs; None for 1.
+    padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) that pad the dilated inputs.
+    """)}
 
 
 # --- convolutions --------------------------------------------------------------------------------------------------
@@ -99,27 +130,15 @@ _straight = functools.partial(_convolution, lax.conv_general_shape_tuple, lax.co
 _spread = functools.partial(_convolution, lax.conv_transpose_shape_tuple, lax.conv_transpose)
 
 
-@layer
+@_documented(_CONV)
 def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: Sequence[int],
                 strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
                 b_init: Initializer = normal(1e-6)) -> Layer:
-    """A layer that convolves, of axes in any order.
+    """Return a layer that convolves along axes in any order.
 
-    Args:
-      dimension_numbers: the axes of inputs, kernel and result: N for the batch, C for features (I and O in the kernel), one
-        letter for each axis in space.
-      out_chan: features of the result.
-      filter_shape: lengths of the window, in the order of the kernel's axes.
-      strides: distance between windows; None for 1.
-      padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for each axis in space.
-      W_init, b_init: initial weights of the kernel, None for Glorot's, and of the bias, which has length 1 along all axes
-        but C.
-    Returns:
-      The layer; its parameters are the kernel and the bias.
-    Raises:
-      TypeError: what should be a sequence of words or integers is not.
-      ShapeError: lengths, strides and `dimension_numbers` do not fit each other, or the inputs.
-      ValueError: a length is negative, or `padding` is another word.
+    Args: {dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init}
+    Returns: {result}
+    Raises: {TypeError, ShapeError, ValueError}
 
     Source: StableHLO `convolution`; initial weights of Glorot and Bengio (2010).
 
@@ -132,21 +151,14 @@ def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: S
     return _straight("GeneralConv", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
-@layer
+@_documented(_IMAGES)
 def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
          W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
-    """A layer that convolves images `[N, H, W, C]`.
+    """Return a layer that convolves images `[N, H, W, C]`.
 
-    Args:
-      out_chan: features of the result.
-      filter_shape: height and width of the window.
-      strides: distance between windows; None for 1.
-      padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for height and width.
-      W_init, b_init: initial weights of the kernel `[H, W, I, O]`, None for Glorot's, and of the bias `[1, 1, 1, O]`.
-    Returns:
-      The layer; its parameters are the kernel and the bias.
-    Raises:
-      TypeError, ShapeError, ValueError: as in `GeneralConv`.
+    Args: {out_chan, filter_shape, strides, padding, W_init, b_init}
+    Returns: {result}
+    Raises: {TypeError, ShapeError, ValueError}
 
     Source: StableHLO `convolution`; initial weights of Glorot and Bengio (2010).
 
@@ -159,21 +171,15 @@ def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | No
     return _straight("Conv", ("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
-@layer
+@_documented(_TRANSPOSED)
 def GeneralConvTranspose(dimension_numbers: Sequence[str], out_chan: int, filter_shape: Sequence[int],
                          strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
                          b_init: Initializer = normal(1e-6)) -> Layer:
-    """A layer that convolves with steps of less than one, of axes in any order: it makes longer what `GeneralConv` shortens.
+    """Return a layer of transposed convolutions along axes in any order.
 
-    Args:
-      dimension_numbers, out_chan, filter_shape: as in `GeneralConv`.
-      strides: how many places of the result there are for one of the inputs; None for 1.
-      padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) that pad the spread inputs.
-      W_init, b_init: as in `GeneralConv`.
-    Returns:
-      The layer; its parameters are the kernel and the bias.
-    Raises:
-      TypeError, ShapeError, ValueError: as in `GeneralConv`.
+    Args: {dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init}
+    Returns: {result}
+    Raises: {TypeError, ShapeError, ValueError}
 
     Source: meaning of `lax.conv_transpose`; initial weights of Glorot and Bengio (2010).
 
@@ -185,18 +191,18 @@ def GeneralConvTranspose(dimension_numbers: Sequence[str], out_chan: int, filter
     return _spread("GeneralConvTranspose", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
-@layer
+@_documented(_TRANSPOSED)
 def Conv1DTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
                     W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
-    """A layer that convolves sequences `[N, H, C]` with steps of less than one.
+    """Return a layer of transposed convolutions of sequences `[N, H, C]`.
 
     Args:
-      out_chan, strides, padding, W_init, b_init: as in `GeneralConvTranspose`.
-      filter_shape: length of the window, a tuple of one.
+      {out_chan}
+      filter_shape: length of the window, a tuple with one element.
+      {strides, padding, W_init, b_init}
     Returns:
       The layer; its parameters are the kernel `[H, I, O]` and the bias `[1, 1, O]`.
-    Raises:
-      TypeError, ShapeError, ValueError: as in `GeneralConv`.
+    Raises: {TypeError, ShapeError, ValueError}
 
     Source: meaning of `lax.conv_transpose`; initial weights of Glorot and Bengio (2010).
 
@@ -207,18 +213,15 @@ def Conv1DTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequenc
     return _spread("Conv1DTranspose", ("NHC", "HIO", "NHC"), out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
-@layer
+@_documented(_TRANSPOSED)
 def ConvTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
                   W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
-    """A layer that convolves images `[N, H, W, C]` with steps of less than one.
+    """Return a layer of transposed convolutions of images `[N, H, W, C]`.
 
-    Args:
-      out_chan, strides, padding, W_init, b_init: as in `GeneralConvTranspose`.
-      filter_shape: height and width of the window.
+    Args: {out_chan, filter_shape, strides, padding, W_init, b_init}
     Returns:
       The layer; its parameters are the kernel `[H, W, I, O]` and the bias `[1, 1, 1, O]`.
-    Raises:
-      TypeError, ShapeError, ValueError: as in `GeneralConv`.
+    Raises: {TypeError, ShapeError, ValueError}
 
     Source: meaning of `lax.conv_transpose`; initial weights of Glorot and Bengio (2010).
 
@@ -267,28 +270,33 @@ def _pool(call: str, window_shape: Any, strides: Any, padding: Any, spec: Any, r
     return init, apply
 
 
+_POOL = docstring_entries("""
+    window_shape: lengths of the window along the axes other than batch and features.
+    strides: distance between windows along these axes; None for 1.
+    padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for each of these axes.
+    spec: letters of the axes of the inputs, N for the batch and C for features; None if these are the first and
+      the last.
+    TypeError: an argument is not a sequence of integers.
+    ShapeError: `strides`, `padding` or `spec` does not fit `window_shape`, or the inputs have another number of axes.
+    ValueError: `padding` is unknown.
+    """)
+
+
 def _sums(x: Any, window: Any, steps: Any, padding: Any) -> Any:
     if dtypes.is_bool(typeof(x).dtype):
         x = lnp.astype(x, np.int32)  # how many
     return lax.reduce_window(x, np.zeros((), typeof(x).dtype), lax.add, window, steps, padding)
 
 
-@layer
+@_documented(_POOL)
 def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
-    """A layer that gives the largest number of each window.
+    """Return a layer that computes the maximum of each window; padding is never the maximum.
 
-    Args:
-      window_shape: lengths of the window along the axes that are neither batch nor features.
-      strides: distance between windows along these; None for 1.
-      padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for each of these; what is padded is never the largest.
-      spec: letters of the inputs' axes, N for the batch and C for features; None if they are the first and the last.
+    Args: {window_shape, strides, padding, spec}
     Returns:
-      The layer, without parameters. In the shape that `init` gives, a batch size of -1 becomes 0, as in the field.
-    Raises:
-      TypeError: what should be a sequence of integers is not.
-      ShapeError: `strides`, `padding` or `spec` do not fit `window_shape`, or the inputs have another number of axes.
-      ValueError: `padding` is another word.
+      The layer, without parameters. In the shape that `init` returns, a batch size of -1 becomes 0.
+    Raises: {TypeError, ShapeError, ValueError}
 
     Source: StableHLO `reduce_window`.
 
@@ -305,17 +313,16 @@ def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
     return _pool("MaxPool", window_shape, strides, padding, spec, largest)
 
 
-@layer
+@_documented(_POOL)
 def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
-    """A layer that gives the sum of each window.
+    """Return a layer that computes the sum of each window.
 
     Args:
-      window_shape, strides, padding, spec: as in `MaxPool`.
+      {window_shape, strides, padding, spec}
     Returns:
-      The layer, without parameters; sums have the dtype of the inputs, of booleans int32.
-    Raises:
-      TypeError, ShapeError, ValueError: as in `MaxPool`.
+      The layer, without parameters; sums have the dtype of the inputs, int32 for booleans.
+    Raises: {TypeError, ShapeError, ValueError}
 
     Source: StableHLO `reduce_window`.
 
@@ -326,17 +333,15 @@ def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
                  lambda x, window, steps, padding, once: _sums(x, window, steps, padding))
 
 
-@layer
+@_documented(_POOL)
 def AvgPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
-    """A layer that gives the mean of each window, over what is in it: places that are padded do not count.
+    """Return a layer that computes the mean of each window; padding does not count.
 
-    Args:
-      window_shape, strides, padding, spec: as in `MaxPool`.
+    Args: {window_shape, strides, padding, spec}
     Returns:
       The layer, without parameters.
-    Raises:
-      TypeError, ShapeError, ValueError: as in `MaxPool`.
+    Raises: {TypeError, ShapeError, ValueError}
 
     Source: StableHLO `reduce_window`.
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import lamina_numpy as lnp
 import lamina_random as random
 import numpy as np
 from lamina_ir import ShapeError, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_numpy.extend import ignore_strict_promotion
 from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, lax
 from lamina_tracing.extend import check_axis, rename_errors, is_axis_name, resolve_requested_dtype
@@ -21,6 +22,21 @@ from lamina_tracing.extend import check_axis, rename_errors, is_axis_name, resol
 __all__ = ["Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
            "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
            "truncated_normal", "uniform", "variance_scaling", "xavier_normal", "xavier_uniform", "zeros"]
+
+_ENTRIES = docstring_entries("""
+    in_axis: the axis of the inputs, or several axes; negative ones count from the end. The name of a mapped axis needs
+      a `NamedShape` that contains it.
+    out_axis: the axis of the outputs, or several axes.
+    batch_axis: axes that count neither as inputs nor as outputs. All other axes are the window of a kernel and count
+      as both. Names of axes must be listed explicitly.
+    dtype: dtype of the weights if the initializer receives none; default float32 (float64 in 64-bit mode).
+    floats: An initializer for float dtypes.
+    float_or_complex: An initializer for float and complex dtypes.
+    scaled: An initializer for float and complex dtypes and for shapes of at least two axes.
+    ValueError: from the initializer, if the shape has fewer than two axes.
+    ShapeError: from the initializer, if its shape lacks one of the axes.
+    DTypeError: from the initializer, if its dtype is neither float nor complex.
+    """)
 
 Axes: TypeAlias = int | Hashable | Sequence[int | Hashable]
 Shape: TypeAlias = ShapeLike | random.NamedShape
@@ -96,60 +112,55 @@ def _scaled(x: Any, by: Any, dtype: np.dtype) -> Any:
 
 
 # --- weights that depend on nothing --------------------------------------------------------------------------------
-@rename_errors
-def zeros(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
-    """Weights of zero: an initializer itself.
+def _initializer(call: str, default: DTypeLike | None,
+                 draw: Callable[[ArrayLike, Any, np.dtype], Array]) -> Initializer:
+    """Return the initializer whose weights `draw` computes from a key, a `Shape` and a dtype.
+
+    Its errors start with `call`. The annotations of `lamina_random` do not include `NamedShape`, hence `Any`."""
+    def init(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
+        return draw(key, shape, _dtype(dtype, default))
+    return rename_errors(init, call)
+
+
+def _filled(name: str, fill: Callable[..., Array], example: str) -> Initializer:
+    def init(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
+        return fill(_sizes(shape), _dtype(dtype))
+    init.__name__ = init.__qualname__ = name
+    init.__doc__ = f"""Return weights of {name.removesuffix("s")}. This function is an initializer itself.
 
     Args:
       key: not used.
-      shape: of the result.
+      shape: shape of the result.
       dtype: element type; default float32 (float64 in 64-bit mode).
     Returns:
       Array of `shape`.
     Raises:
-      ValueError: `shape` holds a negative size.
+      ValueError: `shape` contains a negative size.
 
-    Source: meaning of `numpy.zeros`.
-
-    >>> from lamina_random import PRNGKey
-    >>> zeros(PRNGKey(0), (2,))
-    Array([0., 0.], dtype=float32)
-    """
-    return lnp.zeros(_sizes(shape), _dtype(dtype))
-
-
-@rename_errors
-def ones(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
-    """Weights of one: an initializer itself.
-
-    Args:
-      key: not used.
-      shape: of the result.
-      dtype: element type; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ValueError: `shape` holds a negative size.
-
-    Source: meaning of `numpy.ones`.
+    Source: meaning of `numpy.{name}`.
 
     >>> from lamina_random import PRNGKey
-    >>> ones(PRNGKey(0), (2,))
-    Array([1., 1.], dtype=float32)
+    >>> {name}(PRNGKey(0), (2,))
+    {example}
     """
-    return lnp.ones(_sizes(shape), _dtype(dtype))
+    return rename_errors(init, name)
 
 
+zeros = _filled("zeros", lnp.zeros, "Array([0., 0.], dtype=float32)")
+ones = _filled("ones", lnp.ones, "Array([1., 1.], dtype=float32)")
+
+
+@fill_docstring(_ENTRIES)
 def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights of one value.
+    """Return an initializer of weights of one value.
 
     Args:
       value: a number, or an array that broadcasts to the shape.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
+      {dtype}
     Returns:
       An initializer.
     Raises:
-      ShapeError: by the initializer, where `value` does not broadcast to the shape.
+      ShapeError: from the initializer, if `value` does not broadcast to the shape.
 
     Source: meaning of `numpy.full`.
 
@@ -157,49 +168,39 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     >>> constant(-7)(PRNGKey(0), (2,))
     Array([-7., -7.], dtype=float32)
     """
-    default = dtype
-
-    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
-        return lnp.full(_sizes(shape), value, _dtype(dtype, default))
-    return rename_errors(init, "constant")
+    return _initializer("constant", dtype, lambda key, shape, d: lnp.full(_sizes(shape), value, d))
 
 
 # --- numbers of one distribution -----------------------------------------------------------------------------------
+@fill_docstring(_ENTRIES)
 def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights spread evenly over `[0, scale)`.
+    """Return an initializer of weights that are uniformly distributed over `[0, scale)`.
 
     Args:
       scale: the upper end.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float dtype.
+      {dtype}
+    Returns: {floats}
     Raises:
-      DTypeError: by the initializer, where its dtype is no float.
+      DTypeError: from the initializer, if its dtype is not a float.
 
     Source: `lamina.random.uniform`.
 
     >>> from lamina_random import PRNGKey
-    >>> [round(float(x), 4) for x in uniform(10.0)(PRNGKey(42), (2,))]
-    [0.1501, 6.7896]
+    >>> uniform(10.0)(PRNGKey(42), (2,)).round(4)
+    Array([0.1501, 6.7896], dtype=float32)
     """
-    default = dtype
-
-    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
-        d = _dtype(dtype, default)
-        return _scaled(random.uniform(key, shape, d), scale, d)
-    return rename_errors(init, "uniform")
+    return _initializer("uniform", dtype, lambda key, shape, d: _scaled(random.uniform(key, shape, d), scale, d))
 
 
+@fill_docstring(_ENTRIES)
 def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights of the normal distribution around 0.
+    """Return an initializer of normally distributed weights with mean 0.
 
     Args:
-      stddev: their standard deviation.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float or complex dtype.
-    Raises:
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
+      stddev: the standard deviation of the weights.
+      {dtype}
+    Returns: {float_or_complex}
+    Raises: {DTypeError}
 
     Source: `lamina.random.normal`.
 
@@ -207,26 +208,21 @@ def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     >>> [round(float(x), 4) for x in normal(5.0)(PRNGKey(42), (2,))]
     [-10.8491, 2.324]
     """
-    default = dtype
-
-    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
-        d = _dtype(dtype, default)
-        return _scaled(random.normal(key, shape, d), stddev, d)
-    return rename_errors(init, "normal")
+    return _initializer("normal", dtype, lambda key, shape, d: _scaled(random.normal(key, shape, d), stddev, d))
 
 
+@fill_docstring(_ENTRIES)
 def truncated_normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None, lower: float = -2.0,
                      upper: float = 2.0) -> Initializer:
-    """Makes weights of the normal distribution, of which those outside of two bounds are left out.
+    """Return an initializer of weights of a truncated normal distribution with mean 0.
 
     Args:
-      stddev: the standard deviation before bounds are set.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-      lower, upper: the bounds, in standard deviations from 0.
-    Returns:
-      An initializer, of a float dtype.
+      stddev: the standard deviation before the truncation.
+      {dtype}
+      lower, upper: the bounds, in units of `stddev`.
+    Returns: {floats}
     Raises:
-      DTypeError: by the initializer, where its dtype is no float.
+      DTypeError: from the initializer, if its dtype is not a float.
 
     Source: `lamina.random.truncated_normal`.
 
@@ -234,12 +230,9 @@ def truncated_normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None, l
     >>> [round(float(x), 4) for x in truncated_normal(5.0)(PRNGKey(42), (2,))]
     [-8.9283, 2.2109]
     """
-    default = dtype
-
-    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
-        d = _dtype(dtype, default)
+    def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
         return _scaled(random.truncated_normal(key, lower, upper, shape, d), stddev, d)
-    return rename_errors(init, "truncated_normal")
+    return _initializer("truncated_normal", dtype, draw)
 
 
 # --- numbers that scale with the inputs or outputs of a unit -------------------------------------------------------
@@ -273,29 +266,24 @@ def _within_two(u: Any, d: np.dtype) -> Any:
     return lax.sqrt(lax.neg(lax.real(lax.log(lax.convert_element_type(left, d)))))
 
 
+@fill_docstring(_ENTRIES)
 def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Axes = -2, out_axis: Axes = -1,
                      batch_axis: Axes = (), dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights of mean 0 and variance `scale / n`, n the number of inputs or of outputs of a unit.
+    """Return an initializer of weights with mean 0 and variance `scale / n`.
 
     Args:
       scale: a positive number.
-      mode: what n is: "fan_in" the inputs, "fan_out" the outputs, "fan_avg" their mean, "fan_geo_avg" their geometric mean.
+      mode: meaning of `n`: "fan_in" the number of inputs of a unit, "fan_out" that of its outputs, "fan_avg" their
+        mean, "fan_geo_avg" their geometric mean.
       distribution: "truncated_normal" (within two standard deviations), "normal" or "uniform".
-      in_axis: the axis of inputs, or several; negative ones count from the end. The name of a mapped axis needs a
-        `NamedShape` that names it.
-      out_axis: the axis of outputs, or several.
-      batch_axis: axes that count as neither; all others are a kernel's window and count as both. Names count only where
-        said.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float or complex dtype and shapes of two axes at least.
+      {in_axis, out_axis, batch_axis, dtype}
+    Returns: {scaled}
     Raises:
-      ValueError: `mode` or `distribution` is another word, or `scale` is below 0; by the initializer, where the shape has
+      ValueError: `mode` or `distribution` is unknown, or `scale` is negative; from the initializer, if the shape has
         fewer than two axes.
-      ShapeError: by the initializer, where its shape does not have the axes.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
+      {ShapeError, DTypeError}
 
-    Source: Glorot and Bengio (2010) and He et al. (2015), of which it is the common form.
+    Source: the common form of the initializers of Glorot and Bengio (2010) and He et al. (2015).
 
     >>> from lamina_random import PRNGKey
     >>> variance_scaling(1.0, "fan_in", "normal")(PRNGKey(0), (3, 2)).shape
@@ -306,7 +294,6 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Axes =
 
 def _variance_scaling(call: str, scale: float, mode: str, distribution: str, in_axis: Axes, out_axis: Axes,
                       batch_axis: Axes, dtype: DTypeLike | None) -> Initializer:
-    default = dtype
     if mode not in _MODES:
         raise ValueError(f"{call}: mode must be one of {', '.join(map(repr, _MODES))}; got {mode!r}")
     if distribution not in ("truncated_normal", "normal", "uniform"):
@@ -314,202 +301,80 @@ def _variance_scaling(call: str, scale: float, mode: str, distribution: str, in_
     if scale < 0:
         raise ValueError(f"{call}: scale must not be below 0; got {scale!r}. It is what the variance is a multiple of")
 
-    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
+    def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
         n = _MODES[mode](*_fans(call, shape, in_axis, out_axis, batch_axis))
-        return _spread(distribution, key, shape, _dtype(dtype, default), scale / max(n, 1))
-    return rename_errors(init, call)
+        return _spread(distribution, key, shape, d, scale / max(n, 1))
+    return _initializer(call, dtype, draw)
 
 
-def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
-                  dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights for `tanh` and SELU: `variance_scaling(1.0, "fan_in", "uniform")`.
+class ScalingInitializers(Protocol):
+    """The functions that return `variance_scaling` with a fixed scale, mode and distribution."""
 
-    Args:
-      in_axis: the axis of inputs, or several; negative ones count from the end. The name of a mapped axis needs a
-        `NamedShape` that names it.
-      out_axis: the axis of outputs, or several.
-      batch_axis: axes that count as neither; all others are a kernel's window and count as both. Names count only where
-        said.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float or complex dtype and shapes of two axes at least.
-    Raises:
-      ValueError: by the initializer, where the shape has fewer than two axes.
-      ShapeError: by the initializer, where its shape does not have the axes.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
-
-    Source: LeCun et al., "Efficient backprop" (1998).
-
-    >>> from lamina_random import PRNGKey
-    >>> lecun_uniform()(PRNGKey(0), (3, 4)).shape
-    (3, 4)
-    """
-    return _variance_scaling("lecun_uniform", 1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
+    @staticmethod
+    def __call__(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
+                 dtype: DTypeLike | None = None) -> Initializer:
+        """Return the initializer."""
+        raise NotImplementedError
 
 
-def lecun_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights for `tanh` and SELU: `variance_scaling(1.0, "fan_in", "truncated_normal")`.
+def _fixed_scaling(name: str, scale: float, mode: str, distribution: str, use: str, source: str) -> ScalingInitializers:
+    def make(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
+             dtype: DTypeLike | None = None) -> Initializer:
+        return _variance_scaling(name, scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""Return an initializer for {use}: `variance_scaling({scale}, "{mode}", "{distribution}")`.
 
-    Args:
-      in_axis: the axis of inputs, or several; negative ones count from the end. The name of a mapped axis needs a
-        `NamedShape` that names it.
-      out_axis: the axis of outputs, or several.
-      batch_axis: axes that count as neither; all others are a kernel's window and count as both. Names count only where
-        said.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float or complex dtype and shapes of two axes at least.
-    Raises:
-      ValueError: by the initializer, where the shape has fewer than two axes.
-      ShapeError: by the initializer, where its shape does not have the axes.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
+    Args: {{in_axis, out_axis, batch_axis, dtype}}
+    Returns: {{scaled}}
+    Raises: {{ValueError, ShapeError, DTypeError}}
 
-    Source: LeCun et al., "Efficient backprop" (1998).
+    Source: {source}.
 
     >>> from lamina_random import PRNGKey
-    >>> lecun_normal()(PRNGKey(0), (3, 4)).shape
+    >>> {name}()(PRNGKey(0), (3, 4)).shape
     (3, 4)
     """
-    return _variance_scaling("lecun_normal", 1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+    return fill_docstring(_ENTRIES)(make)
 
 
-def glorot_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
-                   dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights for `tanh` and sigmoids: `variance_scaling(1.0, "fan_avg", "uniform")`.
-
-    Args:
-      in_axis: the axis of inputs, or several; negative ones count from the end. The name of a mapped axis needs a
-        `NamedShape` that names it.
-      out_axis: the axis of outputs, or several.
-      batch_axis: axes that count as neither; all others are a kernel's window and count as both. Names count only where
-        said.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float or complex dtype and shapes of two axes at least.
-    Raises:
-      ValueError: by the initializer, where the shape has fewer than two axes.
-      ShapeError: by the initializer, where its shape does not have the axes.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
-
-    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks" (2010).
-
-    >>> from lamina_random import PRNGKey
-    >>> glorot_uniform()(PRNGKey(0), (3, 4)).shape
-    (3, 4)
-    """
-    return _variance_scaling("glorot_uniform", 1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
-
-
-def glorot_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
-                  dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights for `tanh` and sigmoids: `variance_scaling(1.0, "fan_avg", "truncated_normal")`.
-
-    Args:
-      in_axis: the axis of inputs, or several; negative ones count from the end. The name of a mapped axis needs a
-        `NamedShape` that names it.
-      out_axis: the axis of outputs, or several.
-      batch_axis: axes that count as neither; all others are a kernel's window and count as both. Names count only where
-        said.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float or complex dtype and shapes of two axes at least.
-    Raises:
-      ValueError: by the initializer, where the shape has fewer than two axes.
-      ShapeError: by the initializer, where its shape does not have the axes.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
-
-    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks" (2010).
-
-    >>> from lamina_random import PRNGKey
-    >>> glorot_normal()(PRNGKey(0), (3, 4)).shape
-    (3, 4)
-    """
-    return _variance_scaling("glorot_normal", 1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
-
-
-def he_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights for `relu`: `variance_scaling(2.0, "fan_in", "uniform")`.
-
-    Args:
-      in_axis: the axis of inputs, or several; negative ones count from the end. The name of a mapped axis needs a
-        `NamedShape` that names it.
-      out_axis: the axis of outputs, or several.
-      batch_axis: axes that count as neither; all others are a kernel's window and count as both. Names count only where
-        said.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float or complex dtype and shapes of two axes at least.
-    Raises:
-      ValueError: by the initializer, where the shape has fewer than two axes.
-      ShapeError: by the initializer, where its shape does not have the axes.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
-
-    Source: He et al., "Delving deep into rectifiers" (2015).
-
-    >>> from lamina_random import PRNGKey
-    >>> he_uniform()(PRNGKey(0), (3, 4)).shape
-    (3, 4)
-    """
-    return _variance_scaling("he_uniform", 2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
-
-
-def he_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike | None = None) -> Initializer:
-    """Makes weights for `relu`: `variance_scaling(2.0, "fan_in", "truncated_normal")`.
-
-    Args:
-      in_axis: the axis of inputs, or several; negative ones count from the end. The name of a mapped axis needs a
-        `NamedShape` that names it.
-      out_axis: the axis of outputs, or several.
-      batch_axis: axes that count as neither; all others are a kernel's window and count as both. Names count only where
-        said.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
-    Returns:
-      An initializer, of a float or complex dtype and shapes of two axes at least.
-    Raises:
-      ValueError: by the initializer, where the shape has fewer than two axes.
-      ShapeError: by the initializer, where its shape does not have the axes.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
-
-    Source: He et al., "Delving deep into rectifiers" (2015).
-
-    >>> from lamina_random import PRNGKey
-    >>> he_normal()(PRNGKey(0), (3, 4)).shape
-    (3, 4)
-    """
-    return _variance_scaling("he_normal", 2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
-
-
+_LECUN = "`tanh` and SELU", 'LeCun et al., "Efficient backprop" (1998)'
+_GLOROT = ("`tanh` and sigmoids",
+           'Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks" (2010)')
+_HE = "`relu`", 'He et al., "Delving deep into rectifiers" (2015)'
+lecun_uniform = _fixed_scaling("lecun_uniform", 1.0, "fan_in", "uniform", *_LECUN)
+lecun_normal = _fixed_scaling("lecun_normal", 1.0, "fan_in", "truncated_normal", *_LECUN)
+glorot_uniform = _fixed_scaling("glorot_uniform", 1.0, "fan_avg", "uniform", *_GLOROT)
+glorot_normal = _fixed_scaling("glorot_normal", 1.0, "fan_avg", "truncated_normal", *_GLOROT)
+he_uniform = _fixed_scaling("he_uniform", 2.0, "fan_in", "uniform", *_HE)
+he_normal = _fixed_scaling("he_normal", 2.0, "fan_in", "truncated_normal", *_HE)
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
 # --- orthogonal matrices -------------------------------------------------------------------------------------------
+@fill_docstring(_ENTRIES)
 def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
-    """Makes orthogonal matrices, every one equally likely; unitary ones for a complex dtype.
+    """Return an initializer of uniformly distributed orthogonal matrices; for complex dtypes, of unitary ones.
 
     Args:
-      scale: what they are multiplied by.
-      column_axis: the axis of columns; the others together are that of rows.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
+      scale: factor of the matrices.
+      column_axis: the axis of the columns; the other axes together index the rows.
+      {dtype}
     Returns:
-      An initializer, of shapes of two axes at least. Of rows and columns those that are fewer are orthonormal.
-    Raises:
-      ValueError: by the initializer, where the shape has fewer than two axes.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
+      An initializer for shapes of at least two axes. The columns are orthonormal, or the rows if there are fewer rows.
+    Raises: {ValueError, DTypeError}
 
-    Source: Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning" (2014); the Q of a normal
-      matrix's QR, its columns' signs those of R's diagonal: Mezzadri (2007).
+    Source: Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning" (2014); QR
+      decomposition of a normal matrix, with the signs of the diagonal of R: Mezzadri (2007).
 
     >>> from lamina_random import PRNGKey
     >>> w = orthogonal()(PRNGKey(0), (3, 2))
     >>> bool(lnp.allclose(w.T @ w, lnp.eye(2), atol=1e-6))
     True
     """
-    default = dtype
-
-    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
-        return _orthogonal("orthogonal", key, shape, _dtype(dtype, default), scale, column_axis)
-    return rename_errors(init, "orthogonal")
+    def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
+        return _orthogonal("orthogonal", key, shape, d, scale, column_axis)
+    return _initializer("orthogonal", dtype, draw)
 
 
 @ignore_strict_promotion
@@ -526,18 +391,19 @@ def _orthogonal(call: str, key: Any, shape: Any, d: np.dtype, scale: Any, column
     return _scaled(lnp.astype(lnp.moveaxis(q, -1, at), d), scale, d)
 
 
+@fill_docstring(_ENTRIES)
 def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
-    """Makes kernels of convolutions that keep lengths: an orthogonal matrix in the middle of the window, zero elsewhere.
+    """Return an initializer of convolution kernels that preserve norms.
 
     Args:
-      scale: what they are multiplied by.
-      column_axis: the axis of columns of the matrix.
-      dtype: of the weights where the initializer is given none; default float32 (float64 in 64-bit mode).
+      scale: factor of the orthogonal matrix in the middle of the window; the kernel is zero elsewhere.
+      column_axis: the axis of the columns of the matrix.
+      {dtype}
     Returns:
-      An initializer, of shapes `[..., inputs, outputs]` of three to five axes with no more inputs than outputs.
+      An initializer for shapes `[..., inputs, outputs]` of three to five axes with at most as many inputs as outputs.
     Raises:
-      ValueError: by the initializer, where the shape has fewer or more axes, or more inputs than outputs.
-      DTypeError: by the initializer, where its dtype is neither float nor complex.
+      ValueError: from the initializer, if the shape has fewer or more axes, or more inputs than outputs.
+      {DTypeError}
 
     Source: Xiao et al., "Dynamical isometry and a mean field theory of CNNs" (2018).
 
@@ -545,17 +411,14 @@ def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType
     >>> [bool(place.any()) for place in delta_orthogonal()(PRNGKey(0), (3, 2, 2))]
     [False, True, False]
     """
-    default = dtype
-
-    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
+    def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
         sizes = _sizes(shape)
         if not 3 <= len(sizes) <= 5:
             raise ValueError(f"delta_orthogonal: a shape of three to five axes is needed; got {sizes}")
         if sizes[-1] < sizes[-2]:
             raise ValueError(f"delta_orthogonal: no more inputs than outputs can be kept orthogonal; got {sizes[-2]} inputs "
                              f"and {sizes[-1]} outputs in {sizes}")
-        d = _dtype(dtype, default)
         matrix = _orthogonal("delta_orthogonal", key, _as_named(shape, sizes[-2:]), d, scale, column_axis)
         middle = tuple([(n - 1) // 2 for n in sizes[:-2]])
         return lnp.zeros(sizes, d).at[middle].set(matrix)
-    return rename_errors(init, "delta_orthogonal")
+    return _initializer("delta_orthogonal", dtype, draw)

@@ -10,6 +10,7 @@ from typing import Any
 
 import lamina_numpy as lnp
 from lamina_ir import ShapeError, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_numpy.extend import work_dtype
 from lamina_tracing.extend import typeof
 
@@ -22,6 +23,16 @@ __all__ = ["InitFn", "JoinPoint", "Optimizer", "OptimizerState", "Params", "Para
            "Updates", "adagrad", "adam", "adamax", "clip_grads", "constant", "exponential_decay", "inverse_time_decay",
            "l2_norm", "make_schedule", "momentum", "nesterov", "optimizer", "pack_optimizer_state", "piecewise_constant",
            "polynomial_decay", "rmsprop", "rmsprop_momentum", "sgd", "sm3", "unpack_optimizer_state"]
+
+_OPTIMIZER = docstring_entries("""
+    step_size: a number, or a function of the step.
+    mass: share of the velocity that is kept.
+    momentum: share of the old steps in the running mean of steps.
+    b1, b2: shares of the old gradients and squares in their running means.
+    eps: added to the root.
+    TypeError: `step_size` is neither a number nor a function; from `update`, as for `optimizer`.
+    ShapeError: from `update`, if a gradient does not fit its parameters.
+    """)
 
 
 def _fits(call: str, g: Any, x: Any) -> None:
@@ -58,16 +69,14 @@ def _seen(eps: Any, x: Any) -> Any:
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def sgd(step_size: Any) -> Any:
     """Stochastic gradient descent: `x - step_size * g`.
 
-    Args:
-      step_size: a number, or a function of the step.
+    Args: {step_size}
     Returns:
       An `Optimizer`, which keeps the parameters alone.
-    Raises:
-      TypeError: `step_size` is neither number nor function; by `update`, as `optimizer` says.
-      ShapeError: by `update`, where a gradient does not fit its parameters.
+    Raises: {TypeError, ShapeError}
 
     Source: Robbins and Monro, "A stochastic approximation method" (1951).
 
@@ -95,16 +104,16 @@ def _heavy_ball(call: str, step_size: Any, mass: Any, ahead: bool) -> Any:
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def momentum(step_size: Any, mass: Any) -> Any:
     """Gradient descent with momentum: the velocity is `v = mass * v + g`, the step `-step_size * v`.
 
     Args:
-      step_size: a number, or a function of the step.
-      mass: share of the velocity that stays.
+      {step_size}
+      mass: share of the velocity that is kept in each step.
     Returns:
       An `Optimizer`, which keeps the parameters and velocities.
-    Raises:
-      TypeError, ShapeError: as in `sgd`.
+    Raises: {TypeError, ShapeError}
 
     Source: Polyak, "Some methods of speeding up the convergence of iteration methods" (1964).
 
@@ -119,16 +128,14 @@ def momentum(step_size: Any, mass: Any) -> Any:
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def nesterov(step_size: Any, mass: Any) -> Any:
     """Gradient descent with momentum that looks ahead: `v = mass * v + g` and a step of `-step_size * (mass * v + g)`.
 
-    Args:
-      step_size: a number, or a function of the step.
-      mass: share of the velocity that stays.
+    Args: {step_size, mass}
     Returns:
       An `Optimizer`, which keeps the parameters and velocities.
-    Raises:
-      TypeError, ShapeError: as in `sgd`.
+    Raises: {TypeError, ShapeError}
 
     Source: Nesterov's method, as in Sutskever, Martens, Dahl and Hinton, "On the importance of initialization and momentum
       in deep learning" (2013).
@@ -141,16 +148,14 @@ def nesterov(step_size: Any, mass: Any) -> Any:
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def adagrad(step_size: Any, momentum: Any = 0.9) -> Any:
     """Adagrad with momentum: gradients divided by the root of the sum of all their squares so far.
 
-    Args:
-      step_size: a number, or a function of the step.
-      momentum: share of the old in the running mean of steps.
+    Args: {step_size, momentum}
     Returns:
       An `Optimizer`, which keeps the parameters, sums of squares and running means.
-    Raises:
-      TypeError, ShapeError: as in `sgd`.
+    Raises: {TypeError, ShapeError}
 
     Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization" (2011).
 
@@ -170,17 +175,17 @@ def adagrad(step_size: Any, momentum: Any = 0.9) -> Any:
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def rmsprop(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Any:
     """RMSProp: gradients divided by the root of a running mean of their squares.
 
     Args:
-      step_size: a number, or a function of the step.
+      {step_size}
       gamma: share of the old in the running mean.
       eps: added to the mean.
     Returns:
       An `Optimizer`, which keeps the parameters and means.
-    Raises:
-      TypeError, ShapeError: as in `sgd`.
+    Raises: {TypeError, ShapeError}
 
     Source: Tieleman and Hinton, "Lecture 6.5: rmsprop" (2012).
 
@@ -199,18 +204,18 @@ def rmsprop(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Any:
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum: Any = 0.9) -> Any:
     """RMSProp with momentum: its steps are added to a velocity of which a share stays.
 
     Args:
-      step_size: a number, or a function of the step.
+      {step_size}
       gamma: share of the old in the running mean of squares.
       eps: added to that mean.
       momentum: share of the velocity that stays.
     Returns:
       An `Optimizer`, which keeps the parameters, means and velocities.
-    Raises:
-      TypeError, ShapeError: as in `sgd`.
+    Raises: {TypeError, ShapeError}
 
     Source: Graves, "Generating sequences with recurrent neural networks" (2013), equations 38 to 45 without the mean.
 
@@ -230,17 +235,14 @@ def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any:
     """Adam: a running mean of gradients, divided by the root of that of their squares, both without their bias to 0.
 
-    Args:
-      step_size: a number, or a function of the step.
-      b1, b2: shares of the old in the means of gradients and of squares.
-      eps: added to the root.
+    Args: {step_size, b1, b2, eps}
     Returns:
       An `Optimizer`, which keeps the parameters and both means.
-    Raises:
-      TypeError, ShapeError: as in `sgd`.
+    Raises: {TypeError, ShapeError}
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1.
 
@@ -261,6 +263,7 @@ def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any:
     """AdaMax: a running mean of gradients without its bias to 0, divided by the largest gradient, which fades.
 
@@ -271,37 +274,37 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> A
       eps: added to the largest.
     Returns:
       An `Optimizer`, which keeps the parameters, means and largest sizes.
-    Raises:
-      TypeError, ShapeError: as in `sgd`.
+    Raises: {TypeError, ShapeError}
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 2.
 
     >>> init, update, get_params = adamax(0.1)
-    >>> get_params(update(0, np.array([2., -5.], np.float32), init(np.zeros(2, np.float32)))).round(4)
-    Array([-0.1,  0.1], dtype=float32)
+    >>> state = init(np.zeros(2, np.float32))
+    >>> for i in range(2):
+    ...     state = update(i, np.array([2., -5.], np.float32), state)
+    >>> get_params(state).round(4)
+    Array([-0.2,  0.2], dtype=float32)
     """
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
         x, mean, largest = state
         _fits("adamax", g, x)
-        mean = _average(b1, mean, g)
         largest = lnp.maximum(b2 * largest, lnp.abs(g))
+        mean = _average(b1, mean, g)
         return x - size(i) / _bias(b1, i, mean) * mean / (largest + _seen(eps, largest)), mean, largest
     return (lambda x: (x, lnp.zeros_like(x), lnp.zeros_like(x))), update, (lambda state: state[0])
 
 
 @optimizer
+@fill_docstring(_OPTIMIZER)
 def sm3(step_size: Any, momentum: Any = 0.9) -> Any:
     """SM3 with momentum: Adagrad that keeps one number for each slice along each axis, and not one for each number.
 
-    Args:
-      step_size: a number, or a function of the step.
-      momentum: share of the old in the running mean of steps.
+    Args: {step_size, momentum}
     Returns:
       An `Optimizer`, which keeps the parameters, running means, and a vector for each axis.
-    Raises:
-      TypeError, ShapeError: as in `sgd`.
+    Raises: {TypeError, ShapeError}
 
     Source: Anil, Gupta, Koren and Singer, "Memory efficient adaptive optimization" (2019), algorithm SM3-II.
 

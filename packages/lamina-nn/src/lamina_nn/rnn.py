@@ -14,6 +14,7 @@ from typing import Any
 import lamina_numpy as lnp
 import lamina_random as random
 from lamina_ir import ShapeError, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_numpy.extend import to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
@@ -22,6 +23,21 @@ from . import sigmoid
 from ._stax_conv_pool import size
 
 __all__ = ["get_num_params_in_lstm", "init_lstm_weight", "lstm", "lstm_ref", "unpack_lstm_weights"]
+
+_LSTM = docstring_entries("""
+    input_size: features of the inputs.
+    hidden_size: features of the state of a layer, for each direction.
+    num_layers: number of layers.
+    bidirectional: whether each layer reads in both directions.
+    x: float array `[batch, time, input_size]`.
+    h_0, c_0: initial hidden states and cells `[pseudo-layers, batch, hidden_size]`.
+    seq_lengths: integers `[batch]`: length of each sequence; elements after its end are not read. A length of 0 keeps
+      the initial state.
+    dropout: must be 0.
+    states: Hidden states of the last layer `[batch, time, hidden_size]`, with both directions side by side
+      `[..., 2 hidden_size]`, 0 after the end of a sequence; and hidden states and cells after the end, like `h_0` and
+      `c_0`, dtypes included.
+    """)
 
 
 # --- weights -------------------------------------------------------------------------------------------------------
@@ -33,14 +49,11 @@ def _shapes(call: str, input_size: int, hidden_size: int, num_layers: int, bidir
     return [shape for k in range(n * ways) for shape in ((4 * h, x if k < ways else ways * h), (4 * h, h), (4 * h,), (4 * h,))]
 
 
+@fill_docstring(_LSTM)
 def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> int:
-    """How many weights there are in a network.
+    """Return the number of weights of a network.
 
-    Args:
-      input_size: features of the inputs.
-      hidden_size: features of the state of a layer, for each direction.
-      num_layers: how many layers there are.
-      bidirectional: whether each layer reads in both directions.
+    Args: {input_size, hidden_size, num_layers, bidirectional}
     Returns:
       The length of the vector that `init_lstm_weight` gives.
     Raises:
@@ -55,12 +68,13 @@ def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, b
     return sum(map(math.prod, _shapes("get_num_params_in_lstm", input_size, hidden_size, num_layers, bidirectional)))
 
 
+@fill_docstring(_LSTM)
 def init_lstm_weight(rng: ArrayLike, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> Array:
     """Initial weights, uniform within one over the root of the hidden size.
 
     Args:
       rng: a key.
-      input_size, hidden_size, num_layers, bidirectional: as in `get_num_params_in_lstm`.
+      {input_size, hidden_size, num_layers, bidirectional}
     Returns:
       Array of all weights `[n]`, in the default float dtype, as `unpack_lstm_weights` reads it.
     Raises:
@@ -80,13 +94,14 @@ def init_lstm_weight(rng: ArrayLike, input_size: int, hidden_size: int, num_laye
     return random.uniform(rng, (n,), minval=-most, maxval=most)
 
 
+@fill_docstring(_LSTM)
 def unpack_lstm_weights(weights: ArrayLike, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool,
                         ) -> tuple[dict[int, Array], dict[int, Array], dict[int, Array], dict[int, Array]]:
     """The matrices and vectors in a vector of weights.
 
     Args:
       weights: `[n]`; both matrices of every pseudo-layer, then both vectors of each.
-      input_size, hidden_size, num_layers, bidirectional: as in `get_num_params_in_lstm`.
+      {input_size, hidden_size, num_layers, bidirectional}
     Returns:
       Dicts `W_ih, W_hh, b_ih, b_hh` with a key for each pseudo-layer: matrices `[4 hidden, in]` for the inputs, `[4 hidden,
       hidden]` for the state, and the vectors `[4 hidden]` that belong to them.
@@ -172,24 +187,18 @@ def _network(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: A
     return lnp.swapaxes(y, 0, 1), lnp.stack(last_h) if last_h else h_0, lnp.stack(last_c) if last_c else c_0
 
 
+@fill_docstring(_LSTM)
 def lstm(x: ArrayLike, h_0: ArrayLike, c_0: ArrayLike, weights: ArrayLike, seq_lengths: ArrayLike, input_size: int,
          hidden_size: int, num_layers: int, dropout: float, bidirectional: bool, precision: Any = None,
          ) -> tuple[Array, Array, Array]:
     """Long short-term memory, of a vector of weights, on every platform.
 
     Args:
-      x: float array `[batch, time, input_size]`.
-      h_0, c_0: initial hidden states and cells `[pseudo-layers, batch, hidden_size]`.
-      weights: vector, as `init_lstm_weight` gives it.
-      seq_lengths: integers `[batch]`: how long each sequence is; elements after its end are not read. A length of 0
-        leaves the initial state.
-      input_size, hidden_size, num_layers, bidirectional: as in `get_num_params_in_lstm`.
-      dropout: 0.
-      precision: of the matrix products; None for the default.
-    Returns:
-      Hidden states of the last layer `[batch, time, hidden_size]`, with both directions side by side
-      `[..., 2 hidden_size]`, 0 behind the end of a sequence; and hidden states and cells after the end, like `h_0` and
-      `c_0`, dtypes included.
+      {x, h_0, c_0}
+      weights: vector, as returned by `init_lstm_weight`.
+      {seq_lengths, input_size, hidden_size, num_layers, bidirectional, dropout}
+      precision: precision of the matrix products; None for the default.
+    Returns: {states}
     Raises:
       ShapeError: an array has another shape.
       NotImplementedError: `dropout` is not 0.
@@ -210,18 +219,17 @@ def lstm(x: ArrayLike, h_0: ArrayLike, c_0: ArrayLike, weights: ArrayLike, seq_l
                     precision)
 
 
+@fill_docstring(_LSTM)
 def lstm_ref(x: ArrayLike, h_0: ArrayLike, c_0: ArrayLike, W_ih: dict[int, Any], W_hh: dict[int, Any], b_ih: dict[int, Any],
              b_hh: dict[int, Any], seq_lengths: ArrayLike, input_size: int, hidden_size: int, num_layers: int, dropout: float,
              bidirectional: bool) -> tuple[Array, Array, Array]:
     """Long short-term memory, of matrices and vectors.
 
     Args:
-      x, h_0, c_0, seq_lengths: as in `lstm`.
-      W_ih, W_hh, b_ih, b_hh: dicts, as `unpack_lstm_weights` gives them.
-      input_size, hidden_size, num_layers, bidirectional: as in `get_num_params_in_lstm`.
-      dropout: 0.
-    Returns:
-      As `lstm`.
+      {x, h_0, c_0}
+      W_ih, W_hh, b_ih, b_hh: dicts, as returned by `unpack_lstm_weights`.
+      {seq_lengths, input_size, hidden_size, num_layers, bidirectional, dropout}
+    Returns: {states}
     Raises:
       ShapeError: an array has another shape, or is not there.
       NotImplementedError: `dropout` is not 0.

@@ -15,6 +15,7 @@ import numpy as np
 from lamina_tracing import hooks
 from lamina_tracing.extend import Tracer, rename_errors, resolve_requested_dtype
 
+from . import _numpy_protocol
 from ._products import products
 from ._elementwise import division, logic, powers, rounding, ufuncs
 from ._core import conversion
@@ -280,15 +281,7 @@ def _array_table() -> dict[str, Any]:
         "imag": property(lambda self: imag(self), doc="Imaginary part.")}
 
 
-def _function(name: str) -> Function | None:
-    """Return the function of this package with a NumPy name (`linalg.pinv`) that is not in `numpy_names`, or None."""
-    found: Any = sys.modules[__package__]
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found if callable(found) else None
-
-
 def install() -> None:
     """Give traced values and concrete arrays the full set."""
     hooks.operators.install(_traced_table(), _array_table())
-    hooks.operators.find_numpy_function = _function
+    hooks.operators.find_numpy_function = _numpy_protocol.find

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import as_int, check_axes, check_axis, check_no_axis_name, resolve_requested_dtype, typeof
 from lamina_tracing.lax import FftType
@@ -19,6 +20,57 @@ from ._creation.creation import arange
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
            "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]
+
+_ONE_AXIS = docstring_entries("""
+    a: number array.
+    n: length to which the axis is truncated or padded with zeros; None for its own length.
+    axis: the axis to transform.
+    norm: which transform has the factor `1 / n`: "backward" (None) the inverse, "forward" this one, "ortho" its root in
+      both.
+    complex_n: Complex array with `n` elements along the axis.
+    real_n: Real array with `n` elements along the axis.
+    half: Complex array with `n // 2 + 1` elements along the axis.
+    ValueError: `norm` is unknown, a length is below 1, or the axis is empty.
+    ShapeError: `axis` is out of range for `a`.
+    TypeError: `a` holds complex numbers.
+    """)
+
+_SEVERAL_AXES = docstring_entries("""
+    a: number array.
+    s: length of each axis, as `n` of `fft`; None for those of `a`.
+    axes: the axes; None for all, or for the last `len(s)`.
+    norm: which transform has the factor `1 / n`, n the number of elements along all axes: "backward" (None) the
+      inverse, "forward" this one, "ortho" its root in both.
+    result: Complex array of the shape of `a`, or with the lengths `s`.
+    half: Complex array; the last of the axes has `n // 2 + 1` elements if its length is n.
+    real_s: Real array; the last of the axes has `s[-1]` elements, by default `2 (m - 1)`.
+    ValueError: `norm` is unknown, a length is below 1, or `s` and `axes` have different lengths.
+    ShapeError: an axis is out of range for `a` or occurs twice.
+    TypeError: `a` holds complex numbers.
+    """)
+_INVERSE_ONE_AXIS = {**_ONE_AXIS, **docstring_entries("""
+    norm: which transform has the factor `1 / n`: "backward" (None) this one, "forward" the other one, "ortho" its
+      root in both.
+    """)}
+_INVERSE_SEVERAL_AXES = {**_SEVERAL_AXES, **docstring_entries("""
+    norm: which transform has the factor `1 / n`, n the number of elements along all axes: "backward" (None) this one,
+      "forward" the other one, "ortho" its root in both.
+    """)}
+_TWO_AXES = docstring_entries("""
+    axes: the two axes.
+    ValueError: `axes` are not two, `norm` is unknown, a length is below 1, or `s` and `axes` have different lengths.
+    """)
+
+_FREQUENCIES = docstring_entries("""
+    n: length of the transform, at least 1.
+    d: spacing of the samples; the unit of frequency is its inverse.
+    dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    """)
+
+_SHIFT = docstring_entries("""
+    x: array of any dtype.
+    axes: the axes; None for all.
+    """)
 
 _AT_ONCE = 3  # axes that one operation transforms
 _NORMS = (None, "backward", "ortho", "forward")
@@ -98,21 +150,14 @@ def _one(call: str, kind: FftType, a: Any, n: int | None, axis: int, norm: str |
     return _transform(call, kind, a, None if n is None else (n,), (axis,), norm, "axis")
 
 
-@public_api("n", "axis", "norm")
+@public_api("n", "axis", "norm", entries=_ONE_AXIS)
 @along_axis()
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The discrete Fourier transform along one axis: `sum_j a[j] exp(-2 pi i j k / n)`.
 
-    Args:
-      a: number array.
-      n: length to cut off at, or to fill up to with zeros; None for that of the axis.
-      axis: the axis along which the transform runs.
-      norm: where the factor 1 / n goes: "backward" (None) to the inverse, "forward" here, "ortho" its root to both.
-    Returns:
-      Complex array with `n` elements along the axis.
-    Raises:
-      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
-      ShapeError: `axis` is outside of `a`.
+    Args: {a, n, axis, norm}
+    Returns: {complex_n}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.fft`; lowered to StableHLO `fft`.
@@ -123,22 +168,14 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     return _one("fft", FftType.FFT, a, n, axis, norm)
 
 
-@public_api("n", "axis", "norm")
+@public_api("n", "axis", "norm", entries=_INVERSE_ONE_AXIS)
 @along_axis()
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft` along one axis: `sum_k a[k] exp(2 pi i j k / n) / n`.
 
-    Args:
-      a: number array.
-      n: length to cut off at, or to fill up to with zeros; None for that of the axis.
-      axis: the axis along which the transform runs.
-      norm: which of the two transforms has the factor 1 / n: "backward" (None) this one, "forward" the other, "ortho" both
-        its root.
-    Returns:
-      Complex array with `n` elements along the axis.
-    Raises:
-      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
-      ShapeError: `axis` is outside of `a`.
+    Args: {a, n, axis, norm}
+    Returns: {complex_n}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.ifft`; lowered to StableHLO `fft`.
@@ -149,21 +186,15 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _one("ifft", FftType.IFFT, a, n, axis, norm)
 
 
-@public_api("n", "axis", "norm")
+@public_api("n", "axis", "norm", entries=_ONE_AXIS)
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`fft` of real numbers: the frequencies 0, ..., n // 2, as the others are their conjugates.
 
     Args:
       a: real array.
-      n: length to cut off at, or to fill up to with zeros; None for that of the axis.
-      axis: the axis along which the transform runs.
-      norm: where the factor 1 / n goes: "backward" (None) to the inverse, "forward" here, "ortho" its root to both.
-    Returns:
-      Complex array with `n // 2 + 1` elements along the axis.
-    Raises:
-      TypeError: `a` holds complex numbers.
-      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
-      ShapeError: `axis` is outside of `a`.
+      {n, axis, norm}
+    Returns: {half}
+    Raises: {TypeError, ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.rfft`; lowered to StableHLO `fft`.
@@ -174,7 +205,7 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _one("rfft", FftType.RFFT, a, n, axis, norm)
 
 
-@public_api("n", "axis", "norm")
+@public_api("n", "axis", "norm", entries=_INVERSE_ONE_AXIS)
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `rfft`: real numbers from the first half of their frequencies.
 
@@ -182,13 +213,9 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
       a: number array; the frequencies 0, ..., n // 2.
       n: length of the result; None for `2 (m - 1)`, m the length of the axis.
       axis: the axis along which the transform runs.
-      norm: which of the two transforms has the factor 1 / n: "backward" (None) this one, "forward" the other, "ortho" both
-        its root.
-    Returns:
-      Real array with `n` elements along the axis.
-    Raises:
-      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
-      ShapeError: `axis` is outside of `a`.
+      {norm}
+    Returns: {real_n}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.irfft`; lowered to StableHLO `fft`.
@@ -202,20 +229,16 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 _OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-@public_api("n", "axis", "norm")
+@public_api("n", "axis", "norm", entries=_ONE_AXIS)
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`fft` of a signal that is conjugate-symmetric, given by its first half.
 
     Args:
       a: number array; the first half of the signal.
       n: length of the result; None for `2 (m - 1)`, m the length of the axis.
-      axis: the axis along which the transform runs.
-      norm: where the factor 1 / n goes: "backward" (None) to the inverse, "forward" here, "ortho" its root to both.
-    Returns:
-      Real array with `n` elements along the axis.
-    Raises:
-      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
-      ShapeError: `axis` is outside of `a`.
+      {axis, norm}
+    Returns: {real_n}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.hfft`; lowered to StableHLO `fft`.
@@ -226,22 +249,15 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _one("hfft", FftType.IRFFT, ufuncs.conj(to_inexact("hfft", a)), n, axis, _OTHER_WAY.get(norm, norm))
 
 
-@public_api("n", "axis", "norm")
+@public_api("n", "axis", "norm", entries=_INVERSE_ONE_AXIS)
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `hfft`: the first half of a conjugate-symmetric signal.
 
     Args:
       a: real array.
-      n: length to cut off at, or to fill up to with zeros; None for that of the axis.
-      axis: the axis along which the transform runs.
-      norm: which of the two transforms has the factor 1 / n: "backward" (None) this one, "forward" the other, "ortho" both
-        its root.
-    Returns:
-      Complex array with `n // 2 + 1` elements along the axis.
-    Raises:
-      TypeError: `a` holds complex numbers.
-      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
-      ShapeError: `axis` is outside of `a`.
+      {n, axis, norm}
+    Returns: {half}
+    Raises: {TypeError, ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.ihfft`; lowered to StableHLO `fft`.
@@ -252,21 +268,14 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     return ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
 
 
-@public_api("s", "axes", "norm")
+@public_api("s", "axes", "norm", entries=_SEVERAL_AXES)
 @along_axis(several=True, argument="axes")
 def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fft` along several axes.
 
-    Args:
-      a: number array.
-      s: length of each axis, as `n` of `fft`; None for those of `a`.
-      axes: the axes; None for all, or for the last `len(s)`.
-      norm: as for `fft`, with the number of elements along all axes for n.
-    Returns:
-      Complex array of the shape of `a`, or with the lengths `s`.
-    Raises:
-      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
-      ShapeError: an axis is outside of `a` or named twice.
+    Args: {a, s, axes, norm}
+    Returns: {result}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.fftn`; lowered to StableHLO `fft`, three axes at a time.
@@ -278,21 +287,14 @@ def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, no
     return _transform("fftn", FftType.FFT, a, s, axes, norm)
 
 
-@public_api("s", "axes", "norm")
+@public_api("s", "axes", "norm", entries=_INVERSE_SEVERAL_AXES)
 @along_axis(several=True, argument="axes")
 def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`.
 
-    Args:
-      a: number array.
-      s: length of each axis, as `n` of `fft`; None for those of `a`.
-      axes: the axes; None for all, or for the last `len(s)`.
-      norm: as for `ifft`, with the number of elements along all axes for n.
-    Returns:
-      Complex array of the shape of `a`, or with the lengths `s`.
-    Raises:
-      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
-      ShapeError: an axis is outside of `a` or named twice.
+    Args: {a, s, axes, norm}
+    Returns: {result}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.ifftn`; lowered to StableHLO `fft`, three axes at a time.
@@ -304,21 +306,15 @@ def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, n
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
-@public_api("s", "axes", "norm")
+@public_api("s", "axes", "norm", entries=_SEVERAL_AXES)
 def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fftn` of real numbers: half of the frequencies along the last of the axes.
 
     Args:
       a: real array.
-      s: length of each axis, as `n` of `fft`; None for those of `a`.
-      axes: the axes; None for all, or for the last `len(s)`.
-      norm: as for `fft`, with the number of elements along all axes for n.
-    Returns:
-      Complex array; along the last of the axes it has `n // 2 + 1` elements of n.
-    Raises:
-      TypeError: `a` holds complex numbers.
-      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
-      ShapeError: an axis is outside of `a` or named twice.
+      {s, axes, norm}
+    Returns: {half}
+    Raises: {TypeError, ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.rfftn`; lowered to StableHLO `fft`, three axes at a time.
@@ -329,20 +325,15 @@ def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, n
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
-@public_api("s", "axes", "norm")
+@public_api("s", "axes", "norm", entries=_INVERSE_SEVERAL_AXES)
 def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `rfftn`.
 
     Args:
       a: number array, half of the frequencies along the last of the axes.
-      s: length of each axis, as `n` of `fft`; None for those of `a`.
-      axes: the axes; None for all, or for the last `len(s)`.
-      norm: as for `ifft`, with the number of elements along all axes for n.
-    Returns:
-      Real array; along the last of the axes `s[-1]` long, by default `2 (m - 1)`.
-    Raises:
-      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
-      ShapeError: an axis is outside of `a` or named twice.
+      {s, axes, norm}
+    Returns: {real_s}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.irfftn`; lowered to StableHLO `fft`, three axes at a time.
@@ -361,22 +352,14 @@ def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) 
     return _transform(call, kind, a, s, axes, norm)
 
 
-@public_api("s", "axes", "norm")
+@public_api("s", "axes", "norm", entries={**_SEVERAL_AXES, **_TWO_AXES})
 @along_axis(several=True, argument="axes")
 def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`fftn` along two axes.
 
-    Args:
-      a: number array.
-      s: length of each axis, as `n` of `fft`; None for those of `a`.
-      axes: two axes.
-      norm: as for `fft`, with the number of elements along all axes for n.
-    Returns:
-      Complex array of the shape of `a`, or with the lengths `s`.
-    Raises:
-      ValueError: not two axes.
-      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
-      ShapeError: an axis is outside of `a` or named twice.
+    Args: {a, s, axes, norm}
+    Returns: {result}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.fft2`; lowered to StableHLO `fft`, three axes at a time.
@@ -388,22 +371,14 @@ def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1)
     return _two("fft2", FftType.FFT, a, s, axes, norm)
 
 
-@public_api("s", "axes", "norm")
+@public_api("s", "axes", "norm", entries={**_INVERSE_SEVERAL_AXES, **_TWO_AXES})
 @along_axis(several=True, argument="axes")
 def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `fft2`.
 
-    Args:
-      a: number array.
-      s: length of each axis, as `n` of `fft`; None for those of `a`.
-      axes: two axes.
-      norm: as for `ifft`, with the number of elements along all axes for n.
-    Returns:
-      Complex array of the shape of `a`, or with the lengths `s`.
-    Raises:
-      ValueError: not two axes.
-      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
-      ShapeError: an axis is outside of `a` or named twice.
+    Args: {a, s, axes, norm}
+    Returns: {result}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.ifft2`; lowered to StableHLO `fft`, three axes at a time.
@@ -415,22 +390,15 @@ def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1
     return _two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
-@public_api("s", "axes", "norm")
+@public_api("s", "axes", "norm", entries={**_SEVERAL_AXES, **_TWO_AXES})
 def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`rfftn` along two axes.
 
     Args:
       a: real array.
-      s: length of each axis, as `n` of `fft`; None for those of `a`.
-      axes: two axes.
-      norm: as for `fft`, with the number of elements along all axes for n.
-    Returns:
-      Complex array; along the last of the axes it has `n // 2 + 1` elements of n.
-    Raises:
-      TypeError: `a` holds complex numbers.
-      ValueError: not two axes.
-      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
-      ShapeError: an axis is outside of `a` or named twice.
+      {s, axes, norm}
+    Returns: {half}
+    Raises: {TypeError, ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.rfft2`; lowered to StableHLO `fft`, three axes at a time.
@@ -441,21 +409,15 @@ def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1
     return _two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
-@public_api("s", "axes", "norm")
+@public_api("s", "axes", "norm", entries={**_INVERSE_SEVERAL_AXES, **_TWO_AXES})
 def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `rfft2`.
 
     Args:
       a: number array, half of the frequencies along the last of the axes.
-      s: length of each axis, as `n` of `fft`; None for those of `a`.
-      axes: two axes.
-      norm: as for `ifft`, with the number of elements along all axes for n.
-    Returns:
-      Real array; along the last of the axes `s[-1]` long, by default `2 (m - 1)`.
-    Raises:
-      ValueError: not two axes.
-      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
-      ShapeError: an axis is outside of `a` or named twice.
+      {s, axes, norm}
+    Returns: {real_s}
+    Raises: {ValueError, ShapeError}
 
     Derivative: linear.
     Source: meaning of `numpy.fft.irfft2`; lowered to StableHLO `fft`, three axes at a time.
@@ -481,13 +443,11 @@ def _count(call: str, n: Any) -> int:
     return size
 
 
+@fill_docstring(_FREQUENCIES)
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
     """The frequencies of `fft`'s results: 0, 1, ..., -2, -1 over `n d`.
 
-    Args:
-      n: length of the transform, at least 1.
-      d: spacing of the samples; the unit of frequency is its inverse.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Args: {n, d, dtype}
     Returns:
       Float array of `n` frequencies, in cycles per unit of `d`.
     Raises:
@@ -503,13 +463,11 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
     return _frequencies("fftfreq", joining.concatenate([arange(half), arange(-(n // 2), 0)]), n, d, dtype)
 
 
+@fill_docstring(_FREQUENCIES)
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
     """The frequencies of `rfft`'s results: 0, 1, ..., n // 2 over `n d`.
 
-    Args:
-      n: length of the transform, at least 1.
-      d: spacing of the samples; the unit of frequency is its inverse.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Args: {n, d, dtype}
     Returns:
       Float array of `n // 2 + 1` frequencies, in cycles per unit of `d`.
     Raises:
@@ -531,14 +489,12 @@ def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
     return tuple(range(n)) if axes is None else check_axes(call, axes, n, "axes")
 
 
-@public_api("axes")
+@public_api("axes", entries=_SHIFT)
 @along_axis(several=True, argument="axes")
 def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """Frequency zero moved to the middle of the axes.
 
-    Args:
-      x: array of any dtype.
-      axes: the axes; None for all.
+    Args: {x, axes}
     Returns:
       Array of the shape and dtype of `x`.
     Raises:
@@ -554,14 +510,12 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     return tiling.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
 
 
-@public_api("axes")
+@public_api("axes", entries=_SHIFT)
 @along_axis(several=True, argument="axes")
 def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """The inverse of `fftshift`.
 
-    Args:
-      x: array of any dtype.
-      axes: the axes; None for all.
+    Args: {x, axes}
     Returns:
       Array of the shape and dtype of `x`.
     Raises:

@@ -1,7 +1,7 @@
 """Sums, products and extremes over segments: elements that bear one number go together. `lamina.ops` shows them."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes
@@ -72,134 +72,61 @@ def _total(data: Any, ids: Any, verb: str, num: int, in_order: bool, unique: boo
     return _WITHIN[verb](parts, (0,))
 
 
-def segment_sum(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
-                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None) -> Array:
-    """Sums of the elements of each segment.
+class SegmentReduction(Protocol):
+    """The type of `segment_sum` and its siblings."""
+
+    def __call__(self, data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None,
+                 indices_are_sorted: bool = False, unique_indices: bool = False, bucket_size: int | None = None,
+                 mode: Any = None) -> Array: ...
+
+
+def _reduction(name: str, verb: str, says: str, of: str, empty: str, derivative: str, source: str,
+               example: str) -> SegmentReduction:
+    def reduce(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None,
+               indices_are_sorted: bool = False, unique_indices: bool = False, bucket_size: int | None = None,
+               mode: Any = None) -> Array:
+        promises = indices_are_sorted, unique_indices
+        return _segments(name, verb, data, segment_ids, num_segments, promises, bucket_size, mode)
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"""{says}
 
     Args:
-      data: array `[n, ...]` of numbers.
-      segment_ids: integers `[n]`, or of the first axes of `data`: the segment of each element, in any order. What is
-        negative or not below `num_segments` belongs to no segment, unless `mode` says otherwise.
-      num_segments: how many segments there are, needed where `segment_ids` are traced. None for the largest number
-        and one.
-      indices_are_sorted, unique_indices: promises that the numbers never fall, or that none occurs twice; it may be
+      data: array `[n, ...]` of {of}.
+      segment_ids: integers `[n]`, or of the leading axes of `data`: the segment of each element, in any order. Elements
+        whose number is negative or not below `num_segments` are ignored, unless `mode` differs.
+      num_segments: number of segments, required if `segment_ids` is traced. None for the largest number plus one.
+      indices_are_sorted, unique_indices: promises that the numbers never decrease, or that none occurs twice; it may be
         faster.
-      bucket_size: how many elements to take together before the results of all such buckets are: a way to lose less
-        in rounding. None for all at once.
+      bucket_size: number of elements that are reduced together before the results of all buckets are combined, which
+        reduces rounding errors. None for one bucket.
       mode: as of `x.at[i]`: 'drop' (the default), 'clip' or 'promise_in_bounds'.
     Returns:
-      Array `[num_segments, ...]` of the dtype and units of `data`; 0 for a segment without elements.
+      Array `[num_segments, ...]` of the dtype and units of `data`; for a segment without elements {empty}.
     Raises:
       TypeError: `segment_ids` are not integers.
-      ValueError: there are not as many of them as elements, or `num_segments` or `bucket_size` is too small.
+      ValueError: the numbers of `segment_ids` and of elements differ, or `num_segments` or `bucket_size` is too small.
       ConcretizationError: `segment_ids` are traced and `num_segments` is None.
 
-    Derivative: linear in `data`.
-    Source: meaning of `numpy.add.at` on zeros, segment by segment.
+    Derivative: {derivative}.
+    Source: meaning of {source}, segment by segment.
 
-    >>> segment_sum(np.array([1., 2., 4.]), np.array([0, 2, 2]))
-    Array([1., 0., 6.], dtype=float32)
+    >>> {name}(np.array([2., 3., 4.]), np.array([0, 2, 2]))
+    {example}
     """
-    return _segments("segment_sum", "add", data, segment_ids, num_segments, (indices_are_sorted, unique_indices),
-                     bucket_size, mode)
+    return reduce
 
 
-def segment_prod(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
-                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None) -> Array:
-    """Products of the elements of each segment.
-
-    Args:
-      data: array `[n, ...]` of numbers.
-      segment_ids: integers `[n]`, or of the first axes of `data`: the segment of each element, in any order. What is
-        negative or not below `num_segments` belongs to no segment, unless `mode` says otherwise.
-      num_segments: how many segments there are, needed where `segment_ids` are traced. None for the largest number
-        and one.
-      indices_are_sorted, unique_indices: promises that the numbers never fall, or that none occurs twice; it may be
-        faster.
-      bucket_size: how many elements to take together before the results of all such buckets are: a way to lose less
-        in rounding. None for all at once.
-      mode: as of `x.at[i]`: 'drop' (the default), 'clip' or 'promise_in_bounds'.
-    Returns:
-      Array `[num_segments, ...]` of the dtype and units of `data`; 1 for a segment without elements.
-    Raises:
-      TypeError: `segment_ids` are not integers.
-      ValueError: there are not as many of them as elements, or `num_segments` or `bucket_size` is too small.
-      ConcretizationError: `segment_ids` are traced and `num_segments` is None.
-
-    Derivative: as of a product, where no segment has two zeros.
-    Source: meaning of `numpy.multiply.at` on ones, segment by segment.
-
-    >>> segment_prod(np.array([2., 3., 4.]), np.array([0, 2, 2]))
-    Array([ 2.,  1., 12.], dtype=float32)
-    """
-    return _segments("segment_prod", "multiply", data, segment_ids, num_segments, (indices_are_sorted, unique_indices),
-                     bucket_size, mode)
-
-
-def segment_max(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
-                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None) -> Array:
-    """Largest elements of the elements of each segment.
-
-    Args:
-      data: array `[n, ...]` of numbers or booleans.
-      segment_ids: integers `[n]`, or of the first axes of `data`: the segment of each element, in any order. What is
-        negative or not below `num_segments` belongs to no segment, unless `mode` says otherwise.
-      num_segments: how many segments there are, needed where `segment_ids` are traced. None for the largest number
-        and one.
-      indices_are_sorted, unique_indices: promises that the numbers never fall, or that none occurs twice; it may be
-        faster.
-      bucket_size: how many elements to take together before the results of all such buckets are: a way to lose less
-        in rounding. None for all at once.
-      mode: as of `x.at[i]`: 'drop' (the default), 'clip' or 'promise_in_bounds'.
-    Returns:
-      Array `[num_segments, ...]` of the dtype and units of `data`; minus infinity, the least integer or False for a
-      segment without elements.
-    Raises:
-      TypeError: `segment_ids` are not integers.
-      ValueError: there are not as many of them as elements, or `num_segments` or `bucket_size` is too small.
-      ConcretizationError: `segment_ids` are traced and `num_segments` is None.
-
-    Derivative: goes to the largest; equal ones share it.
-    Source: meaning of `numpy.maximum.at` on the least numbers, segment by segment.
-
-    >>> segment_max(np.array([2., 3., 4.]), np.array([0, 2, 2]))
-    Array([  2., -inf,   4.], dtype=float32)
-    """
-    return _segments("segment_max", "max", data, segment_ids, num_segments, (indices_are_sorted, unique_indices),
-                     bucket_size, mode)
-
-
-def segment_min(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
-                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None) -> Array:
-    """Smallest elements of the elements of each segment.
-
-    Args:
-      data: array `[n, ...]` of numbers or booleans.
-      segment_ids: integers `[n]`, or of the first axes of `data`: the segment of each element, in any order. What is
-        negative or not below `num_segments` belongs to no segment, unless `mode` says otherwise.
-      num_segments: how many segments there are, needed where `segment_ids` are traced. None for the largest number
-        and one.
-      indices_are_sorted, unique_indices: promises that the numbers never fall, or that none occurs twice; it may be
-        faster.
-      bucket_size: how many elements to take together before the results of all such buckets are: a way to lose less
-        in rounding. None for all at once.
-      mode: as of `x.at[i]`: 'drop' (the default), 'clip' or 'promise_in_bounds'.
-    Returns:
-      Array `[num_segments, ...]` of the dtype and units of `data`; infinity, the greatest integer or True for a
-      segment without elements.
-    Raises:
-      TypeError: `segment_ids` are not integers.
-      ValueError: there are not as many of them as elements, or `num_segments` or `bucket_size` is too small.
-      ConcretizationError: `segment_ids` are traced and `num_segments` is None.
-
-    Derivative: goes to the smallest; equal ones share it.
-    Source: meaning of `numpy.minimum.at` on the greatest numbers, segment by segment.
-
-    >>> segment_min(np.array([2., 3., 4.]), np.array([0, 2, 2]))
-    Array([ 2., inf,  3.], dtype=float32)
-    """
-    return _segments("segment_min", "min", data, segment_ids, num_segments, (indices_are_sorted, unique_indices),
-                     bucket_size, mode)
+segment_sum = _reduction("segment_sum", "add", "Return the sum of each segment.", "numbers", "0", "linear in `data`",
+                         "`numpy.add.at` on zeros", "Array([2., 0., 7.], dtype=float32)")
+segment_prod = _reduction("segment_prod", "multiply", "Return the product of each segment.", "numbers", "1",
+                          "as of a product, if no segment has two zeros", "`numpy.multiply.at` on ones",
+                          "Array([ 2.,  1., 12.], dtype=float32)")
+segment_max = _reduction("segment_max", "max", "Return the largest element of each segment.", "numbers or booleans",
+                         "minus infinity, the least integer or False", "goes to the largest; equal ones share it",
+                         "`numpy.maximum.at` on the least numbers", "Array([  2., -inf,   4.], dtype=float32)")
+segment_min = _reduction("segment_min", "min", "Return the smallest element of each segment.", "numbers or booleans",
+                         "infinity, the greatest integer or True", "goes to the smallest; equal ones share it",
+                         "`numpy.minimum.at` on the greatest numbers", "Array([ 2., inf,  3.], dtype=float32)")
 
 
 publish(globals())

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 __all__ = ["FakeDevice", "fake_devices"]
 
 
@@ -14,6 +16,7 @@ class FakeDevice:
     platform: str = "cpu"
     process_index: int = 0
 
+    @override
     def __repr__(self) -> str:
         return f"{self.platform}:{self.id}"
 

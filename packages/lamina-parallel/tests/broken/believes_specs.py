@@ -1,4 +1,4 @@
-"""A result that is said to be the same on all devices is believed to be."""
+"""Defect: out_specs that claim a replicated result are not checked."""
 from lamina_parallel import _default
 from lamina_parallel._default import *
 

@@ -1,4 +1,4 @@
-"""The derivative of `psum` is that of the own row alone; its value is right."""
+"""Defect: the derivative of `psum` is that of the member's own value; its value is right."""
 from lamina_ir import trees
 from lamina_parallel import _default
 from lamina_parallel._default import *

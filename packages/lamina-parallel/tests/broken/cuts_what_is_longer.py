@@ -1,4 +1,4 @@
-"""Arguments with too many rows are cut off without a word."""
+"""Defect: arguments with too many members are truncated silently."""
 import numpy as np
 from lamina_ir import trees
 from lamina_parallel import _default

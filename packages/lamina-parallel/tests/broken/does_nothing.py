@@ -1,4 +1,4 @@
-"""All names are there, and none does anything."""
+"""Defect: every public function raises NotImplementedError."""
 from lamina_parallel import _default
 from lamina_parallel._default import *
 

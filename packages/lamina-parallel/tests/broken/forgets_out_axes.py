@@ -1,4 +1,4 @@
-"""The mapped axis stands first in every result."""
+"""Defect: the mapped axis is the first one of every result."""
 from lamina_parallel import _default
 from lamina_parallel._default import *
 

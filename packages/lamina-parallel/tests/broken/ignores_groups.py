@@ -1,4 +1,4 @@
-"""`psum` goes over the whole axis, whatever groups it is given."""
+"""Defect: `psum` ignores axis_index_groups."""
 from lamina_parallel import _default
 from lamina_parallel._default import *
 

@@ -1,4 +1,4 @@
-"""`pmean` does not divide."""
+"""Defect: `pmean` does not divide."""
 from lamina_parallel import _default
 from lamina_parallel._default import *
 

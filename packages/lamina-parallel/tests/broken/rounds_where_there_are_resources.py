@@ -1,4 +1,4 @@
-"""An `xmap` with resources gives less exact numbers than one without."""
+"""Defect: an `xmap` with resources rounds its results."""
 import numpy as np
 from lamina_ir import trees
 from lamina_parallel import _default

@@ -1,4 +1,4 @@
-"""`pshuffle` sends where it should fetch."""
+"""Defect: `pshuffle` applies the inverse permutation."""
 import numpy as np
 from lamina_parallel import _default
 from lamina_parallel._default import *

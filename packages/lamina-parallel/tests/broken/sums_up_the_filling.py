@@ -1,4 +1,4 @@
-"""Rows that fill up the devices take part in collectives."""
+"""Defect: unused slots of `padded` take part in collectives."""
 import numpy as np
 from lamina_batching import vmap
 from lamina_ir import trees

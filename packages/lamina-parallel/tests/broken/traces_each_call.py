@@ -1,4 +1,4 @@
-"""Every call traces the function anew."""
+"""Defect: every call traces the function again."""
 from lamina_parallel import _default
 from lamina_parallel._default import *
 
@@ -6,7 +6,7 @@ __contract__ = 1
 
 
 def pmap(fun=None, axis_name=None, **options):
-    _default.pmap(fun, axis_name, **options)  # refuses what it should
+    _default.pmap(fun, axis_name, **options)  # raises for invalid options
 
     def run(*args, **kwargs):
         return _default.pmap(lambda *a, **k: fun(*a, **k), axis_name, **options)(*args, **kwargs)

@@ -112,8 +112,8 @@ def refuse_key(call: str, key: Any) -> None:
     try:
         aval = typeof(key)
     except TypeError:
-        raise TypeError(f"{call}: expected a key, as random.key or PRNGKey make them; got {type(key).__name__}: "
-                        f"{key!r:.60}") from None
+        given = f"{type(key).__name__}: {key!r:.60}"
+        raise TypeError(f"{call}: expected a key, as random.key or PRNGKey make them; got {given}") from None
     if aval.shape != (2,) or aval.dtype != _U32:
         remedy = "use vmap for several keys" if aval.dtype == _U32 and aval.shape[-1:] == (2,) else \
             "make one with PRNGKey(seed)"

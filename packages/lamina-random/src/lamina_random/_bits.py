@@ -23,7 +23,7 @@ __all__ = ["bits", "draw_bits", "key_lanes", "raw_words", "word_of"]
 
 _U32 = np.dtype("uint32")
 _SHORT = tuple(dtypes.as_dtype(name) for name in ("uint2", "uint4"))
-_UINTS = {8: np.dtype("uint8"), 16: np.dtype("uint16"), 32: _U32, 64: np.dtype("uint64")}
+_UINTS: dict[int, np.dtype] = {8: np.dtype("uint8"), 16: np.dtype("uint16"), 32: _U32, 64: np.dtype("uint64")}
 
 
 def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:

@@ -97,11 +97,10 @@ def _plain(name: str, core: Callable[..., Any], words: str, formula: str) -> Cal
     draw.__doc__ = f"""Numbers of {words}.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
-      shape: of the result.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
+      {{key}}
+      shape: shape of the result.
+      {{dtype}}
+    Returns: {{result}}
     Raises:
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
       DTypeError: `dtype` is no float dtype.
@@ -131,14 +130,13 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     """Numbers of the standard Gumbel distribution.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
-      shape: of the result.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+      {key}
+      shape: shape of the result.
+      {dtype}
       mode: "low" draws each from one uniform number, so that none is above what the smallest of these gives (16.6 in
         float32, 6.9 in float16); "high" from two, for a tail that is right further out. None is "low",
         or "high" where `config.high_dynamic_range_gumbel` is set.
-    Returns:
-      Array of `shape`.
+    Returns: {result}
     Raises:
       ValueError: another `mode`.
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
@@ -228,41 +226,33 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, d
     """Numbers of the Rayleigh distribution: lengths of plane vectors of two independent normal parts.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       scale: standard deviation of each part, positive; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: `scale sqrt(-2 log u)`, u uniform on (0, 1).
 
     >>> from lamina_random import PRNGKey
-    >>> bool(rayleigh(PRNGKey(0), 2.0) > 0)
-    True
+    >>> rayleigh(PRNGKey(0), np.ones((2, 3), np.float32)).shape
+    (2, 3)
     """
     return _draw_rayleigh(key, (scale,), shape, dtype)
 
 
 @takes_names
-def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: ShapeLike | None = None,
-                dtype: DTypeLike | None = None) -> Array:
+def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike,
+                shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Weibull distribution: times to failure where the rate is a power of the time.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       scale: positive, in the units of the result; broadcasts to `shape`.
       concentration: positive; 1 gives the exponential distribution. Broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: `scale e^(1 / concentration)`, e exponential.
 
@@ -279,15 +269,11 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
     """Numbers of the Pareto distribution, at least 1, that exceed x with probability `x**-b`.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       b: shape parameter, positive; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: `exp(e / b)`, e exponential.
 
@@ -304,15 +290,11 @@ def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = 
     """Numbers whose logarithm is normal with mean 0.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       sigma: standard deviation of the logarithm; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: `exp(sigma z)`, z normal.
 
@@ -329,15 +311,11 @@ def triangular(key: ArrayLike, left: ArrayLike, mode: Any, right: ArrayLike, sha
     """Numbers whose density rises linearly from `left` to `mode` and falls to `right`.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       left, mode, right: in rising order; broadcast to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: the inverse of the distribution function.
 
@@ -354,16 +332,11 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     """Draw numbers above or below `loc`, with equal chance, by a Maxwell distributed distance.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
-      loc: the centre; broadcasts to `shape`.
-      scale: of the distance, positive; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {key, loc}
+      scale: scale of the distance, positive; broadcasts to `shape`.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: `loc` plus or minus `scale` times the length of a vector of three normals.
 
@@ -381,15 +354,11 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype:
     """Numbers of the inverse Gaussian distribution of scale 1.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       mean: positive; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: Michael, Schucany and Haas, "Generating random variates using transformations with multiple
     roots" (1976).

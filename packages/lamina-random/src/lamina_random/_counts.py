@@ -82,15 +82,12 @@ def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtyp
     """How many events happen in a unit of time when `lam` are expected; -1 where `lam` is negative or NaN.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       lam: the rate, broadcasts to `shape`.
-      shape: of the result; default: that of `lam`.
+      {shape}
       dtype: an integer dtype; default int32 (int64 in 64-bit mode).
-    Returns:
-      Integer array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or `lam` does not broadcast to `shape`.
-      DTypeError: `dtype` is no integer dtype.
+    Returns: {integers}
+    Raises: {ShapeError, DTypeError}
 
     Source: counting gaps below a rate of 10, else Hoermann, "The transformed rejection method for generating Poisson
     random variables" (1993).

@@ -179,11 +179,10 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = 
     """-1 or 1 with equal chance.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
-      shape: of the result.
+      {key}
+      shape: shape of the result.
       dtype: a number dtype; default int32 (int64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
+    Returns: {result}
     Raises:
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
 
@@ -210,15 +209,12 @@ def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtyp
     """How many trials it takes to succeed, 1 or more.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       p: probability of success in each trial, in (0, 1]; broadcasts to `shape`.
-      shape: of the result; default: that of `p`.
+      {shape}
       dtype: an integer dtype; default int32 (int64 in 64-bit mode).
-    Returns:
-      Integer array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or `p` does not broadcast to `shape`.
-      DTypeError: `dtype` is no integer dtype.
+    Returns: {integers}
+    Raises: {ShapeError, DTypeError}
 
     Source: `floor(log u / log(1 - p)) + 1`, u uniform on (0, 1).
 

@@ -145,15 +145,11 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
     """Numbers of the gamma distribution with scale 1; NaN where `a` is negative.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       a: shape parameter, which is the mean as well; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Derivative: by `a`, at constant quantile (`lax.random_gamma_grad`).
     Source: Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).
@@ -170,22 +166,18 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
     """Logarithms of numbers of the gamma distribution, accurate where these are too small for the dtype.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       a: shape parameter; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Derivative: by `a`, at constant quantile.
     Source: as `gamma`, without the last exponential.
 
     >>> from lamina_random import PRNGKey
-    >>> bool(loggamma(PRNGKey(0), 1e-4) < -5)
-    True
+    >>> loggamma(PRNGKey(0), 1e-4, (2,)).shape
+    (2,)
     """
     return _draw_log(key, (a,), shape, dtype)
 
@@ -195,16 +187,9 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = N
          dtype: DTypeLike | None = None) -> Array:
     """Numbers in [0, 1] of the beta distribution.
 
-    Args:
-      key: uint32[2], from `PRNGKey` or `split`.
-      a, b: shape parameters, positive; broadcast to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+    Args: {key, a, b, shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: `x / (x + y)` of gamma variables, through logarithms.
 
@@ -219,22 +204,15 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = N
 def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the chi-square distribution.
 
-    Args:
-      key: uint32[2], from `PRNGKey` or `split`.
-      df: degrees of freedom, positive; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+    Args: {key, df, shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: twice gamma variables of shape `df / 2`.
 
     >>> from lamina_random import PRNGKey
-    >>> bool(chisquare(PRNGKey(0), 3.0) > 0)
-    True
+    >>> chisquare(PRNGKey(0), np.ones((2, 3), np.float32)).shape
+    (2, 3)
     """
     return _draw_chi(key, (df,), shape, dtype)
 
@@ -243,16 +221,9 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dty
 def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of Student's t distribution.
 
-    Args:
-      key: uint32[2], from `PRNGKey` or `split`.
-      df: degrees of freedom, positive; broadcasts to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+    Args: {key, df, shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: normal ones divided by `sqrt(g / (df / 2))`, g gamma of shape `df / 2`.
 
@@ -269,15 +240,11 @@ def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: ShapeLike | Non
     """Numbers of the F distribution.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       dfnum, dfden: degrees of freedom of numerator and denominator, positive; broadcast to `shape`.
-      shape: of the result; default: the shape the parameters broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
-    Raises:
-      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
-      DTypeError: `dtype` is no float dtype.
+      {shape, dtype}
+    Returns: {result}
+    Raises: {ShapeError, DTypeError}
 
     Source: a ratio of chi-square variables, each divided by its degrees of freedom.
 
@@ -307,7 +274,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
     """Vectors of positive numbers that sum to 1, of the Dirichlet distribution.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       alpha: concentrations `[..., n]`, positive.
       shape: of the result without its last axis; default: `alpha.shape[:-1]`.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
@@ -370,12 +337,11 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
     """Numbers with density proportional to `exp(-|x|**p)`.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       p: positive; 2 gives a normal distribution of variance 1/2, 1 the Laplace distribution. Broadcasts to `shape`.
       shape: of the result.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
-    Returns:
-      Array of `shape`.
+    Returns: {result}
     Raises:
       ValueError: `p` is not positive.
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
@@ -398,7 +364,7 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
     """Vectors spread evenly over the unit ball of a norm.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      {key}
       d: how many numbers a vector has.
       p: of the norm `sum(|x|**p)**(1 / p)`, positive. An array broadcasts to `[*shape, d]` where numbers are drawn, and
         against `shape` where they are divided by their norm, as in JAX.

@@ -1,6 +1,7 @@
 """The op of gamma draws, for programs that bind it by its name."""
 from __future__ import annotations
 
+from typing_extensions import override
 from lamina_tracing import Array, ArrayLike
 
 from ._gamma import gamma, loggamma
@@ -32,6 +33,7 @@ class _GammaOp:
         """
         return (loggamma if log_space else gamma)(key, a)
 
+    @override
     def __repr__(self) -> str:
         return self.name
 

@@ -7,7 +7,9 @@ from inspect import signature
 from typing import Any, TypeVar
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapeError, config, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import RENAMED_ERRORS, rename_errors, rename_error, typeof
 
@@ -18,6 +20,19 @@ from ._typed_keys import opened, settled, wrapped
 __all__ = ["NamedShape", "at_position", "folded", "takes_names"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_DRAW = docstring_entries("""
+    key: uint32[2], from `PRNGKey` or `split`.
+    shape: shape of the result; default: the shape that the parameters broadcast to.
+    dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    a, b: shape parameters, positive; broadcast to `shape`.
+    df: degrees of freedom, positive; broadcasts to `shape`.
+    loc: the centre; broadcasts to `shape`.
+    result: Array of `shape`.
+    integers: Integer array of `shape`.
+    ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+    DTypeError: `dtype` is not a dtype of this kind.
+    """)
 
 
 class NamedShape:
@@ -55,13 +70,16 @@ class NamedShape:
                 what = f"size {word}" if isinstance(word, int) else f"the size of {word!r}"
                 raise TypeError(f"NamedShape: {what} must be an integer; got {type(size).__name__}: {size!r:.80}")
 
+    @override
     def __repr__(self) -> str:
         return f"NamedShape({', '.join([*map(repr, self.sizes), *(f'{k}={v}' for k, v in self.named.items())])})"
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamedShape) and (self.sizes, tuple(self.named.items())) == (
             other.sizes, tuple(other.named.items()))
 
+    @override
     def __hash__(self) -> int:
         return hash((self.sizes, tuple(self.named.items())))
 
@@ -91,7 +109,10 @@ def at_position(call: str, key: Any, shape: NamedShape) -> Any:
 
 
 def takes_names(fun: F) -> F:
-    """Make a draw, whose first argument is the key, take a typed key, and a `NamedShape` for its `shape`."""
+    """Make a draw, whose first argument is the key, accept a typed key, and a `NamedShape` for its `shape`.
+
+    Its docstring may use the entries that draws share, see `fill_docstring`."""
+    fill_docstring(_DRAW)(fun)
     at = list(signature(fun).parameters).index("shape")
 
     @functools.wraps(fun)

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
@@ -35,6 +36,7 @@ class PRNGImpl(NamedTuple):
     name: str = _NAMELESS
     tag: str = "?"
 
+    @override
     def __repr__(self) -> str:
         return f"PRNGImpl(name={self.name!r}, tag={self.tag!r}, key_shape={self.key_shape})"
 

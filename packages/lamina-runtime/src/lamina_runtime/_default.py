@@ -3,7 +3,6 @@
 A plugin that changes a few names starts with `from lamina_runtime._default import *`.
 """
 from importlib import import_module
-from typing import Any
 
 from . import _jaxlib  # noqa: F401  first: it configures jaxlib
 from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
@@ -83,7 +82,7 @@ install_hooks()
 _deprecated = _deprecated_getattr(__package__ or "")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("checkpointing", "distributed", "dlpack", "ffi", "host_callback", "launch", "memory_layouts", "multihost_utils",
                 "pjit", "plans", "profiler", "visualizing"):
         return import_module(f"{__package__}.{name}")  # rarely used, so imported on demand

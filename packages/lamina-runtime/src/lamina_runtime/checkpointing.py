@@ -9,7 +9,8 @@ the files.
 from __future__ import annotations
 
 import os
-from typing import Any
+
+from lamina_ir.typing import Tree
 
 from ._checkpoint import restore, save as checkpoint_save, storage, tree_metadata
 from ._distributed import host_gather
@@ -20,7 +21,7 @@ from ._checkpoint.tree_metadata import Leaf
 __all__ = ["CheckpointError", "latest", "load", "save", "steps"]
 
 
-def _folder(call: str, path: Any) -> CheckpointFolder:
+def _folder(call: str, path: str | os.PathLike[str]) -> CheckpointFolder:
     try:
         name = os.fspath(path)
     except TypeError:
@@ -32,7 +33,7 @@ def _folder(call: str, path: Any) -> CheckpointFolder:
     return CheckpointFolder(name)
 
 
-def _number(call: str, name: str, value: Any, minimum: int) -> int:
+def _number(call: str, name: str, value: object, minimum: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{call}: {name} must be a whole number; got {type(value).__name__}: {value!r:.60}")
     if int(value) < minimum:
@@ -40,7 +41,7 @@ def _number(call: str, name: str, value: Any, minimum: int) -> int:
     return int(value)
 
 
-def steps(path: Any) -> list[int]:
+def steps(path: str | os.PathLike[str]) -> list[int]:
     """Return the step numbers of the checkpoints in a folder, in order.
 
     Args:
@@ -52,7 +53,7 @@ def steps(path: Any) -> list[int]:
     return _folder("steps", path).steps()
 
 
-def latest(path: Any) -> int | None:
+def latest(path: str | os.PathLike[str]) -> int | None:
     """Return the highest step number of the checkpoints in a folder; None if there are none.
 
     Args:
@@ -63,7 +64,8 @@ def latest(path: Any) -> int | None:
     return max(steps(path), default=None)
 
 
-def save(path: Any, tree: Any, step: int = 0, *, keep: int | None = None, rows: Any = False) -> None:
+def save(path: str | os.PathLike[str], tree: Tree, step: int = 0, *, keep: int | None = None,
+         rows: bool | Tree = False) -> None:
     """Save a tree of arrays and numbers as a checkpoint in a folder.
 
     The checkpoint is committed atomically, after all data is on the disk. An older checkpoint of the same step is
@@ -136,7 +138,8 @@ def save(path: Any, tree: Any, step: int = 0, *, keep: int | None = None, rows: 
                 lock.close()
 
 
-def load(path: Any, like: Any = None, step: int | None = None, *, rows: Any = False) -> Any:
+def load(path: str | os.PathLike[str], like: Tree = None, step: int | None = None, *,
+         rows: bool | Tree = False) -> Tree:
     """Load a checkpoint that `save` has written.
 
     All data is checked against digests. With several processes, all must call this; their number may differ from that

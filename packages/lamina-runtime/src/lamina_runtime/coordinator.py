@@ -22,9 +22,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from types import ModuleType
+
+from typing_extensions import override
 
 from ._distributed import rendezvous_protocol
+from ._typing import CoordinationService, Message
 
 __all__ = ["Coordinator", "listen", "main"]
 
@@ -66,7 +69,7 @@ class _Connection:
         self.socket, self.lines = s, rendezvous_protocol.LineStream(s)
         self.challenge = os.urandom(16).hex()
         self.until = time.monotonic() + _HELLO_TIMEOUT
-        self.hello: dict[str, Any] = {}
+        self.hello: Message = {}
         self.system: _System | None = None
         self.service_connected = False
         self.last_heard = time.monotonic()
@@ -75,6 +78,7 @@ class _Connection:
     def rank(self) -> int:
         return int(self.hello["rank"])
 
+    @override
     def __str__(self) -> str:
         return f"process {self.rank} ({self.hello.get('host')}, pid {self.hello.get('pid')})"
 
@@ -97,7 +101,7 @@ class _System:
         self.until = float("inf")
         self.phase = "gathering"
         self.heartbeat, self.next_beat = 0.0, float("inf")
-        self.service: Any = None
+        self.service: CoordinationService | None = None
         self.may_be_suspended = False
         self.port = 0
         self.error: str | None = None
@@ -122,7 +126,7 @@ class Coordinator:
     """
 
     def __init__(self, listener: socket.socket, key: bytes, startup_timeout: float,
-                 load_jaxlib: Callable[[], Any]) -> None:
+                 load_jaxlib: Callable[[], ModuleType]) -> None:
         self._listener, self._key, self._load_jaxlib = listener, key, load_jaxlib
         self._host = listener.getsockname()[0]
         self._unauthenticated: list[_Connection] = []
@@ -130,7 +134,7 @@ class Coordinator:
         self._end = time.monotonic() + startup_timeout
         self._stopping = False
         self._last_rejected = (float("-inf"), "")  # time and host of the last connection with another token
-        self._leaked_services: list[Any] = []  # they end with this process, see `_stop_service`
+        self._leaked_services: list[CoordinationService] = []  # they end with this process, see `_stop_service`
         self._selector = selectors.DefaultSelector()
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
@@ -230,7 +234,7 @@ class Coordinator:
         was_suspended = now - s.next_beat > pause
         s.next_beat = now + pause
         for c in list(s.members.values()):
-            if was_suspended:
+            if was_suspended:  # processes answer requests, and none was sent meanwhile: their silence means nothing
                 c.last_heard = now
             if now - c.last_heard > s.heartbeat:
                 c.lines.send(lost=c.rank,
@@ -285,7 +289,7 @@ class Coordinator:
     def _is_member(self, c: _Connection) -> bool:
         return c.system is not None and c.system.members.get(c.rank) is c
 
-    def _authenticate(self, c: _Connection, message: dict[str, Any]) -> None:
+    def _authenticate(self, c: _Connection, message: Message) -> None:
         """Check the MAC and the form of a hello. ValueError if the form is wrong."""
         text, digest = message.get("hello"), message.get("mac")
         if not isinstance(text, str) or not isinstance(digest, str):
@@ -412,7 +416,7 @@ class Coordinator:
             self._start_if_connected(s)
         self._close_if_empty(s)
 
-    def _connect_for_lost(self, s: _System, rank: int, hello: dict[str, Any]) -> None:
+    def _connect_for_lost(self, s: _System, rank: int, hello: Message) -> None:
         address = rendezvous_protocol.format_address(self._local_host(), s.port)
         client = self._load_jaxlib().new_distributed_client(address, rank, int(_CONNECT_TIMEOUT) * 3, hello["leaving"])
         try:
@@ -434,7 +438,7 @@ class Coordinator:
         self._close_if_empty(s)
 
     @staticmethod
-    def _handle_failed_launch(s: _System, c: _Connection, message: dict[str, Any]) -> None:
+    def _handle_failed_launch(s: _System, c: _Connection, message: Message) -> None:
         """Record that a launch failed in a process.
 
         If it fails in all its processes within `_FAILURE_WINDOW`, no process waits for the data of another, and all
@@ -499,7 +503,7 @@ def listen(address: str) -> socket.socket:
     return socket.create_server((number, int(port)), family=family, backlog=512)
 
 
-def _report(**fields: Any) -> None:
+def _report(**fields: object) -> None:
     """Print one line of JSON for the process that started this one, which reads no more than that."""
     try:
         print(json.dumps(fields), flush=True)
@@ -553,7 +557,7 @@ def _stop_on_stdin_close(coordinator: Coordinator) -> None:
     coordinator.stop()
 
 
-def _import_jaxlib() -> Any:
+def _import_jaxlib() -> ModuleType:
     from . import _jaxlib as module  # noqa: PLC0415 (late: processes can connect while this is imported)
     return module
 

@@ -30,6 +30,7 @@ from ._version import __version__
 from ._distributed.launch_agreement import AgreementError, CollectiveTimeoutError
 from ._distributed.rendezvous_protocol import CALL
 from ._backend.peer_errors import LaunchFailedError, ProcessLostError
+from ._typing import Client, CoordinationClient
 
 __all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "initialize",
            "is_initialized", "shutdown"]
@@ -60,7 +61,7 @@ class _Session:
       launch_check: compares launches with the other processes. None if switched off, or for one process.
     """
 
-    def __init__(self, connection: rendezvous_client.CoordinatorConnection, client: Any,
+    def __init__(self, connection: rendezvous_client.CoordinatorConnection, client: CoordinationClient,
                  proxy: service_proxy.ServiceProxy, gpus: list[int] | None, stay: float,
                  launch_check: launch_agreement.Agreement | None) -> None:
         self.connection, self.client, self._proxy, self._stay = connection, client, proxy, stay
@@ -79,7 +80,7 @@ class _Session:
                 ("cpu", self._cpu_client),
                 ("cuda", lambda: self._gpu_client(gpus)))]
 
-    def _cpu_client(self) -> Any:
+    def _cpu_client(self) -> Client:
         here, client = self.connection, self.client
         with self._monitor.creating_client():
             # jaxlib does not say at which port Gloo listens, so find the sockets that are new.
@@ -95,13 +96,13 @@ class _Session:
                                               for key, text in client.key_value_dir_get(_GLOO)})
         return self._install_launcher(made)
 
-    def _gpu_client(self, gpus: list[int] | None) -> Any:
+    def _gpu_client(self, gpus: list[int] | None) -> Client:
         with self._monitor.creating_client():
             made = cuda_plugin.make_client(self.client, self.connection.rank, self.connection.count, gpus)
         self.launcher.waiter = interruptible_wait.install(self._monitor)
         return self._install_launcher(made)
 
-    def _install_launcher(self, made: Any) -> Any:
+    def _install_launcher(self, made: Client) -> Client:
         """Have multi-process programs of a new client launched by this session's launcher. Return the client."""
         if self.connection.count > 1:
             client_state.current.launcher = self.launcher
@@ -126,6 +127,7 @@ class _Session:
     def leave(self) -> None:
         """Leave the system and close all connections."""
         here = self.connection
+        # Only in the process whose end would kill the coordinator: it stays until all others have left.
         with here.changed:
             here.changed.wait_for(lambda: here.coordinator_lost or len(here.lost) + len(here.left) >= here.count - 1,
                                   self._stay)
@@ -197,6 +199,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         if bind is not None:
             rendezvous_protocol.parse_address(bind, "coordinator_bind_address")
         gpus = cluster_env.normalize_device_ids(local_device_ids)
+        # jaxlib's client cannot join a system later.
         if backends.has_clients():
             raise RuntimeError(f"{CALL}: a device has been used already; call this before the first array")
         rendezvous_protocol.check_reachable(host, found.several_hosts)
@@ -207,7 +210,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         atexit.register(_at_exit, os.getpid())
 
 
-def _check_int(name: str, value: Any) -> int:
+def _check_int(name: str, value: object) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{CALL}: {name} must be a whole number; got {type(value).__name__}: {value!r}")
     return int(value)
@@ -236,6 +239,7 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
         return start_results[0] or ("The coordinator that process 0 had started there ended; set "
                                     "LAMINA_COORDINATOR_LOG=file to see its output")
 
+    # Nothing of jaxlib before this: with a wrong address, index or number of processes it would abort the process.
     here = rendezvous_client.join(address, rank, count, about, key, timeout, start if rank == 0 else None,
                                   found.names_may_come)
     client = proxy = launch_check = None
@@ -246,6 +250,7 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
                                                 leaving)
         client.connect()
         proxy.stop_accepting()
+        # Before `confirm`: after it the others may launch, and look up the address of this process.
         launch_check = _make_launch_check(here, client, key)
         here.confirm(here.limit)
         # Some schedulers kill all processes of a task when its main process ends, and so would kill the coordinator
@@ -255,6 +260,7 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
     except BaseException:
         if launch_check is not None:
             launch_check.close()
+        # Client before proxy: a client whose connection breaks aborts the process.
         if client is not None:
             client.shutdown()
         if proxy is not None:
@@ -292,7 +298,7 @@ def _check_service(service: tuple[str, int]) -> None:
                               "processes must be able to reach any port of the coordinator's machine") from e
 
 
-def _make_launch_check(here: rendezvous_client.CoordinatorConnection, client: Any,
+def _make_launch_check(here: rendezvous_client.CoordinatorConnection, client: CoordinationClient,
                        key: bytes) -> launch_agreement.Agreement | None:
     """Return the launch check of a session, or None if it is switched off.
 
@@ -363,6 +369,8 @@ def _leave() -> bool:
 
 def _in_child() -> None:
     """Drop the session in a forked child. It is no member, and its copies of sockets would hide the parent's end."""
+    # Only plain assignments and closes of descriptors are safe here: the threads of the parent do not exist in the
+    # child.
     global _session, _lock
     _lock = threading.Lock()  # another thread of the parent may have held it
     if _session is not None:

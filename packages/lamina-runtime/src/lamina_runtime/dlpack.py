@@ -3,10 +3,12 @@ from __future__ import annotations
 
 from typing import Any
 
+
 import numpy as np
 from lamina_ir import dtypes
 
 from ._array.transfer import from_dlpack
+from ._typing import Array
 
 __all__ = ["SUPPORTED_DTYPES", "from_dlpack", "to_dlpack"]
 
@@ -15,8 +17,8 @@ SUPPORTED_DTYPES = frozenset([*map(np.dtype, (
     "float16", "float32", "float64", "complex64", "complex128")), dtypes.bfloat16])
 
 
-def to_dlpack(x: Any, stream: Any = None, src_device: Any = None, dl_device: Any = None, max_version: Any = None,
-              copy: bool | None = None) -> Any:
+def to_dlpack(x: Array, stream: object = None, src_device: Any = None, dl_device: Any = None, max_version: Any = None,
+              copy: bool | None = None) -> object:
     """Return a DLPack capsule that shares the memory of an array. Newer libraries accept the array itself.
 
     Args:

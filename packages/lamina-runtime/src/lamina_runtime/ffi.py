@@ -20,7 +20,7 @@ def include_dir() -> str:
     return _jaxlib.include_dir()
 
 
-def pycapsule(funcptr: Any) -> Any:
+def pycapsule(funcptr: Any) -> object:
     """Wrap a function of a library loaded with ctypes in a capsule, for `register_ffi_target`.
 
     Args:
@@ -47,7 +47,7 @@ def pycapsule(funcptr: Any) -> Any:
     return make(address, b"xla._CUSTOM_CALL_TARGET", None)
 
 
-def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: int = 1) -> None:
+def register_ffi_target(name: str, fn: object, platform: str = "cpu", api_version: int = 1) -> None:
     """Register a compiled function with XLA, as the target of `ffi_lowering(name)`.
 
     Args:

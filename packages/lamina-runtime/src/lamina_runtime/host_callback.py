@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from lamina_ir import CallbackError, MissingRuleError, dtypes, prims, trees
 from lamina_ir.extend import HostFunction
 from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, bind, get_arg_avals, function_name, typeof, find_user_source
+from lamina_ir.typing import Device, Function, Tree, Value
 
 from ._execute import effects
 
@@ -30,7 +31,8 @@ class CallbackException(CallbackError):
     """
 
 
-def _check_args(call: str, function: Any, with_device: Any, device_index: Any, name: str = "tap_with_device") -> None:
+def _check_args(call: str, function: object, with_device: object, device_index: object,
+                name: str = "tap_with_device") -> None:
     if not callable(function):
         raise TypeError(f"{call}: expected a function; got {type(function).__name__}")
     if type(with_device) is not bool:
@@ -40,13 +42,13 @@ def _check_args(call: str, function: Any, with_device: Any, device_index: Any, n
                          f"host with the full arrays; got {device_index!r}")
 
 
-def _device(call: str, name: str, found: Any) -> Any:
+def _device(call: str, name: str, found: Device | None) -> Device | None:
     if found is None:
         raise CallbackError(f"{call} of `{name}`: the device is unknown, because the program runs without a compiler")
     return found
 
 
-def _tap(call: str, name: str, function: Callable[..., Any], arg: Any, result: Any, with_device: bool) -> Any:
+def _tap(call: str, name: str, function: Function, arg: Tree, result: Tree, with_device: bool) -> Tree:
     """Call `function(arg, transforms)` on the host; return `result` (None: the arrays of `arg`), which waits for it."""
     flat, tree = trees.tree_flatten(arg)
     get_arg_avals(call, name, *trees.tree_flatten(((arg,), {})))
@@ -56,8 +58,8 @@ def _tap(call: str, name: str, function: Callable[..., Any], arg: Any, result: A
         result = trees.tree_unflatten(tree, flat)
     token = (np.int32(0),)
 
-    def host(transforms: tuple[Any, ...]) -> Callable[..., Any]:
-        def run(*xs: Any, device: Any = None) -> tuple[Any, ...]:
+    def host(transforms: tuple[object, ...]) -> Function:
+        def run(*xs: Value, device: Device = None) -> tuple[Value, ...]:
             value = trees.tree_unflatten(tree, [np.asarray(x) for x in xs])
             if with_device:
                 function(value, transforms, device=_device(call, name, device))
@@ -67,8 +69,8 @@ def _tap(call: str, name: str, function: Callable[..., Any], arg: Any, result: A
         return run
 
     # vmap calls the tap once with the whole batch, and adds itself to `transforms`.
-    def batched(transforms: tuple[Any, ...]) -> Callable[..., HostFunction]:
-        def batch(callback: HostFunction, dims: tuple[Any, ...]) -> HostFunction:
+    def batched(transforms: tuple[object, ...]) -> Callable[..., HostFunction]:
+        def batch(callback: HostFunction, dims: tuple[int | None, ...]) -> HostFunction:
             extended = (*transforms, ("batch", {"batch_dims": dims[:len(flat)]}))
             return callback.with_function(host(extended), batched=batched(extended))
         return batch
@@ -81,7 +83,7 @@ def _tap(call: str, name: str, function: Callable[..., Any], arg: Any, result: A
     return trees.tree_map(lambda x: _after(done, x), result)
 
 
-def _after(done: Any, x: Any) -> Any:
+def _after(done: Any, x: Any) -> Tree:
     """Return `x` with a data dependence on `done`, which is always 0.
 
     The compiler cannot know that, so it cannot remove the `select` or reorder it.
@@ -92,8 +94,8 @@ def _after(done: Any, x: Any) -> Any:
     return lax.select(lax.eq(done, np.int32(0)), x, lax.full_like(x, 0))
 
 
-def id_tap(tap_func: Callable[..., Any], arg: Any, *, result: Any = None, tap_with_device: bool = False,
-           device_index: int = 0, **kwargs: Any) -> Any:
+def id_tap(tap_func: Function, arg: Tree, *, result: Tree = None, tap_with_device: bool = False,
+           device_index: int = 0, **kwargs: Tree) -> Tree:
     """Pass a value to a function on the host, and return it.
 
     The tap is called after `arg` is computed and before the returned value is used: under `jit`, under `pmap` (once per
@@ -128,8 +130,8 @@ def id_tap(tap_func: Callable[..., Any], arg: Any, *, result: Any = None, tap_wi
     return _tap("id_tap", function_name(tap_func), tap_func, arg, result, tap_with_device)
 
 
-def id_print(arg: Any, *, result: Any = None, tap_with_device: bool = False, device_index: int = 0,
-             output_stream: Any = None, threshold: int | None = None, **kwargs: Any) -> Any:
+def id_print(arg: Tree, *, result: Tree = None, tap_with_device: bool = False, device_index: int = 0,
+             output_stream: TextIO | None = None, threshold: int | None = None, **kwargs: Tree) -> Tree:
     """Print a value when it is computed, and return it: an `id_tap` that prints.
 
     Args:
@@ -150,7 +152,7 @@ def id_print(arg: Any, *, result: Any = None, tap_with_device: bool = False, dev
     { a=( 1 2.5 ) }
     {'a': (Array(1, dtype=int32, weak_type=True), Array(2.5, dtype=float32, weak_type=True))}
     """
-    def show(value: Any, transforms: Any, device: Any = None) -> None:
+    def show(value: Tree, transforms: tuple[object, ...], device: Device = None) -> None:
         labels = dict(kwargs)
         if transforms:
             labels["transforms"] = [*transforms]
@@ -163,7 +165,7 @@ def id_print(arg: Any, *, result: Any = None, tap_with_device: bool = False, dev
     return _tap("id_print", "print", show, arg, result, tap_with_device)
 
 
-def _text(value: Any, threshold: int | None) -> str:
+def _text(value: Tree, threshold: int | None) -> str:
     if isinstance(value, dict):
         return "{ " + " ".join(f"{k}={_text(v, threshold)}" for k, v in value.items()) + " }"
     if isinstance(value, (tuple, list)):
@@ -172,8 +174,8 @@ def _text(value: Any, threshold: int | None) -> str:
     return np.array2string(value, threshold=threshold) if isinstance(value, np.ndarray) else str(value)
 
 
-def call(callback_func: Callable[..., Any], arg: Any, *, result_shape: Any = None, call_with_device: bool = False,
-         device_index: int = 0) -> Any:
+def call(callback_func: Function, arg: Tree, *, result_shape: Tree = None, call_with_device: bool = False,
+         device_index: int = 0) -> Tree:
     """Call a function on the host and return its result. `io_callback` is the newer form.
 
     Args:
@@ -207,7 +209,7 @@ def call(callback_func: Callable[..., Any], arg: Any, *, result_shape: Any = Non
                             f"{type(x).__name__}")
     types = [x if hasattr(x, "shape") else typeof(x) for x in expected]
 
-    def run(*xs: Any, device: Any = None) -> Any:
+    def run(*xs: Value, device: Device = None) -> Tree:
         value = trees.tree_unflatten(tree, [np.asarray(x) for x in xs])
         if call_with_device:
             found = callback_func(value, device=_device("call", name, device))
@@ -219,7 +221,7 @@ def call(callback_func: Callable[..., Any], arg: Any, *, result_shape: Any = Non
                                 f"{found_tree}")
         return leaves
 
-    def refuse_batch(callback: HostFunction, dims: Any) -> HostFunction:
+    def refuse_batch(callback: HostFunction, dims: tuple[int | None, ...]) -> HostFunction:
         raise MissingRuleError(f"vmap of host_callback.call is not defined (callback `{name}`). Use pure_callback or "
                                "io_callback, which define their behaviour under vmap")
 

@@ -19,12 +19,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, TypeVar
+from types import FrameType
 
 from ._distributed import cluster_env, spawn_coordinator
 
 __all__ = ["main"]
 
+_N = TypeVar("_N", int, float)
 _GRACE = 5.0  # seconds from the first signal until a process is killed
 _MAX_LINES = 200  # lines of standard error retained of each process
 _MAX_SHOWN = 30  # of which so many are shown if they contain no traceback
@@ -141,7 +143,7 @@ class _Run:
             self._wake.close()
             self._alarm.close()
 
-    def _forward_signal(self, number: int, frame: Any) -> None:
+    def _forward_signal(self, number: int, frame: FrameType | None) -> None:
         is_second, self.signal = self.signal is not None, number
         self._send_all(signal.SIGKILL if is_second else number)
 
@@ -206,8 +208,8 @@ def _format_ranks(ranks: list[int]) -> str:
     return f"process{'es' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
-def _positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    def convert(text: str) -> Any:
+def _positive(kind: Callable[[str], _N]) -> Callable[[str], _N]:
+    def convert(text: str) -> _N:
         value = kind(text)
         if not 0 < value < 1e8:
             raise argparse.ArgumentTypeError(f"must be above 0; got {text}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from lamina_parallel import Mesh
+from lamina_ir.typing import Device
 
 from ._backend import backends
 
@@ -21,18 +22,18 @@ def _lengths(call: str, what: str, given: Any) -> tuple[int, ...]:
     return tuple([int(n) for n in found])
 
 
-def _grid(devices: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray:
+def _grid(devices: Sequence[Device], shape: tuple[int, ...]) -> np.ndarray:
     found = np.empty(len(devices), object)
     found[:] = devices
     return found.reshape(shape)
 
 
-def _by_id(call: str, devices: Sequence[Any] | None) -> list[Any]:
+def _by_id(call: str, devices: Sequence[Device] | None) -> list[Device]:
     every = backends.devices() if devices is None else list(np.asarray(devices, object).reshape(-1))
     return list(backends.check_devices(call, every))
 
 
-def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, *,
+def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Device] | None = None, *,
                        contiguous_submeshes: bool = False,
                        allow_split_physical_axes: bool = False) -> np.ndarray:
     """Return an array of devices with a given shape, for a `Mesh`.
@@ -60,7 +61,7 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
 
 
 def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int],
-                              devices: Sequence[Any] | None = None,
+                              devices: Sequence[Device] | None = None,
                               *, process_is_granule: bool = False, should_sort_granules_by_key: bool = True,
                               allow_split_physical_axes: bool = False) -> np.ndarray:
     """Return an array of devices for several groups that are connected by a slower network.
@@ -89,7 +90,7 @@ def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequenc
     inner, outer = _lengths(call, "mesh_shape", mesh_shape), _lengths(call, "dcn_mesh_shape", dcn_mesh_shape)
     if len(inner) != len(outer):
         raise ValueError(f"{call}: mesh_shape and dcn_mesh_shape must have the same length; got {inner} and {outer}")
-    groups: dict[Any, list[Any]] = {}
+    groups: dict[int, list[Device]] = {}
     for d in _by_id(call, devices):
         own = None if process_is_granule else getattr(d, "slice_index", None)
         groups.setdefault(d.process_index if own is None else own, []).append(d)
@@ -108,7 +109,7 @@ def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequenc
 
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Hashable], *,
-              devices: Sequence[Any] | None = None) -> Mesh:
+              devices: Sequence[Device] | None = None) -> Mesh:
     """Return a mesh of devices in row-major order.
 
     Args:

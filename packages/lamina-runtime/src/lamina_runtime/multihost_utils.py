@@ -5,13 +5,14 @@ all of them raise.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from lamina_ir import prims, trees
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_tracing import jit
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Sharding, Tree, Value
 
 from . import _jaxlib
 from ._array import arrays, assemble, transfer
@@ -53,7 +54,7 @@ def _find_differing(rows: np.ndarray) -> list[int]:
     return [p for p in range(len(rows)) if not np.array_equal(rows[p], rows[0])]
 
 
-def _flatten(call: str, tree: Any) -> tuple[list[np.ndarray], Any]:
+def _flatten(call: str, tree: Tree) -> tuple[list[np.ndarray], PyTreeDef]:
     """Return the leaves of a tree as NumPy arrays of the types they have on a device, and its structure."""
     leaves, structure = trees.tree_flatten(tree)
     values = []
@@ -66,7 +67,7 @@ def _flatten(call: str, tree: Any) -> tuple[list[np.ndarray], Any]:
     return values, structure
 
 
-def _check_structures(call: str, values: Sequence[np.ndarray], structure: Any) -> None:
+def _check_structures(call: str, values: Sequence[np.ndarray], structure: object) -> None:
     text = f"{call} {structure} {[(v.shape, str(v.dtype)) for v in values]}"
     odd = _find_differing(_gather_digests(text.encode()))
     if odd:
@@ -88,7 +89,7 @@ def _from_uint32(packed: np.ndarray, like: Sequence[np.ndarray]) -> list[np.ndar
     return found
 
 
-def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
+def broadcast_one_to_all(in_tree: Tree, is_source: bool | None = None) -> Tree:
     """Broadcast a tree from one process to all.
 
     Args:
@@ -118,7 +119,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     return structure.unflatten(values)
 
 
-def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
+def process_allgather(in_tree: Tree, tiled: bool = False) -> Tree:
     """Gather a tree from all processes.
 
     Args:
@@ -153,7 +154,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     return structure.unflatten([_global_value(x) if s else next(gathered) for x, s in zip(leaves, is_global)])
 
 
-def _global_value(x: Any) -> np.ndarray:
+def _global_value(x: Value) -> np.ndarray:
     """Return the whole value of an array over several processes."""
     if not shardings.is_replicated(x._sharding):
         replicated = shardings.replicated_sharding(shardings.sharding_devices(x._sharding))
@@ -178,7 +179,7 @@ def sync_global_devices(name: str) -> None:
                                  f"process 0; this process uses {name!r}")
 
 
-def assert_equal(in_tree: Any, fail_message: str = "") -> None:
+def assert_equal(in_tree: Tree, fail_message: str = "") -> None:
     """Raise in all processes unless their trees are equal, bit for bit.
 
     Args:
@@ -199,7 +200,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 
 # --- local and global arrays --------------------------------------------------------------------------------------
-def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
+def host_local_array_to_global_array(local_inputs: Tree, global_mesh: Mesh | None, pspecs: Tree) -> Tree:
     """Make arrays over all devices of a mesh from the parts of each process.
 
     Args:
@@ -224,7 +225,7 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs
         make(transfer._arg_aval(call, x).ndim), x) for x, make in zip(flat, makers)])
 
 
-def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any = None, pspecs: Any = None) -> Any:
+def global_array_to_host_local_array(global_inputs: Tree, global_mesh: Mesh | None = None, pspecs: Tree = None) -> Tree:
     """Return this process's part of arrays over several processes, as local arrays. They share memory.
 
     Args:
@@ -249,17 +250,17 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any = None
     return tree.unflatten([assemble.process_part(call, x) if type(x) is ArrayImpl else x for x in flat])
 
 
-def _is_spec(x: Any) -> bool:
+def _is_spec(x: object) -> bool:
     return x is None or isinstance(x, (_jaxlib.Sharding, tuple))
 
 
-def _sharding_makers(call: str, inputs: Any, mesh: Any, pspecs: Any) -> list[Any]:
+def _sharding_makers(call: str, inputs: Tree, mesh: Mesh | None, pspecs: Tree) -> list[Callable[..., Sharding]]:
     """Return for each flat input a function from its rank to its sharding."""
     specs = trees.broadcast_prefix(pspecs, inputs, is_leaf=_is_spec)
     return [lambda rank, spec=spec: _make_sharding(call, mesh, spec, rank) for spec in specs]
 
 
-def _make_sharding(call: str, mesh: Any, spec: Any, rank: int) -> Any:
+def _make_sharding(call: str, mesh: Mesh | None, spec: PartitionSpec | Sharding | None, rank: int) -> Sharding:
     if isinstance(spec, _jaxlib.Sharding):
         return spec
     if mesh is None:

@@ -1,20 +1,24 @@
 """Provide `pjit`, the former name of `jit` for programs over meshes."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
 from lamina_ir import trees
-from lamina_parallel import PartitionSpec
+from lamina_parallel import Mesh, PartitionSpec
 from lamina_tracing import jit
 from lamina_tracing.lax import with_sharding_constraint
+from lamina_ir.typing import Device, Function, Tree
+from typing_extensions import override
 
 from . import _jaxlib
+from ._typing import CompilerOptions
 
 __all__ = ["AUTO", "UNSPECIFIED", "pjit", "with_sharding_constraint"]
 
 
 class _Unspecified:
+    @override
     def __repr__(self) -> str:
         return "UNSPECIFIED"
 
@@ -34,17 +38,17 @@ class AUTO:
     None...
     """
 
-    def __init__(self, mesh: Any) -> NoReturn:
+    def __init__(self, mesh: Mesh) -> NoReturn:
         raise NotImplementedError("AUTO: the compiler does not search for shardings of arguments. Leave them to the "
                                   "call with None, or name them")
 
 
-def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UNSPECIFIED,
+def pjit(fun: Function | None = None, in_shardings: Tree = UNSPECIFIED, out_shardings: Tree = UNSPECIFIED,
          static_argnums: int | Sequence[int] | None = None, static_argnames: str | Iterable[str] | None = None,
          donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
-         keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool = False,
-         compiler_options: dict[str, Any] | None = None, *, in_axis_resources: Any = UNSPECIFIED,
-         out_axis_resources: Any = UNSPECIFIED, abstracted_axes: Any = None) -> Callable[..., Any]:
+         keep_unused: bool = False, device: Device = None, backend: str | None = None, inline: bool = False,
+         compiler_options: CompilerOptions | None = None, *, in_axis_resources: Tree = UNSPECIFIED,
+         out_axis_resources: Tree = UNSPECIFIED, abstracted_axes: object = None) -> Function:
     """Jit a function; shardings may be `PartitionSpec`s if the calls are in a `with mesh:` block.
 
     Args:
@@ -77,7 +81,7 @@ def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = UNSPECIFIED,
                backend=backend, inline=inline, compiler_options=compiler_options, abstracted_axes=abstracted_axes)
 
 
-def _replace_none(given: Any) -> Any:
+def _replace_none(given: Tree) -> Tree:
     """Replace None in a tree of shardings by `PartitionSpec()`, which means replicated."""
     return trees.tree_map(lambda s: PartitionSpec() if s is None else s, given,
                           is_leaf=lambda s: s is None or isinstance(s, (PartitionSpec, _jaxlib.Sharding)))

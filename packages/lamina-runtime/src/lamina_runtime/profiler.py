@@ -7,9 +7,11 @@ import gzip
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from lamina_ir.typing import Function, Tree
 
 from . import _jaxlib
 from ._backend import backends
@@ -20,7 +22,7 @@ __all__ = ["LineTime", "StepTraceAnnotation", "TraceAnnotation", "annotate_funct
 
 _lock = threading.Lock()
 _session: tuple[Any, str] | None = None
-_server: Any = None
+_server: object = None
 
 TraceAnnotation, _Session = _jaxlib.profiler_classes()
 """Context manager that names the enclosed work in the profile. Keywords are shown as metadata."""
@@ -29,7 +31,7 @@ TraceAnnotation, _Session = _jaxlib.profiler_classes()
 class StepTraceAnnotation(TraceAnnotation):  # type: ignore[misc, valid-type]
     """Context manager for one training step: `with StepTraceAnnotation("train", step_num=i):`."""
 
-    def __init__(self, name: str, **metadata: Any) -> None:
+    def __init__(self, name: str, **metadata: object) -> None:
         super().__init__(name, _r=1, **metadata)
 
 
@@ -90,7 +92,7 @@ def save_device_memory_profile(filename: str | os.PathLike[str], backend: str | 
         f.write(device_memory_profile(backend))
 
 
-def start_server(port: int) -> Any:
+def start_server(port: int) -> object:
     """Start a server through which other programs, such as TensorBoard, record profiles of this process.
 
     Args:
@@ -174,7 +176,7 @@ def _own_times(events: Iterator[dict[str, Any]]) -> Iterator[tuple[str, float]]:
         yield op, own * 1e-6
 
 
-def annotate_function(fun: Callable[..., Any], name: str | None = None, **metadata: Any) -> Callable[..., Any]:
+def annotate_function(fun: Function, name: str | None = None, **metadata: object) -> Function:
     """Wrap a function so that profiles show a name for its calls.
 
     >>> annotate_function(lambda x: x + 1, name="next")(1)
@@ -183,7 +185,7 @@ def annotate_function(fun: Callable[..., Any], name: str | None = None, **metada
     label = name or getattr(fun, "__qualname__", type(fun).__name__)
 
     @functools.wraps(fun)
-    def annotated(*args: Any, **kwargs: Any) -> Any:
+    def annotated(*args: Tree, **kwargs: Tree) -> Tree:
         with TraceAnnotation(label, **metadata):
             return fun(*args, **kwargs)
 

@@ -2,30 +2,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from lamina_ir import trees
+from lamina_ir.typing import Device, Sharding, Value
+from typing_extensions import override
 
 from . import _jaxlib
 from ._sharding import drawing, shardings
 from ._jaxlib import ArrayImpl
+from ._typing import Array
 
 __all__ = ["Picture", "inspect_array_sharding", "visualize", "visualize_array_sharding", "visualize_sharding"]
 
-def _parts(call: str, shape: Sequence[int], sharding: Any) -> dict[drawing.Block, list[Any]]:
+
+def _parts(call: str, shape: Sequence[int], sharding: Sharding) -> dict[drawing.Block, list[Device]]:
     """Return a dict from parts, as (begin, end) along each dimension, to their devices, in order of the parts."""
     dims = tuple([int(n) for n in shape])
     if not isinstance(sharding, _jaxlib.Sharding):
         raise TypeError(f"{call}: expected a sharding, as an array's `.sharding`; got {type(sharding).__name__}: "
                         f"{sharding!r:.60}")
     fitting = shardings.resolve_sharding(call, dims, sharding)
-    found: dict[drawing.Block, list[Any]] = {}
+    found: dict[drawing.Block, list[Device]] = {}
     for device, index in fitting.devices_indices_map(dims).items():
         found.setdefault(tuple([s.indices(n)[:2] for s, n in zip(index, dims)]), []).append(device)
     return dict(sorted(found.items()))
 
 
-def _names(devices: Sequence[Any]) -> str:
+def _names(devices: Sequence[Device]) -> str:
     return f"{devices[0].platform.upper()} {drawing.format_ids(sorted([d.id for d in devices]))}"
 
 
@@ -41,21 +45,22 @@ def _draw_table(rows: list[list[str]]) -> str:
     return "\n".join([top, f"\n{between}\n".join(lines), bottom])
 
 
+_T = TypeVar("_T")
 _MAX_WIDTH, _MAX_ROWS = 120, 16
 
 
-def _abbreviate(parts: list[Any], limit: int, gap: Any) -> list[Any]:
+def _abbreviate(parts: list[_T], limit: int, gap: _T) -> list[_T]:
     """Replace parts before the last one by `gap` if there are more than `limit`."""
     return parts if len(parts) <= limit else [*parts[:limit - 2], gap, parts[-1]]
 
 
-def _text(parts: dict[drawing.Block, list[Any]]) -> str:
+def _text(parts: dict[drawing.Block, list[Device]]) -> str:
     drawn = [(f"{lead}\n" if lead else "") + _draw_table([[_names(parts[p]) for p in row] for row in rows])
              for lead, rows in drawing.block_tables(parts)]
     return "\n".join(_abbreviate(drawn, _MAX_ROWS, "..."))
 
 
-def visualize_sharding(shape: Sequence[int], sharding: Any, *, use_color: bool = False, scale: float = 1.0,
+def visualize_sharding(shape: Sequence[int], sharding: Sharding, *, use_color: bool = False, scale: float = 1.0,
                        min_width: int = 9, max_width: int = 80, color_map: Any = None) -> None:
     """Print which device holds which part of an array of this shape.
 
@@ -78,7 +83,7 @@ def visualize_sharding(shape: Sequence[int], sharding: Any, *, use_color: bool =
     print(_text(_parts("visualize_sharding", shape, sharding)))
 
 
-def visualize_array_sharding(arr: Any, **options: Any) -> None:
+def visualize_array_sharding(arr: Array, **options: Any) -> None:
     """Print which device holds which part of an array.
 
     Args:
@@ -96,7 +101,7 @@ def visualize_array_sharding(arr: Any, **options: Any) -> None:
     visualize_sharding(_array("visualize_array_sharding", arr).shape, arr.sharding, **options)
 
 
-def inspect_array_sharding(value: Any, *, callback: Callable[[Any], Any]) -> None:
+def inspect_array_sharding(value: Value, *, callback: Callable[[Sharding], object]) -> None:
     """Call a function with the sharding of each array of a tree.
 
     Args:
@@ -115,7 +120,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], Any]) -> Non
         callback(_array("inspect_array_sharding", x).sharding)
 
 
-def _array(call: str, x: Any) -> Any:
+def _array(call: str, x: Array) -> Array:
     if type(x) is not ArrayImpl:
         raise TypeError(f"{call}: expected an array on devices; got {type(x).__name__}. Inside jit, shardings are not "
                         "known yet: return the value")
@@ -130,7 +135,7 @@ class Picture:
       svg: the drawing as SVG.
     """
 
-    def __init__(self, title: str, parts: dict[drawing.Block, list[Any]]) -> None:
+    def __init__(self, title: str, parts: dict[drawing.Block, list[Device]]) -> None:
         self.title, self.text, self.svg = title, _text(parts), drawing.draw_array(title, parts)
 
     def _repr_svg_(self) -> str:
@@ -139,11 +144,12 @@ class Picture:
     def _repr_html_(self) -> str:
         return f"<div>{self.svg}</div>"
 
+    @override
     def __repr__(self) -> str:
         return f"{self.title}\n{self.text}"
 
 
-def visualize(x: Any) -> Picture:
+def visualize(x: Array) -> Picture:
     """Draw which device holds which part of an array.
 
     Args:

@@ -1,4 +1,4 @@
-"""Every call is made twice."""
+"""Defect: every call runs twice."""
 from lamina_runtime._default import *
 from wrapped import wrap
 

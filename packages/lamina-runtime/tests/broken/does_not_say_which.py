@@ -1,11 +1,11 @@
-"""What is refused is refused without saying which argument it is."""
+"""Defect: errors do not name the argument."""
 from lamina_runtime._default import *
 from wrapped import wrap
 
 __contract__ = 1
 
 
-def silent(run, spec):
+def without_details(run, spec):
     def call(*args, **kwargs):
         try:
             return run(*args, **kwargs)
@@ -14,4 +14,4 @@ def silent(run, spec):
     return call
 
 
-wrap(jit=silent)
+wrap(jit=without_details)

@@ -1,4 +1,4 @@
-"""All names are there, and none does anything."""
+"""Defect: every public function raises NotImplementedError."""
 from lamina_runtime import _default
 from lamina_runtime._default import *
 from lamina_tracing import hooks

@@ -1,4 +1,4 @@
-"""Numbers of Python become arrays of their type for good."""
+"""Defect: `device_put` makes Python scalars strongly typed."""
 import numpy as np
 from lamina_ir import trees
 from lamina_runtime import _default

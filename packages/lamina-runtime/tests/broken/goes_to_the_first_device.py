@@ -1,4 +1,4 @@
-"""Values are put on the first device, whichever was asked for."""
+"""Defect: `device_put` uses the first device instead of the given one."""
 from lamina_runtime import _default
 from lamina_runtime._default import *
 

@@ -1,4 +1,4 @@
-"""Donated arguments stay usable."""
+"""Defect: donated arguments are not deleted."""
 from lamina_ir import trees
 from lamina_runtime._default import *
 from wrapped import wrap

@@ -1,4 +1,4 @@
-"""Values are put on devices in 32 bits, whatever the switch says."""
+"""Defect: `device_put` makes 32-bit arrays also if x64 is enabled."""
 import numpy as np
 from lamina_ir import config, trees
 from lamina_runtime import _default

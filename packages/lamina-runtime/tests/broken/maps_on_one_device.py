@@ -1,4 +1,4 @@
-"""The rows of a map are computed on one device."""
+"""Defect: the results of a pmap are moved to the first device."""
 from lamina_runtime._default import *
 from wrapped import wrap
 

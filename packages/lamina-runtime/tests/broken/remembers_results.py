@@ -1,4 +1,4 @@
-"""A call gives what the first one with arguments of these types gave."""
+"""Defect: a call returns the result of the first call with arguments of the same types."""
 from lamina_runtime._default import *
 from wrapped import wrap
 

@@ -1,11 +1,11 @@
-"""Every call traces its function anew."""
+"""Defect: every call traces the function again."""
 from lamina_runtime._default import *
 from wrapped import wrap
 
 __contract__ = 1
 
 
-def anew(run, spec):
+def retrace(run, spec):
     def call(*args, **kwargs):
         spec.programs.clear()
         clear_caches()
@@ -13,4 +13,4 @@ def anew(run, spec):
     return call
 
 
-wrap(jit=anew)
+wrap(jit=retrace)

@@ -7,33 +7,51 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
+_COSINE = docstring_entries("""
+    x: number array; the real and imaginary parts of complex numbers are transformed separately.
+    type: 1, 2, 3 or 4.
+    n: length of the transform: `x` is truncated or padded with zeros; None for that of `x`.
+    axis: which axis; negative counts from the end.
+    ShapeError: `axis` is out of range for `x` or empty; `n` is below 1, or below 2 for type 1.
+    ValueError: `type` or `norm` is unknown.
+    TypeError: `x` is neither an array nor a number, or `n` is not an integer.
+    """)
+
+_COSINES = docstring_entries("""
+    x: number array; the real and imaginary parts of complex numbers are transformed separately.
+    type: 1, 2, 3 or 4.
+    s: length of the transform along each axis; None for those of `x`.
+    axes: which axes; None for all, or with `s` for the last `len(s)`.
+    norm: None or "backward" for plain sums, "forward" to divide them by `2 n` for each axis (type 1: `2 (n - 1)`),
+      "ortho" for the transform that preserves norms.
+    several: Float or complex array, with the lengths `s` along the axes; half precision is computed in float32.
+    ShapeError: an axis is out of range for `x` or occurs twice; a length is below 1; `s` and `axes` differ in length.
+    ValueError: `type` or `norm` is unknown.
+    TypeError: `x` is neither an array nor a number.
+    """)
+
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 _NORMS = (None, "backward", "ortho", "forward")
 
 
-@public_api("type", "n", "axis", "norm")
+@public_api("type", "n", "axis", "norm", entries=_COSINE)
 def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The discrete cosine transform along an axis.
+    """Return the discrete cosine transform along an axis.
 
     Args:
-      x: number array; complex numbers are transformed part by part.
-      type: 1, 2, 3 or 4.
-      n: length of the transform: `x` is cut, or filled up with zeros; None for that of `x`.
-      axis: which axis; negative counts from the end.
-      norm: None or "backward" for sums as they are, "forward" for those divided by `2 n` (type 1: `2 (n - 1)`),
-        "ortho" for the transform that keeps lengths.
+      {x, type, n, axis}
+      norm: None or "backward" for plain sums, "forward" to divide them by `2 n` (type 1: `2 (n - 1)`), "ortho" for the
+        transform that preserves norms.
     Returns:
       Float or complex array of the shape of `x`, `n` along the axis; half precision is computed in float32.
-    Raises:
-      ShapeError: `axis` is outside of `x`, or no element is along it; `n` below 1, or below 2 for type 1.
-      ValueError: `type` or `norm` is another one.
-      TypeError: `x` is neither an array nor a number, or `n` no integer.
+    Raises: {ShapeError, ValueError, TypeError}
 
     Derivative: linear; the transpose of type 2 is type 3.
     Source: meaning of `scipy.fft.dct`; Makhoul, "A fast cosine transform in one and two dimensions" (1980).
@@ -44,22 +62,18 @@ def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm:
     return _along("dct", x, type, n, axis, norm, False)
 
 
-@public_api("type", "n", "axis", "norm")
+@public_api("type", "n", "axis", "norm", entries=_COSINE)
 def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """What `dct` with the same settings leads to `x` from.
+    """Invert `dct` with the same settings.
 
     Args:
-      x: number array; complex numbers are transformed part by part.
-      type: 1, 2, 3 or 4: of the transform that is undone.
-      n: length of the transform: `x` is cut, or filled up with zeros; None for that of `x`.
-      axis: which axis; negative counts from the end.
-      norm: None, "backward", "forward" or "ortho": of the transform that is undone.
+      {x}
+      type: type of the transform to invert: 1, 2, 3 or 4.
+      {n, axis}
+      norm: norm of the transform to invert: None, "backward", "forward" or "ortho".
     Returns:
       Float or complex array of the shape of `x`, `n` along the axis; half precision is computed in float32.
-    Raises:
-      ShapeError: `axis` is outside of `x`, or no element is along it; `n` below 1, or below 2 for type 1.
-      ValueError: `type` or `norm` is another one.
-      TypeError: `x` is neither an array nor a number, or `n` no integer.
+    Raises: {ShapeError, ValueError, TypeError}
 
     Derivative: linear.
     Source: meaning of `scipy.fft.idct`.
@@ -70,24 +84,14 @@ def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm
     return _along("idct", x, type, n, axis, norm, True)
 
 
-@public_api("type", "s", "axes", "norm")
+@public_api("type", "s", "axes", "norm", entries=_COSINES)
 def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
          norm: str | None = None) -> Array:
-    """The discrete cosine transform along several axes.
+    """Return the discrete cosine transform along several axes.
 
-    Args:
-      x: number array; complex numbers are transformed part by part.
-      type: 1, 2, 3 or 4.
-      s: length of the transform along each axis; None for those of `x`.
-      axes: which axes; None for all, or with `s` for as many as it has lengths, the last ones.
-      norm: None, "backward", "forward" or "ortho", as of `dct`.
-    Returns:
-      Float or complex array, with the lengths `s` along the axes; half precision is computed in float32.
-    Raises:
-      ShapeError: one of `axes` is outside of `x`, or occurs twice; a length is below 1; `s` and `axes` differ
-        in length.
-      ValueError: `type` or `norm` is another one.
-      TypeError: `x` is neither an array nor a number.
+    Args: {x, type, s, axes, norm}
+    Returns: {several}
+    Raises: {ShapeError, ValueError, TypeError}
 
     Derivative: linear.
     Source: meaning of `scipy.fft.dctn`.
@@ -99,24 +103,18 @@ def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequ
     return _several("dctn", x, type, s, axes, norm, False)
 
 
-@public_api("type", "s", "axes", "norm")
+@public_api("type", "s", "axes", "norm", entries=_COSINES)
 def idctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
           norm: str | None = None) -> Array:
-    """What `dctn` with the same settings leads to `x` from.
+    """Invert `dctn` with the same settings.
 
     Args:
-      x: number array; complex numbers are transformed part by part.
-      type: 1, 2, 3 or 4: of the transform that is undone.
-      s: length of the transform along each axis; None for those of `x`.
-      axes: which axes; None for all, or with `s` for as many as it has lengths, the last ones.
-      norm: None, "backward", "forward" or "ortho": of the transform that is undone.
-    Returns:
-      Float or complex array, with the lengths `s` along the axes; half precision is computed in float32.
-    Raises:
-      ShapeError: one of `axes` is outside of `x`, or occurs twice; a length is below 1; `s` and `axes` differ
-        in length.
-      ValueError: `type` or `norm` is another one.
-      TypeError: `x` is neither an array nor a number.
+      {x}
+      type: type of the transform to invert: 1, 2, 3 or 4.
+      {s, axes}
+      norm: norm of the transform to invert: None, "backward", "forward" or "ortho".
+    Returns: {several}
+    Raises: {ShapeError, ValueError, TypeError}
 
     Derivative: linear.
     Source: meaning of `scipy.fft.idctn`.

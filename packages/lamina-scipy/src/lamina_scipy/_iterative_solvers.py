@@ -12,6 +12,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_linear_solve, linear_transpose
 from lamina_ir import ShapeError, trees
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_numpy.extend import to_inexact
 from lamina_numpy.flatten_util import ravel_pytree
 from lamina_tracing import eval_shape, lax
@@ -19,23 +20,27 @@ from lamina_tracing.extend import typeof
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
+_SOLVER = docstring_entries("""
+    A: a linear function from trees of arrays to trees like them, or a matrix `[n, n]`.
+    b: the right side: an array, or a tree of arrays.
+    x0: the initial guess, a tree like `b`; None for zeros.
+    tol, atol: tolerances: the norm of the residual is at most `max(tol * norm of b, atol)`.
+    maxiter: maximal number of steps; None for ten times the number of elements of `b`.
+    M: an approximate inverse of A, given like A; None for the identity.
+    ShapeError: A or `M` is not a square matrix or does not fit `b`; `x0` or the result of A is not a tree like `b`.
+    TypeError: A or `M` is neither a function nor an array; a leaf of `b` is neither an array nor a number.
+    """)
 
+
+@fill_docstring(_SOLVER)
 def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
        M: Any = None) -> tuple[Any, Any]:
     """The solution x of `A x = b` by conjugate gradients, for Hermitian positive definite A.
 
-    Args:
-      A: a linear function from trees of arrays to trees like them, or a matrix `[n, n]`.
-      b: the right side: an array, or a tree of arrays.
-      x0: where to begin, a tree like `b`; None for zeros.
-      tol, atol: the residual's length is to be `max(tol * length of b, atol)` at most.
-      maxiter: at most so many steps; None for ten times as many as there are numbers in `b`.
-      M: an approximate inverse of A, of its kind; None for the identity.
+    Args: {A, b, x0, tol, atol, maxiter, M}
     Returns:
       `(x, info)`: a tree like `b`, and an int32: 0 where the tolerance is met, else how many steps were made.
-    Raises:
-      ShapeError: A or `M` is no square matrix or does not fit `b`; `x0` or what A gives is no tree like `b`.
-      TypeError: A or `M` is neither a function nor an array; `b` holds what is neither an array nor a number.
+    Raises: {ShapeError, TypeError}
 
     Derivative: in `b` and in what A is made of, by one more such system; none in `x0`.
     Source: Hestenes and Stiefel, "Methods of conjugate gradients for solving linear systems" (1952).
@@ -47,23 +52,19 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, 
     return _solved("cg", _cg, A, b, x0, tol, atol, maxiter, M)
 
 
+@fill_docstring(_SOLVER)
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
              M: Any = None) -> tuple[Any, Any]:
     """The solution x of `A x = b` by stabilized biconjugate gradients, for any square A.
 
     Args:
-      A: a linear function from trees of arrays to trees like them, or a matrix `[n, n]`.
-      b: the right side: an array, or a tree of arrays.
-      x0: where to begin, a tree like `b`; None for zeros.
-      tol, atol: the residual's length is to be `max(tol * length of b, atol)` at most.
+      {A, b, x0, tol, atol}
       maxiter: at most so many steps, of two products each; None for ten times as many as there are numbers in `b`.
-      M: an approximate inverse of A, of its kind; None for the identity.
+      {M}
     Returns:
       `(x, info)`: a tree like `b`, and an int32: 0 where the tolerance is met, else how many steps were made (at
       least 1): too few, or as many as there were before the method broke down.
-    Raises:
-      ShapeError: A or `M` is no square matrix or does not fit `b`; `x0` or what A gives is no tree like `b`.
-      TypeError: A or `M` is neither a function nor an array; `b` holds what is neither an array nor a number.
+    Raises: {ShapeError, TypeError}
 
     Derivative: in `b` and in what A is made of, by a system of the transpose; none in `x0`.
     Source: van der Vorst, "Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG" (1992).
@@ -75,25 +76,22 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float =
     return _solved("bicgstab", _bicgstab, A, b, x0, tol, atol, maxiter, M)
 
 
+@fill_docstring(_SOLVER)
 def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20,
           maxiter: int | None = None, M: Any = None, solve_method: str = "batched") -> tuple[Any, Any]:
     """The solution x of `A x = b` by generalized minimal residuals, for any square A.
 
     Args:
-      A: a linear function from trees of arrays to trees like them, or a matrix `[n, n]`.
-      b: the right side: an array, or a tree of arrays.
-      x0: where to begin, a tree like `b`; None for zeros.
-      tol, atol: the residual's length is to be `max(tol * length of b, atol)` at most.
+      {A, b, x0, tol, atol}
       restart: so many vectors are kept before the method begins anew.
       maxiter: how often it begins at most; None for ten times as many as there are numbers in `b`.
-      M: an approximate inverse of A, of its kind; None for the identity.
+      {M}
       solve_method: "batched" or "incremental"; the same is computed whichever is named.
     Returns:
       `(x, info)`: a tree like `b`, and an int32: 0 where the tolerance is met, else how often the method began.
     Raises:
       ValueError: `solve_method` is another word, or `restart` below 1.
-      ShapeError: A or `M` is no square matrix or does not fit `b`; `x0` or what A gives is no tree like `b`.
-      TypeError: A or `M` is neither a function nor an array; `b` holds what is neither an array nor a number.
+      {ShapeError, TypeError}
 
     Derivative: in `b` and in what A is made of, by a system of the transpose; none in `x0`.
     Source: Saad and Schultz, "GMRES: a generalized minimal residual algorithm" (1986), preconditioned from the right.

@@ -7,6 +7,7 @@ from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapeError, trees
 from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_random import normal
@@ -212,6 +213,7 @@ class Rotation:
     def __bool__(self) -> bool:
         return True
 
+    @override
     def __repr__(self) -> str:
         return f"Rotation(quat={self.quat!r})"
 

@@ -8,17 +8,35 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import lamina_numpy as lnp
 from lamina_autodiff import SymbolicZero, custom_jvp, jvp
 from lamina_ir import DTypeError, dtypes
-from lamina_numpy.extend import alike, ignore_strict_promotion, to_inexact, work_dtype
-from lamina_tracing import jit, lax
+from lamina_ir.extend import docstring_entries
+from lamina_numpy.extend import alike, ignore_strict_promotion, public_api, to_inexact, work_dtype
+from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import rename_errors, typeof
 
-__all__ = ["apart", "by_dtype", "by_forward", "counted", "floats", "horner", "inexact", "no_derivative", "real", "derivatives",
-           "named_method_errors", "whole_number", "within"]
+__all__ = ["SPECIAL", "SPECIAL_PAIR", "apart", "by_dtype", "by_forward", "counted", "derivatives", "floats", "horner",
+           "inexact", "named_method_errors", "no_derivative", "real", "real_function", "whole_number", "within"]
+
+SPECIAL = docstring_entries("""
+    x: real array of any shape; integers and booleans become float.
+    result: Float array of the shape of `x`.
+    TypeError: `x` is neither an array nor a number.
+    DTypeError: `x` is complex.
+    """)
+SPECIAL_PAIR = docstring_entries("""
+    a, b: real arrays that broadcast to each other; integers and booleans become float.
+    n: real array of integers, not negative.
+    x: real array that broadcasts with the first argument; integers and booleans become float.
+    result: Float array of the common shape.
+    TypeError: an argument is neither an array nor a number.
+    DTypeError: an argument is complex.
+    ShapeError: the shapes do not broadcast.
+    NotImplementedError: the derivative in `n` is requested.
+    """)
 
 C = TypeVar("C", bound=type)
 
@@ -52,6 +70,22 @@ def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
     if typeof(out).weak_type and not all(typeof(x).weak_type for x in xs):
         return lax.convert_element_type(out, dtype)  # of Python numbers alone comes a weak result
     return out
+
+
+class RealFunction(Protocol):
+    """The type of functions of one real array that tables make."""
+
+    def __call__(self, x: ArrayLike) -> Array: ...
+
+
+def real_function(name: str, core: Callable[..., Any], says: str, derivative: str, source: str, example: str,
+                  returns: str = "Float array of the shape of `x`.") -> RealFunction:
+    """Return the public function that calls `real` with `core`; the other arguments are parts of its docstring."""
+    def op(x: ArrayLike) -> Array:
+        return real(name, core, x)
+    doc = (f"{says}\n\nArgs: {{x}}\nReturns:\n  {returns}\nRaises: {{TypeError, DTypeError}}\n\n"
+           f"Derivative: {derivative}.\nSource: {source}.\n\n{example}")
+    return public_api(name=name, doc=doc, entries=SPECIAL)(op)
 
 
 def apart(call: str, *xs: Any) -> tuple[Any, list[Any]]:

@@ -3,7 +3,7 @@
 A plugin that replaces only a few of them starts with `from lamina_tracing._default import *`.
 """
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
 from . import debug, extend, lax, operators
@@ -35,7 +35,7 @@ operators.install_operators()
 _deprecated = _deprecated_getattr(__package__ or "")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("interfaces", "linear_util", "primitives"):
         return import_module(f"{__package__}.{name}")  # imported on first use: only program analysis tools need them
     return _deprecated(name)

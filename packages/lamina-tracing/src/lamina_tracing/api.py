@@ -13,6 +13,8 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
 from lamina_ir.extend import check_axis_name
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, Tree, Value
 
 from ._core.args import get_duck_typed_avals, flatten_results
 from ._core.signature import function_name
@@ -22,6 +24,7 @@ from ._core.trace import (EVALUATION, AxisFrame, bind, extend_axis_env, trace_st
                           notify_staging_hooks)
 from ._core.tracer import Tracer
 from ._diagnostics.tracebacks import api_boundary
+from ._typing import Unchecked
 
 __all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
 
@@ -75,7 +78,7 @@ class _EagerEvaluation:
         trace_state.trace = self._old
         notify_staging_hooks()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self._leave()
         except BaseException:
@@ -83,16 +86,16 @@ class _EagerEvaluation:
             raise
 
 
-def _stage_tree(call: str, fun: Callable[..., Any], statics: StaticArgs, args: Any, kwargs: Any,
-                axes: tuple[AxisFrame, ...] = ()) -> tuple[Any, Any, Any]:
+def _stage_tree(call: str, fun: Function, statics: StaticArgs, args: Sequence[Tree], kwargs: dict[str, Tree],
+                axes: tuple[AxisFrame, ...] = ()) -> tuple[ClosedJaxpr, list[Value], PyTreeDef]:
     """Return (program, values of enclosing traces, result tree) of `fun` on arrays or objects with shape and dtype."""
     dynamic, named, static = statics.split(args, kwargs) if statics.any else (tuple(args), kwargs, ())
     flat, tree = trees.tree_flatten((dynamic, named))
     name = function_name(fun)
     avals = get_duck_typed_avals(call, name, flat, tree)
-    out_tree = None
+    out_tree: PyTreeDef  # set by `flat_fun`
 
-    def flat_fun(*tracers: Any) -> list[Any]:
+    def flat_fun(*tracers: Value) -> list[Value]:
         nonlocal out_tree
         a, k = trees.tree_unflatten(tree, tracers)
         if static:
@@ -106,7 +109,7 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: StaticArgs, args: A
     return closed, outer, out_tree
 
 
-def _axis_frames(axis_env: Any) -> tuple[AxisFrame, ...]:
+def _axis_frames(axis_env: Unchecked) -> tuple[AxisFrame, ...]:
     """Check `axis_env` and return the enclosing mapped axes that it lists."""
     pairs = tuple(axis_env or ())
     if not all(isinstance(p, (tuple, list)) and len(p) == 2 and isinstance(p[1], int) and p[1] > 0 for p in pairs):
@@ -118,7 +121,7 @@ def _axis_frames(axis_env: Any) -> tuple[AxisFrame, ...]:
     return tuple(AxisFrame(name, size) for name, size in pairs)
 
 
-def _structs(closed: ClosedJaxpr, out_tree: Any) -> Any:
+def _structs(closed: ClosedJaxpr, out_tree: PyTreeDef) -> Tree:
     return trees.tree_unflatten(out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape)
                                            for a in closed.out_avals])
 
@@ -126,19 +129,19 @@ def _structs(closed: ClosedJaxpr, out_tree: Any) -> Any:
 @overload
 def make_jaxpr(fun: Callable[P, Any], static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: Literal[False] = False,
-               abstracted_axes: Any = None) -> Callable[P, ClosedJaxpr]: ...
+               abstracted_axes: object = None) -> Callable[P, ClosedJaxpr]: ...
 
 
 @overload
 def make_jaxpr(fun: Callable[P, Any], static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Hashable, int]] | None = None, *, return_shape: Literal[True],
-               abstracted_axes: Any = None) -> Callable[P, tuple[ClosedJaxpr, Any]]: ...
+               abstracted_axes: object = None) -> Callable[P, tuple[ClosedJaxpr, Any]]: ...
 
 
 @api_boundary
-def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
+def make_jaxpr(fun: Function, static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: bool = False,
-               abstracted_axes: Any = None) -> Callable[..., Any]:
+               abstracted_axes: object = None) -> Function:
     """Return a function that returns the program (jaxpr) of `fun` for example arguments.
 
     Args:
@@ -162,7 +165,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     frames = _axis_frames(axis_env)
 
     @api_boundary
-    def make(*args: Any, **kwargs: Any) -> Any:
+    def make(*args: Tree, **kwargs: Tree) -> ClosedJaxpr | tuple[ClosedJaxpr, Tree]:
         with extend_axis_env(*frames):
             closed, outer, out_tree = _stage_tree("make_jaxpr", fun, statics, args, kwargs, frames)
         if outer:  # values of enclosing traces become constants of the returned program
@@ -181,7 +184,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
 
 
 @api_boundary
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
     """Compute the shapes and dtypes of the results of `fun` without running it.
 
     Args:
@@ -196,10 +199,11 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     if not callable(fun):
         raise TypeError(f"eval_shape: expected a function; got {type(fun).__name__}: {fun!r:.60}")
-    returned_structs: list[Any] = []  # for each result leaf the ShapeDtypeStruct that `fun` returned there, or None
+    # for each result leaf the ShapeDtypeStruct that `fun` returned there, or None
+    returned_structs: list[ShapeDtypeStruct | None] = []
 
     @functools.wraps(fun)
-    def replace_structs(*args: Any, **kwargs: Any) -> Any:
+    def replace_structs(*args: Tree, **kwargs: Tree) -> Tree:
         out = fun(*args, **kwargs)
         returned_structs[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
         return trees.tree_map(lambda x: 0 if type(x) is ShapeDtypeStruct else x, out) if any(returned_structs) else out
@@ -231,16 +235,16 @@ def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R
 
     @api_boundary
     @functools.wraps(fun)
-    def named(*args: Any, **kwargs: Any) -> Any:
+    def named(*args: Tree, **kwargs: Tree) -> Tree:
         if trace_state.trace is EVALUATION:
             return fun(*args, **kwargs)
         # Only traced values become operands and results of the call; all other leaves pass through unchanged.
         flat, tree = trees.tree_flatten((args, kwargs))
         operands = [x for x in flat if isinstance(x, Tracer)]
-        flat_out: list[Any] = []
-        out_tree = None
+        flat_out: list[Value] = []
+        out_tree: PyTreeDef  # set by `run`
 
-        def run(*tracers: Any) -> list[Any]:
+        def run(*tracers: Value) -> list[Value]:
             nonlocal flat_out, out_tree
             remaining = iter(tracers)
             a, k = trees.tree_unflatten(tree, [next(remaining) if isinstance(x, Tracer) else x for x in flat])

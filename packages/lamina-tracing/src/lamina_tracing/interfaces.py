@@ -7,12 +7,15 @@ a `CustomCallLike` if a function has custom rules. The protocols of lowering, co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Params, Value
 
 from ._jit.call_spec import CallSpec
 from ._jit.hooks import Dispatcher, Evaluator
+from ._typing import AnyTrace
 
 __all__ = ["CallSpec", "CustomCallLike", "Dispatcher", "Evaluator", "StagedProgramLike"]
 
@@ -24,23 +27,23 @@ class CustomCallLike(Protocol):
     `lamina_tracing.extend.CustomCall` implements it; its default hooks bind the call's equation.
     """
 
-    def run(self, *flat: Any) -> list[Any]:
+    def run(self, *flat: Value) -> list[Value]:
         """Run the function itself on flat arguments."""
         ...
 
-    def as_equation(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Any], dict[str, Any]]:
+    def as_equation(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Value], Params]:
         """Return the call as an equation: (primitive, closed-over values, params). Those values lead the operands."""
         ...
 
-    def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
+    def push(self, trace: AnyTrace, args: Sequence[Value]) -> list[Value]:
         """Handle the call under a differentiating trace."""
         ...
 
-    def batch(self, trace: Any, args: Sequence[Any], rules_needed: bool) -> list[Any]:
+    def batch(self, trace: AnyTrace, args: Sequence[Value], rules_needed: bool) -> list[Value]:
         """Handle the call under a batching trace; `minded`: an outer transformation uses the rules."""
         ...
 
-    def bind(self, args: Sequence[Any]) -> list[Any]:
+    def bind(self, args: Sequence[Value]) -> list[Value]:
         """Bind the call as one equation, so that every transformation of the arguments handles it."""
         ...
 
@@ -57,6 +60,6 @@ class StagedProgramLike(Protocol):
     @property
     def closed(self) -> ClosedJaxpr: ...
     @property
-    def outer(self) -> list[Any]: ...
+    def outer(self) -> list[Value]: ...
     @property
-    def out_tree(self) -> Any: ...
+    def out_tree(self) -> PyTreeDef: ...

@@ -10,9 +10,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from typing_extensions import override
 from lamina_ir import config
+from lamina_ir.typing import Function, Params, StaticValue, Tree
 
 from ._core.trace import trace_state
+from ._typing import CacheTable
 
 __all__ = ["StoreException", "WrappedFun", "cache", "merge_linear_aux", "transformation", "transformation_with_aux",
            "wrap_init"]
@@ -28,15 +31,15 @@ class _Store:
     """Single-assignment cell for the auxiliary output of a transformation."""
 
     def __init__(self) -> None:
-        self.value: list[Any] = []  # empty, or one item
+        self.value: list[Tree] = []  # empty, or one item
 
-    def put(self, value: Any) -> None:
+    def put(self, value: Tree) -> None:
         if self.value:
             raise StoreException("the function ran already, and its auxiliary output can be stored only once; wrap it "
                                  "anew")
         self.value.append(value)
 
-    def get(self) -> Any:
+    def get(self) -> Tree:
         if not self.value:
             raise StoreException("the function has not run yet, so there is no auxiliary output")
         return self.value[0]
@@ -56,14 +59,15 @@ class WrappedFun:
 
     __slots__ = ("f", "transforms", "stores", "params", "in_type", "debug_info", "__weakref__")
 
-    def __init__(self, f: Callable[..., Any], transforms: tuple[Any, ...] = (), stores: tuple[Any, ...] = (),
-                 params: tuple[tuple[str, Any], ...] = (), in_type: Any = None, debug_info: Any = None) -> None:
+    def __init__(self, f: Function, transforms: tuple[tuple[Function, tuple[StaticValue, ...]], ...] = (),
+                 stores: tuple[_Store | None, ...] = (), params: tuple[tuple[str, StaticValue], ...] = (),
+                 in_type: object = None, debug_info: object = None) -> None:
         self.f, self.transforms, self.stores, self.params = f, transforms, stores, params
         self.in_type, self.debug_info = in_type, debug_info
 
     __name__ = property(lambda self: getattr(self.f, "__name__", "<unnamed function>"))
 
-    def wrap(self, gen: Callable[..., Any], gen_static_args: tuple[Any, ...], out_store: Any) -> WrappedFun:
+    def wrap(self, gen: Function, gen_static_args: tuple[StaticValue, ...], out_store: _Store | None) -> WrappedFun:
         """Return the function with one more, outermost transformation."""
         return WrappedFun(self.f, ((gen, tuple(gen_static_args)), *self.transforms), (out_store, *self.stores), self.params)
 
@@ -73,7 +77,7 @@ class WrappedFun:
             if mine is not None:
                 mine.put(other.get())
 
-    def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
+    def call_wrapped(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Run the function with its transformations.
 
         Raises:
@@ -93,21 +97,24 @@ class WrappedFun:
             steps.close()
         return out
 
+    @override
     def __hash__(self) -> int:
         return hash((self.f, self.transforms, self.params, self.in_type))
 
+    @override
     def __eq__(self, other: object) -> bool:
         if type(other) is not WrappedFun:
             return NotImplemented
         return ((self.f, self.transforms, self.params, self.in_type)
                 == (other.f, other.transforms, other.params, other.in_type))
 
+    @override
     def __repr__(self) -> str:
         inner = [getattr(gen, "__name__", repr(gen)) for gen, _ in self.transforms]
         return f"WrappedFun({self.__name__}{', in ' if inner else ''}{', in '.join(reversed(inner))})"
 
 
-def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None) -> WrappedFun:
+def wrap_init(f: Function, params: Params | None = None) -> WrappedFun:
     """Return `f` as a `WrappedFun` without transformations.
 
     Args:
@@ -122,7 +129,7 @@ def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None) -> Wr
     return WrappedFun(f, params=tuple(sorted((params or {}).items())))
 
 
-def transformation(gen: Callable[..., Any]) -> Callable[..., WrappedFun]:
+def transformation(gen: Function) -> Callable[..., WrappedFun]:
     """Decorate a generator function as a transformation of functions.
 
     Args:
@@ -138,12 +145,12 @@ def transformation(gen: Callable[..., Any]) -> Callable[..., WrappedFun]:
     21
     """
     @functools.wraps(gen)
-    def transform(fun: WrappedFun, *static_args: Any) -> WrappedFun:
+    def transform(fun: WrappedFun, *static_args: StaticValue) -> WrappedFun:
         return fun.wrap(gen, static_args, None)
     return transform
 
 
-def transformation_with_aux(gen: Callable[..., Any]) -> Callable[..., tuple[WrappedFun, Callable[[], Any]]]:
+def transformation_with_aux(gen: Function) -> Callable[..., tuple[WrappedFun, Callable[[], Tree]]]:
     """Decorate a generator function as a transformation with auxiliary output.
 
     Args:
@@ -152,13 +159,13 @@ def transformation_with_aux(gen: Callable[..., Any]) -> Callable[..., tuple[Wrap
       `transform(fun, *static_args)`, which returns a `WrappedFun` and a function that returns the auxiliary output.
     """
     @functools.wraps(gen)
-    def transform(fun: WrappedFun, *static_args: Any) -> tuple[WrappedFun, Callable[[], Any]]:
+    def transform(fun: WrappedFun, *static_args: StaticValue) -> tuple[WrappedFun, Callable[[], Tree]]:
         store = _Store()
         return fun.wrap(gen, static_args, store), store.get
     return transform
 
 
-def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[bool, Any]:
+def merge_linear_aux(aux1: Callable[[], Tree], aux2: Callable[[], Tree]) -> tuple[bool, Tree]:
     """Return the auxiliary output of that one of two functions which has run.
 
     Args:
@@ -180,7 +187,7 @@ def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[
     return outputs[0]
 
 
-def cache(call: Callable[..., Any]) -> Callable[..., Any]:
+def cache(call: Function) -> Function:
     """Cache the results of `call(wrapped, *args)` per wrapped function and settings, as long as the function lives.
 
     Args:
@@ -188,10 +195,10 @@ def cache(call: Callable[..., Any]) -> Callable[..., Any]:
     Returns:
       A function of the same arguments. Auxiliary outputs of transformations are cached too.
     """
-    tables: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+    tables: weakref.WeakKeyDictionary[Function, CacheTable] = weakref.WeakKeyDictionary()
 
     @functools.wraps(call)
-    def cached(fun: WrappedFun, *args: Any) -> Any:
+    def cached(fun: WrappedFun, *args: Tree) -> Tree:
         results = tables.setdefault(fun.f, {})
         key = (fun.transforms, fun.params, fun.in_type, args, config.cache_key(),
                tuple([(f.name, f.size) for f in trace_state.axes]))

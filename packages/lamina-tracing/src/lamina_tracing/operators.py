@@ -1,20 +1,21 @@
 """Default operators and methods of arrays and tracers: `lax` arithmetic after NumPy promotion and broadcasting.
 
 `lamina_numpy` replaces them with the full set. A table maps names to plain functions; reflected operators swap
-operands. Methods of more than one or two equations call the function of that name in `numpy_dispatch`, which is
-imported on first use.
+operands. Methods of more than one or two equations call the NumPy function of that name through `numpy_dispatch`, which is
+imported on first use. Functions that it does not implement are those of lamina_numpy.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 from lamina_ir import Primitive, dtypes, prims
+from lamina_ir.typing import Device, Function, Tree, Value
 
 from ._jit import hooks
 from ._core.args import resolve_requested_dtype
-from ._core.array import ArrayLike
+from ._core.array import ArrayLike, DTypeLike
 from ._core.host_array import HostArray
 from .lax import elementwise as ew
 from .lax._util.conversions import bitcast_convert_type as _bitcast
@@ -23,11 +24,12 @@ from .lax import shape
 from .lax._util.operands import has_default_float_dtype, match_scalars
 from ._core.trace import bind
 from ._core.tracer import Tracer, load_numpy_dispatch, typeof
+from ._typing import AttributeTable
 
 __all__ = ["install_operators", "promote_operands"]
 
 
-def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
+def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Value, Value]:
     """Convert `x` and `y` to one dtype (promotion lattice of `lamina_ir.dtypes`) and one shape (NumPy broadcasting)."""
     if type(y) is float and type(x) is HostArray and has_default_float_dtype(x):
         return x, y
@@ -51,54 +53,54 @@ def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     return x, y
 
 
-def _broadcast(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
+def _broadcast(x: Value, old: tuple[int, ...], new: tuple[int, ...]) -> Value:
     if old == new:
         return x
     return shape.broadcast_in_dim(x, new, tuple(range(len(new) - len(old), len(new))))
 
 
-def _binary_methods(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
+def _binary_methods(name: str, op: Callable[[Value, Value], Value]) -> dict[str, Function]:
     """Return the operator method of this name and its reflected form."""
-    def forward(x: Any, y: Any) -> Any:
+    def forward(x: Value, y: Value) -> Value:
         return op(x, y) if _is_operand(y) else NotImplemented
 
-    def reflected(x: Any, y: Any) -> Any:
+    def reflected(x: Value, y: Value) -> Value:
         return op(y, x) if _is_operand(y) else NotImplemented
 
     return {f"__{name}__": forward, f"__r{name}__": reflected}
 
 
-def _promote_and_bind(name: str, prim: Primitive) -> Callable[[Any, Any], Any]:
+def _promote_and_bind(name: str, prim: Primitive) -> Callable[[Value, Value], Value]:
     """Make a function that promotes two operands and binds `prim`."""
-    def equation(x: Any, y: Any) -> Any:
+    def equation(x: Value, y: Value) -> Value:
         x, y = promote_operands(name, x, y)
         return bind(prim, x, y)  # not the function of `lax`: promotion has done its conversions already
 
     return equation
 
 
-def _is_operand(y: Any) -> bool:
+def _is_operand(y: object) -> bool:
     return isinstance(y, _OPERAND_TYPES) or hasattr(y, "aval")
 
 
 _OPERAND_TYPES = (np.ndarray, float, int, Tracer, np.generic, complex)
 
 
-def _comparison(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
+def _comparison(name: str, op: Callable[[Value, Value], Value]) -> dict[str, Function]:
     return {f"__{name}__": lambda x, y: op(*promote_operands(name, x, y)) if _is_operand(y) else NotImplemented}
 
 
-def _true_div(x: Any, y: Any) -> Any:
+def _true_div(x: Value, y: Value) -> Value:
     if not dtypes.is_inexact(typeof(x).dtype):
         x, y = (convert_element_type(v, dtypes.inexact_dtype_for(typeof(x).dtype)) for v in (x, y))
     return ew.div(x, y)
 
 
-# --- methods implemented in `numpy_dispatch` --------------------------------------------------------------------------
+# --- methods that call NumPy functions --------------------------------------------------------------------------------
 
 
-def _numpy_method(name: str) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _numpy_method(name: str) -> Function:
+    def call(*args: Value, **kwargs: Tree) -> Value:
         return load_numpy_dispatch().call(name, args, kwargs)
 
     call.__name__ = call.__qualname__ = name
@@ -114,7 +116,7 @@ _OPERATOR_FUNCTIONS = {"pow": "power", "floordiv": "floor_divide", "mod": "remai
                        "matmul": "matmul", "rshift": "right_shift"}  # operator -> NumPy function
 
 
-def _getitem(x: Any, index: Any) -> Any:
+def _getitem(x: Value, index: Tree) -> Value:
     if isinstance(x, HostArray) and not any(isinstance(p, Tracer) for p in (index if isinstance(index, tuple) else (index,))):
         if isinstance(index, list):
             raise TypeError("an index must be integers, slices, `...`, None or arrays of these; got a list. Make it an "
@@ -123,35 +125,35 @@ def _getitem(x: Any, index: Any) -> Any:
     return load_numpy_dispatch().getitem(x, index)
 
 
-def _sizes(args: tuple[Any, ...]) -> Any:
+def _sizes(args: tuple[Tree, ...]) -> Tree:
     return args[0] if len(args) == 1 else args
 
 
-def _astype(x: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+def _astype(x: Value, dtype: DTypeLike, copy: bool = False, device: Device = None) -> Value:
     return convert_element_type(x, resolve_requested_dtype(dtype))
 
 
-def _reshape(x: Any, *sizes: Any, order: str = "C") -> Any:
+def _reshape(x: Value, *sizes: Tree, order: str = "C") -> Value:
     return load_numpy_dispatch().call("reshape", (x, _sizes(sizes), order), {})
 
 
-def _transpose(x: Any, *axes: Any) -> Any:
+def _transpose(x: Value, *axes: Tree) -> Value:
     return load_numpy_dispatch().call("transpose", (x, _sizes(axes) if axes else None), {})
 
 
-def _flatten(x: Any, order: str = "C") -> Any:
+def _flatten(x: Value, order: str = "C") -> Value:
     return load_numpy_dispatch().call("ravel", (x, order), {})
 
 
-def _compress(x: Any, condition: Any, axis: int | None = None) -> Any:
+def _compress(x: Value, condition: Value, axis: int | None = None) -> Value:
     return load_numpy_dispatch().call("compress", (condition, x, axis), {})
 
 
-def _nonzero(x: Any) -> Any:
+def _nonzero(x: Value) -> tuple[Value, ...]:
     return np.nonzero(x)
 
 
-def _view(x: Any, dtype: Any = None) -> Any:
+def _view(x: Value, dtype: DTypeLike | None = None) -> Value:
     if dtype is None:
         return x
     new = resolve_requested_dtype(dtype)
@@ -161,19 +163,19 @@ def _view(x: Any, dtype: Any = None) -> Any:
     return _bitcast(x, new)
 
 
-def _at(x: Any) -> Any:
+def _at(x: Value) -> NoReturn:
     raise AttributeError("x.at[i].set(v) needs lamina_numpy: import it; or write lax.dynamic_update_slice, numpy.where or "
                          "numpy.concatenate")
 
 
-def _round(x: Any, ndigits: int | None = None) -> Any:
+def _round(x: Value, ndigits: int | None = None) -> Value:
     out = load_numpy_dispatch().call("round", (x, ndigits or 0), {})
     return convert_element_type(out, int) if ndigits is None else out
 
 
 def install_operators() -> None:
     """Install the default operators and methods on tracers and concrete arrays."""
-    table: dict[str, Any] = {}
+    table: AttributeTable = {}
     table |= _binary_methods("truediv", lambda x, y: _true_div(*promote_operands("truediv", x, y)))
     for name, prim in (("add", prims.add_p), ("sub", prims.sub_p), ("mul", prims.mul_p), ("and", prims.and_p),
                        ("or", prims.or_p), ("xor", prims.xor_p), ("lshift", prims.shift_left_p)):

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, DTypeError, Primitive, ProgramError, ShapeError, dtypes, shaped
+from lamina_ir import ClosedJaxpr, DTypeError, dtypes, Jaxpr, Primitive, ProgramError, shaped, ShapedArray, ShapeError
 from lamina_ir.prims import *  # noqa: F403
 from lamina_ir.prims import (ALL, add_p, custom_jvp_call_p, custom_vjp_call_p, scan_p, transposed_call_p,
                              xla_call_p)
+from lamina_ir.typing import Device, Function, ParamValue, Value
 
 from . import lax
 from ._jit import hooks
@@ -28,6 +29,7 @@ from .api import eval_shape
 from ._core.staging import eval_jaxpr
 from ._core.trace import bind
 from ._core.tracer import typeof
+from ._typing import Outputs
 
 if TYPE_CHECKING:  # type checkers cannot evaluate the code that builds the list; a test compares both lists
     __all__ = ["abs_p", "acos_p", "acosh_p", "add_jaxvals_p", "add_p", "after_all_p", "all_gather_p", "all_to_all_p",
@@ -65,10 +67,10 @@ _names = __all__
 _names += [name for name, value in list(globals().items()) if name.endswith("_p") and value in ALL]
 
 
-def _composite(name: str, function: Callable[..., Any], params: Sequence[str] = (),
+def _composite(name: str, function: Function, params: Sequence[str] = (),
                multiple: bool = False) -> Primitive:
     """Make a primitive whose `bind` calls `function(*operands, **params)`, which binds several equations."""
-    def infer(*avals: Any, **param_values: Any) -> Any:
+    def infer(*avals: ShapedArray, **param_values: ParamValue) -> Outputs:
         found = eval_shape(lambda *xs: function(*xs, **param_values), *avals)
         types = [shaped(s.shape, s.dtype) for s in (found if multiple else (found,))]
         return types if multiple else types[0]
@@ -79,7 +81,7 @@ def _composite(name: str, function: Callable[..., Any], params: Sequence[str] = 
     return prim
 
 
-def scan_bind(*args: Any, **params: Any) -> list[Any]:
+def scan_bind(*args: Value, **params: ParamValue) -> list[Value]:
     """Bind `scan_p` with these params and return the results as a list."""
     return list(bind(scan_p, *args, **params))
 
@@ -92,7 +94,7 @@ _names += ["add_jaxvals_p", "call_p", "closed_call_p", "custom_jvp_call_jaxpr_p"
 
 
 # --- composite primitives -----------------------------------------------------------------------------------------
-def _rank(x: Any) -> Any:
+def _rank(x: Value) -> Value:
     """Map floats to integers in their total order: -NaN, -inf, ..., -0, 0, ..., inf, NaN. Keep integers and booleans.
 
     The bits of a float, read as an integer, have this order for positive floats. For negative ones it is reversed, so
@@ -108,21 +110,22 @@ def _rank(x: Any) -> Any:
     return lax.select(lax.lt(bits, kind.type(0)), lax.bitwise_xor(bits, kind.type(np.iinfo(kind).max)), bits)
 
 
-def _in_total_order(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _in_total_order(compare: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
     return lambda x, y: compare(_rank(x), _rank(y))
 
 
-def _top_k(operand: Any, *, k: int, reduction_dimension: int, is_max_k: bool, recall_target: float = 0.95,
-           reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Any, Any]:
+def _top_k(operand: Value, *, k: int, reduction_dimension: int, is_max_k: bool, recall_target: float = 0.95,
+           reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Value, Value]:
     find = lax.approx_max_k if is_max_k else lax.approx_min_k
     return find(operand, k, reduction_dimension, recall_target, reduction_input_size_override, aggregate_to_topk)
 
 
-def _device_put(*xs: Any, devices: Sequence[Any], srcs: Sequence[Any] = (), **_: Any) -> tuple[Any, ...]:
+def _device_put(*xs: Value, devices: Sequence[Device], srcs: Sequence[Device] = (),
+                **_: ParamValue) -> tuple[Value, ...]:
     return tuple([hooks.device_put(x, device) for x, device in zip(xs, devices, strict=True)])
 
 
-def _elementwise(name: str, param: str, closed: Any, consts: Sequence[Any]) -> Callable[..., Any]:
+def _elementwise(name: str, param: str, closed: Any, consts: Sequence[Value]) -> Function:
     """Make an array function from an elementwise program of two scalars."""
     closed = closed if isinstance(closed, ClosedJaxpr) else ClosedJaxpr(closed, consts)
     other = next((e.primitive.name for e in closed.eqns if not e.primitive.elementwise), None)
@@ -132,10 +135,10 @@ def _elementwise(name: str, param: str, closed: Any, consts: Sequence[Any]) -> C
     return lambda x, y: eval_jaxpr(closed, [x, y])[0]
 
 
-def _select_and_scatter(operand: Any, source: Any, init_value: Any, *, select_jaxpr: Any, scatter_jaxpr: Any,
+def _select_and_scatter(operand: Value, source: Value, init_value: Value, *, select_jaxpr: Jaxpr, scatter_jaxpr: Jaxpr,
                         window_dimensions: Sequence[int], window_strides: Sequence[int],
-                        padding: Sequence[tuple[int, int]], select_consts: Sequence[Any] = (),
-                        scatter_consts: Sequence[Any] = ()) -> Any:
+                        padding: Sequence[tuple[int, int]], select_consts: Sequence[Value] = (),
+                        scatter_consts: Sequence[Value] = ()) -> Value:
     """Combine each element of `source` into `operand` at the element that `select` picks in its window, not in padding.
 
     All windows are reduced together: one strided slice per offset in the window, for the values and for their flat
@@ -152,8 +155,8 @@ def _select_and_scatter(operand: Any, source: Any, init_value: Any, *, select_ja
     for have, want, window, stride in zip(typeof(values).shape, steps, window_dimensions, window_strides, strict=True):
         if (have - window) // stride + 1 != want:
             raise ShapeError(f"{call}: source must have one element for each window; got {typeof(source).str_long()}")
-    best: Any = None
-    best_index: Any = None
+    best: Value = None
+    best_index: Value = None
     for offset in itertools.product(*map(range, window_dimensions)):
         ends = [o + (n - 1) * s + 1 for o, n, s in zip(offset, steps, window_strides)]
         value, index = (lax.slice(x, offset, ends, tuple(window_strides)) for x in (values, flat_indices))
@@ -166,7 +169,7 @@ def _select_and_scatter(operand: Any, source: Any, init_value: Any, *, select_ja
     count = int(np.prod(steps))
     indices, updates = lax.reshape(best_index, (count,)), lax.reshape(source, (count,))
 
-    def step(i: Any, out: Any) -> Any:
+    def step(i: Value, out: Value) -> Value:
         index = lax.dynamic_index_in_dim(indices, i, keepdims=False)
         old = lax.dynamic_index_in_dim(out, index, keepdims=False)
         new = scatter(old, lax.dynamic_index_in_dim(updates, i, keepdims=False))

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from lamina_ir.typing import Function, Tree, Value
+
+from ._core.tracer import load_numpy_dispatch
 
 __all__ = ["NumPyCall", "numpy_calls", "numpy_function"]
 
@@ -20,15 +22,15 @@ class NumPyCall(NamedTuple):
     """
 
     name: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[Value, ...]
+    kwargs: dict[str, Tree]
     smooth: bool = True
 
     def traced(self) -> list[np.ndarray]:
         """Return the arrays that are traced."""
         return [a for x in self.args for a in (x if isinstance(x, (list, tuple)) else [x]) if _is_traced(a)]
 
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Function:
         """Return the call as a function of the arrays that are traced."""
         def call(*arrays: Any) -> Any:
             remaining = iter(arrays)
@@ -83,7 +85,7 @@ MASK = np.array([[True, False, True], [False, True, True]])
 _calls: list[NumPyCall] = []
 
 
-def _add(names: str, *args: Any, smooth: bool = True, **kwargs: Any) -> None:
+def _add(names: str, *args: Tree, smooth: bool = True, **kwargs: Tree) -> None:
     """Add one call of each of these functions that the installed NumPy has: 2.0 lacks `unstack`, 2.1 lacks `matvec`."""
     for name in names.split():
         if name == "clip" and kwargs and np.lib.NumpyVersion(np.__version__) < "2.1.0":
@@ -101,17 +103,30 @@ def _exists(name: str) -> bool:
             return False
 
 
-def numpy_calls() -> list[NumPyCall]:
-    """Return calls of all NumPy functions that traced values support, to be compared with NumPy's own results.
+def numpy_calls(*, core_only: bool = False) -> list[NumPyCall]:
+    """Return calls of NumPy functions that traced values support, to be compared with NumPy's own results.
 
+    Args:
+      core_only: whether to leave out the functions that need lamina_numpy.
     Returns:
       A list of `NumPyCall`, without functions that the installed NumPy lacks.
 
     >>> first = numpy_calls()[0]
     >>> first.name, len(first.traced())
     ('sin', 1)
+    >>> any(call.name == "linalg.solve" for call in numpy_calls(core_only=True))
+    False
     """
-    return list(_calls)
+    return [call for call in _calls if not core_only or _is_core(call.name)]
+
+
+def _is_core(name: str) -> bool:
+    """Return whether lamina_tracing implements a NumPy function itself."""
+    numpy_dispatch = load_numpy_dispatch()
+    module, _, function = name.rpartition(".")
+    if module not in ("", "linalg", "fft"):  # a method of a ufunc
+        return name in numpy_dispatch.implementations or function == "outer" and _is_core(module)
+    return numpy_dispatch.name_of(numpy_function(name)) in numpy_dispatch.implementations
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""All names are there, and none does anything."""
+"""An implementation with all names, none of which does anything."""
 from types import ModuleType
 
 from lamina_tracing import _default

@@ -1,4 +1,4 @@
-"""A program holds only what its results need: effects and unread ops are gone."""
+"""Defect: programs lack effects and unused equations."""
 from lamina_ir import Jaxpr, ClosedJaxpr
 from lamina_tracing import _default
 from lamina_tracing._default import *

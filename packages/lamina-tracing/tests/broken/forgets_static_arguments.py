@@ -1,4 +1,4 @@
-"""A static argument is that of the first call."""
+"""Defect: static arguments keep the value of the first call."""
 from lamina_tracing import _default
 from lamina_tracing._default import *
 

@@ -1,4 +1,4 @@
-"""`disable_jit` does nothing."""
+"""Defect: `disable_jit` does nothing."""
 from contextlib import nullcontext
 
 from lamina_tracing._default import *

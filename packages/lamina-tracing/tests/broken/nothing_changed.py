@@ -1,4 +1,4 @@
-"""The stock under another name."""
+"""The default implementation under another name."""
 from lamina_tracing._default import *
 
 __contract__ = 1

@@ -1,4 +1,4 @@
-"""A jitted function gives the results of its first call to whoever calls it with the same types."""
+"""Defect: a jitted function returns the results of its first call for all arguments of the same types."""
 import numpy as np
 from lamina_ir import trees
 from lamina_tracing import _default

@@ -1,4 +1,4 @@
-"""Types are learned by running the function on zeros."""
+"""Defect: `eval_shape` runs the function on zeros."""
 import numpy as np
 from lamina_ir import ShapeDtypeStruct, trees
 from lamina_tracing._default import *

@@ -1,4 +1,4 @@
-"""A scan goes forwards, whatever `reverse` says."""
+"""Defect: `scan` ignores `reverse`."""
 from types import ModuleType
 
 from lamina_tracing import _default

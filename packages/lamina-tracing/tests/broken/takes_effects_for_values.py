@@ -1,4 +1,4 @@
-"""A host function is called once, when the function around it is traced."""
+"""Defect: a host function is called once, during tracing."""
 import numpy as np
 from lamina_ir import trees
 from lamina_tracing._default import *

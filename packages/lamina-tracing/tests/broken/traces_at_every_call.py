@@ -1,4 +1,4 @@
-"""Right, but slow: nothing is remembered. All but what the contract says of cost holds."""
+"""Correct but slow: nothing is cached. All conformance tests pass except those of cost."""
 import functools
 
 from lamina_tracing import _default

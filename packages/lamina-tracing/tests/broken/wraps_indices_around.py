@@ -1,4 +1,4 @@
-"""A switch counts branches from the end where its index is negative."""
+"""Defect: `switch` counts branches from the end for a negative index."""
 from types import ModuleType
 
 from lamina_tracing import _default

@@ -1,11 +1,12 @@
-"""`grad`, `vjp` and their like by forward mode alone: nothing is recorded, nothing is transposed.
+"""`grad`, `vjp` and related functions by forward mode alone: no program is recorded or transposed.
 
-A cotangent `c` is pulled back to `c' J` by pushing each basis vector `e_k` of the inputs forward: entry `k` is `c . J e_k`.
-That takes a run of the function per input element, all at once where lamina-batching is there, and holds no residuals: an
-oracle for transpose rows, and for few inputs a way to differentiate what has no transpose, such as a loop without a bound.
+The pullback `c' J` of a cotangent `c` is computed from the JVPs of the basis vectors `e_k` of the inputs: entry `k` is
+`c . J e_k`. This takes one run of the function per input element, all at once if lamina-batching is installed, and
+stores no residuals. It is a reference for transpose rules, and for few inputs a way to differentiate programs without a
+transpose, such as a loop without a bound.
 
-Complex numbers are pairs of real ones under `Re(a b)`, which is how lamina's transposes read them: an input element `x + i y`
-gets `c . J e_x - i (c . J e_y)`.
+Complex numbers are pairs of real ones under `Re(a b)`, as in lamina's transposes: an input element `x + i y` gets
+`c . J e_x - i (c . J e_y)`.
 """
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ __contract__ = 1
 __version__ = "0.1.0"
 
 
-class Pushed:
-    """Pulls cotangents of the results of `fun` back to the active ones among `primals`, by pushing."""
+class ForwardPullback:
+    """The pullback of `fun` to the active ones among `primals`, computed with JVPs."""
 
     def __init__(self, fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool],
                  outs: Sequence[Any]) -> None:
@@ -42,19 +43,19 @@ class Pushed:
         names = tuple([frame.name for frame in trace_state.axes])
         if not names:
             return lax.reshape(self._entries(i, cts, aval, basis, lambda row: row, lambda total: total), aval.shape)
-        # Members of mapped axes are one function together: each pushes its own basis while the others push nothing, and
-        # what it does to the results of all is summed.
+        # Members of mapped axes are one function together. Each uses its own basis vectors while the tangents of the
+        # others are zero, and the changes of all results are summed.
         members, here = lax.axis_size(names), lax.axis_index(names)
         found = lax.full((aval.size,), 0, aval.dtype)
         for m in range(members):
-            mine = lax.convert_element_type(lax.eq(here, lax.full((), m, np.int32)), aval.dtype)
-            entries = self._entries(i, cts, aval, basis, lambda row, mine=mine: lax.mul(row, mine),
+            is_member = lax.convert_element_type(lax.eq(here, lax.full((), m, np.int32)), aval.dtype)
+            entries = self._entries(i, cts, aval, basis, lambda row, is_member=is_member: lax.mul(row, is_member),
                                     lambda total: lax.psum(total, names))
-            found = lax.add(found, lax.mul(entries, mine))
+            found = lax.add(found, lax.mul(entries, is_member))
         return lax.reshape(found, aval.shape)
 
     def _entries(self, i: int, cts: Sequence[Any], aval: Any, basis: np.ndarray, seed: Any, gather: Any) -> Any:
-        """`c . J e_k` for each row `e_k` of the basis."""
+        """Return `c . J e_k` for each row `e_k` of the basis."""
         def push(row: Any) -> Any:
             rest = [np.zeros(typeof(x).shape, dtypes.float0) if not on else lax.full(typeof(x).shape, 0, typeof(x).dtype)
                     for x, on in zip(self.primals, self.active)]
@@ -78,7 +79,7 @@ class Pushed:
 
 
 def sum_of_products(cts: Sequence[Any], outs: Sequence[Any], like: Any) -> Any:
-    """The real part of `c . t` over all results, in the dtype of the input."""
+    """Return the real part of `c . t` summed over all results, in the dtype of the input."""
     total = lax.full((), 0, like.dtype)
     for ct, t in zip(cts, outs):
         if ct is not None and typeof(t).dtype != dtypes.float0:
@@ -89,18 +90,19 @@ def sum_of_products(cts: Sequence[Any], outs: Sequence[Any], like: Any) -> Any:
     return total
 
 
-def forwards(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool]) -> tuple[list[Any], Pushed]:
-    """The strategy: the function runs as it is, and again for each cotangent that is pulled back."""
+def run_forward(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
+                active: Sequence[bool]) -> tuple[list[Any], ForwardPullback]:
+    """Return the results and the pullback: the function runs unchanged, and again for each cotangent."""
     outs = list(fun(*primals))
-    return outs, Pushed(fun, primals, active, outs)
+    return outs, ForwardPullback(fun, primals, active, outs)
 
 
-vjp, value_and_grad, grad, jacrev, hessian = make_reverse_mode(forwards)
+vjp, value_and_grad, grad, jacrev, hessian = make_reverse_mode(run_forward)
 jacobian = jacrev
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """The value and the linear function that approximates it, which runs `fun` again each time."""
+    """Return the value and the linear approximation, which runs `fun` again at each call."""
     out = fun(*primals)
     linear = (lambda *xs: fun(*xs)[0]) if has_aux else fun
 

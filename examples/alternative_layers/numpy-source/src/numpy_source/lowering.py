@@ -1,8 +1,8 @@
 """Programs as NumPy source text: a function of Python per program, a line per equation.
 
-Ops with a NumPy function of their own meaning are written with it (`v2 = np.sin(v1)`); the others by their meaning in lamina_ir
-(`v3 = op("cumsum", v2, **P[0])`), so that no op is missing. Nested programs are functions of their own, each written once. The
-text is complete: with `P`, the params it names, it runs wherever numpy and lamina-ir are.
+A primitive with an equivalent NumPy function is written with it (`v2 = np.sin(v1)`). The others use their NumPy
+implementation in lamina_ir (`v3 = op("cumsum", v2, **P[0])`), so none is missing. Nested programs are separate
+functions, each written once. The text needs only numpy, lamina-ir and `P`, the params it refers to.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lowered:
 
     Attributes:
       text: the source.
-      main: its function, on arrays of NumPy.
+      main: its function, of NumPy arrays.
     """
 
     format = "numpy-source"
@@ -45,7 +45,7 @@ class Lowered:
         self.name, self.platform, self.placement, self.text, self.params = name, platform, placement, text, params
         self.in_avals, self.out_avals = list(closed.in_avals), list(closed.out_avals)
         self.used_args = (True,) * len(self.in_avals)
-        scope: dict[str, Any] = {"np": np, "op": by_meaning, "P": params}
+        scope: dict[str, Any] = {"np": np, "op": evaluate_by_name, "P": params}
         exec(compile(text, f"<lowered {name}>", "exec"), scope)
         self.main = scope["main"]
 
@@ -59,7 +59,7 @@ class Lowered:
         return self.text
 
     def run(self, args: Sequence[Any]) -> list[np.ndarray]:
-        """The results on arrays of NumPy."""
+        """Return the results as NumPy arrays."""
         with np.errstate(all="ignore"):
             found = self.main(*[np.asarray(x, a.dtype) for x, a in zip(args, self.in_avals)])
         return [np.asarray(x, a.dtype) for x, a in zip(found, self.out_avals)]
@@ -69,23 +69,23 @@ def _key(param: Any) -> str:
     return f"{param.dtype}{param.shape}{param.tobytes()!r}" if isinstance(param, np.ndarray) else repr(param)
 
 
-def by_meaning(name: str, params: dict[str, Any], *args: Any) -> Any:
-    """The op of this name by its meaning in lamina_ir."""
+def evaluate_by_name(name: str, params: dict[str, Any], *args: Any) -> Any:
+    """Evaluate a primitive with its NumPy implementation in lamina_ir."""
     return evaluate_primitive(params["primitive"], args, params["params"])
 
 
 def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu", placement: Placement | None = None,
           axis_env: Sequence[tuple[Any, int]] = (), **settings: Any) -> Lowered:
-    """A program as NumPy source text; `settings` are those of other lowerings, and have no meaning here."""
+    """Lower a program to NumPy source text; `settings` of other lowerings are ignored."""
     for axis in closed_jaxpr.jaxpr.axis_names:
-        raise unbound_axis_error(axis, [name for name, _ in axis_env])  # the text is for a program that is run by itself
+        raise unbound_axis_error(axis, [name for name, _ in axis_env])  # the text is for a complete program
     writer = _Writer()
     writer.function(closed_jaxpr, "main")
     return Lowered(closed_jaxpr, name, platform, placement or Placement(()), "\n\n".join(writer.functions), writer.params)
 
 
 class _Writer:
-    """Functions written so far, and what they call `P`."""
+    """The functions written so far, and their params `P`."""
 
     def __init__(self) -> None:
         self.functions: list[str] = []

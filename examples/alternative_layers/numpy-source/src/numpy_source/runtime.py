@@ -1,7 +1,7 @@
-"""A runtime without jaxlib: one CPU, as many devices as are asked for in name, programs run as the lowering wrote them.
+"""A runtime without jaxlib: one CPU, any number of nominal devices, programs run as NumPy source text.
 
-It fills the evaluator's slot and leaves dispatch as lamina-tracing has it. What needs a compiler or several devices with memory
-of their own (HLO, shardings, profiles, several processes) is refused by name when it is used.
+It installs the evaluator hook and uses the dispatcher of lamina-tracing. Functions that need a compiler or devices with
+separate memories (HLO, shardings, profiles, several processes) raise an error with their name when they are used.
 """
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __version__ = "0.1.0"
 accepts = frozenset(("numpy-source",))
 Array = HostArray
 devices_asked = config.Option("num_cpu_devices", int(os.environ.get("LAMINA_NUM_CPU_DEVICES", "1")),
-                              help="how many devices there are in name; all of them are this process")
-config.Option("platforms", None, kind=str, help="where programs run: here, whatever it says")
+                              help="the number of nominal devices; all of them are this process")
+config.Option("platforms", None, kind=str, help="ignored: programs always run in this process")
 
 
 class SourceEvaluator(hooks.NumPyEvaluator):
-    """Programs by their source text; single ops as lamina-tracing has them."""
+    """Run programs by their source text, and single primitives as in lamina-tracing."""
 
     def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
         if closed.jaxpr.effectful or closed.jaxpr.axis_names:
-            return super().program(closed, args)  # turns, members and the order of effects are the evaluator's to keep
+            return super().program(closed, args)  # the NumPy evaluator handles iterations, members and the order of effects
         lowered = closed.memo("numpy_source", lambda: lower(closed, name="program"))
         if lowered.format not in accepts:
             raise TypeError(f"lowering made a program in the format {lowered.format!r}, and numpy_source.runtime accepts "
@@ -43,7 +43,7 @@ class SourceEvaluator(hooks.NumPyEvaluator):
 
 
 class Device:
-    """A device in name."""
+    """A nominal device."""
 
     platform = device_kind = "numpy"
     process_index = host_id = 0
@@ -62,7 +62,7 @@ class Device:
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """As many as the setting `num_cpu_devices` asks for."""
+    """Return the devices; their number is the setting `num_cpu_devices`."""
     if backend not in (None, "cpu", "numpy"):
         raise RuntimeError(f"devices: there is no backend {backend!r} here, only numpy")
     asked = max([devices_asked.value, *[int(part.split("=")[1]) for part in os.environ.get("XLA_FLAGS", "").split()
@@ -78,7 +78,7 @@ def device_count(backend: str | None = None) -> int:
 
 
 class Backend:
-    """What `get_backend` gives: the platform's name, and its devices."""
+    """The result of `get_backend`: the name of the platform, and its devices."""
 
     platform = platform_version = "numpy"
     devices = local_devices = staticmethod(devices)
@@ -129,7 +129,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
 
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], *, devices: Any = None) -> Any:
-    from lamina_parallel import Mesh  # parallel stands beside this room, not below it
+    from lamina_parallel import Mesh  # lamina_parallel is not a dependency of this package
 
     chosen = globals()["devices"]() if devices is None else devices
     return Mesh(np.array(chosen[:int(np.prod(axis_shapes))], object).reshape(axis_shapes), axis_names)
@@ -140,27 +140,27 @@ def default_device(device: Any = None) -> Any:
 
 
 def transfer_guard(level: Any = None) -> Any:
-    return contextlib.nullcontext()  # nothing is ever moved
+    return contextlib.nullcontext()  # there are no transfers
 
 
 transfer_guard_device_to_device = transfer_guard_device_to_host = transfer_guard_host_to_device = transfer_guard
 
 
-class _Absent(type):
-    """A class of what this runtime has not: it can be named, in annotations and `isinstance`, and not made."""
+class _Unsupported(type):
+    """Metaclass of unsupported classes: they can be used in annotations and `isinstance`, but not instantiated."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{cls.__name__}: numpy_source.runtime has none: it has no compiler, and one memory for all "
-                                  "devices; use lamina_runtime (LAMINA_LAYERS=runtime=stock)")
+                                  "devices; use lamina_runtime (LAMINA_LAYERS=runtime=default)")
 
     def __instancecheck__(cls, x: Any) -> bool:
         return False
 
 
 def __getattr__(name: str) -> Any:
-    if name not in lamina_runtime.__all__:  # a module of the stock, which is imported then
+    if name not in lamina_runtime.__all__:  # possibly a submodule, which is then imported
         raise AttributeError(name)
-    made = globals()[name] = _Absent(name, (), {})
+    made = globals()[name] = _Unsupported(name, (), {})
     return made
 
 

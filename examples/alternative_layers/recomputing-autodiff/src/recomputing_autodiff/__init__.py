@@ -1,9 +1,10 @@
-"""Reverse mode that keeps little: of `n` ops, what lies between some `sqrt(n)` pieces; the rest is computed again.
+"""Reverse mode that stores few residuals: of `n` equations the values between about `sqrt(n)` segments. The rest is
+recomputed.
 
-The function is staged once, its equations are cut into pieces of equal length, and each piece is a checkpoint of the stock's:
-forwards only what one piece hands to the next is kept, backwards one piece at a time is computed again with its residuals. So a
-chain of `n` ops takes memory for `2 sqrt(n)` values instead of `n`, and one more run. A function that looks at its values while
-it runs cannot be staged; it keeps nothing, and is computed again as a whole.
+The function is staged once, its equations are split into segments of equal length, and each segment is a default
+`checkpoint`. The forward pass stores only the values between segments; the backward pass recomputes one segment at a
+time with its residuals. So a chain of `n` equations needs memory for `2 sqrt(n)` values instead of `n`, and one more
+run. A function that reads its values while it runs cannot be staged. It stores nothing, and is recomputed as a whole.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from lamina_autodiff.extend import make_reverse_mode
 from lamina_autodiff._default import *
 from lamina_autodiff._default import __all__ as _names
 from lamina_autodiff._default import checkpoint
-from lamina_autodiff._default import vjp as _recorded
+from lamina_autodiff._default import vjp as _default_vjp
 from lamina_ir import ClosedJaxpr, ConcretizationError, Eqn, Jaxpr, Literal, Var, dtypes
 from lamina_tracing import lax
 from lamina_tracing.extend import eval_jaxpr, stage, typeof
@@ -26,38 +27,38 @@ __contract__ = 1
 __version__ = "0.1.0"
 
 
-class Piece:
-    """Some equations in a row: what they read of what was there before, and what later ones read of them."""
+class Segment:
+    """Consecutive equations, with the earlier variables that they read, and their variables that later ones read."""
 
-    def __init__(self, eqns: Sequence[Eqn], wanted: set[Var]) -> None:
+    def __init__(self, eqns: Sequence[Eqn], needed: set[Var]) -> None:
         made = dict.fromkeys(v for e in eqns for v in e.outvars)
         self.ins = list(dict.fromkeys(a for e in eqns for a in e.invars if type(a) is Var and a not in made))
-        self.outs = [v for v in made if v in wanted]
+        self.outs = [v for v in made if v in needed]
         closed = ClosedJaxpr(Jaxpr([], self.ins, list(eqns), self.outs), [])
         self.run = checkpoint(lambda *xs: list(eval_jaxpr(closed, xs)))
 
 
-def pieces_of(eqns: Sequence[Eqn], wanted: set[Var]) -> list[Piece]:
-    """The equations in pieces of some `sqrt(n)`; `wanted` are the variables of the results."""
+def make_segments(eqns: Sequence[Eqn], needed: set[Var]) -> list[Segment]:
+    """Split equations into segments of about `sqrt(n)`; `needed` are the variables of the results."""
     length = max(1, isqrt(len(eqns)))
-    found: list[Piece] = []
-    wanted = set(wanted)
+    found: list[Segment] = []
+    needed = set(needed)
     for start in reversed(range(0, len(eqns), length)):
-        found.insert(0, Piece(eqns[start:start + length], wanted))
-        wanted.update(found[0].ins)
+        found.insert(0, Segment(eqns[start:start + length], needed))
+        needed.update(found[0].ins)
     return found
 
 
-def in_pieces(fun: Callable[..., Sequence[Any]], primals: Sequence[Any]) -> Callable[..., list[Any]]:
-    """A function that does what `fun` does, piece by piece. ConcretizationError where it looks at values."""
+def split_into_segments(fun: Callable[..., Sequence[Any]], primals: Sequence[Any]) -> Callable[..., list[Any]]:
+    """Return a function that computes `fun` by segments. Raises ConcretizationError if `fun` reads its values."""
     closed, outer = stage(lambda *xs: list(fun(*xs)), [typeof(x) for x in primals])
     jaxpr = closed.jaxpr
-    pieces = pieces_of(jaxpr.eqns, {a for a in jaxpr.outvars if type(a) is Var})
+    segments = make_segments(jaxpr.eqns, {a for a in jaxpr.outvars if type(a) is Var})
 
     def run(*xs: Any) -> list[Any]:
         values: dict[Var, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *outer, *xs)))
-        for piece in pieces:
-            values.update(zip(piece.outs, piece.run(*[values[v] for v in piece.ins])))
+        for segment in segments:
+            values.update(zip(segment.outs, segment.run(*[values[v] for v in segment.ins])))
         return [eval_jaxpr(_literal(a), [])[0] if type(a) is Literal else values[a] for a in jaxpr.outvars]
 
     return run
@@ -67,14 +68,15 @@ def _literal(a: Literal) -> ClosedJaxpr:
     return ClosedJaxpr(Jaxpr([], [], [], [a]), [])
 
 
-class Recomputed:
-    """Pulls back by the stock's pull-back, which `made` gives when it is needed: of the first results, as many as there are."""
+class RecomputingPullback:
+    """A pullback by the default one. `make_pullback(n)` makes it on demand, for the first `n` results."""
 
-    def __init__(self, outs: Sequence[Any], made: Callable[[int], Callable[[Any], Any]], active: Sequence[bool]) -> None:
-        self.outs, self.made, self.active = list(outs), made, active
+    def __init__(self, outs: Sequence[Any], make_pullback: Callable[[int], Callable[[Any], Any]],
+                 active: Sequence[bool]) -> None:
+        self.outs, self.make_pullback, self.active = list(outs), make_pullback, active
 
     def backward(self, cts: Sequence[Any], *, free: bool = False) -> list[Any]:
-        found = self.made(len(self.outs))([_zeros(o) if ct is None else ct for ct, o in zip(cts, self.outs)])
+        found = self.make_pullback(len(self.outs))([_zeros(o) if ct is None else ct for ct, o in zip(cts, self.outs)])
         return [g for g, on in zip(found, self.active) if on]
 
 
@@ -83,18 +85,18 @@ def _zeros(out: Any) -> Any:
     return lax.full(aval.shape, 0, aval.dtype) if dtypes.is_inexact(aval.dtype) else np.zeros(aval.shape, dtypes.float0)
 
 
-def recomputing(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
-                active: Sequence[bool]) -> tuple[list[Any], Recomputed]:
-    """The strategy: the function in pieces, each a checkpoint, under the stock's `vjp`."""
+def recompute_segments(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
+                       active: Sequence[bool]) -> tuple[list[Any], RecomputingPullback]:
+    """Return the results and the pullback: the default `vjp` of the function in segments, each a checkpoint."""
     try:
-        pieces = in_pieces(fun, primals)
-    except (ConcretizationError, TypeError):  # it looks at its values, or has results that are no arrays beside others
+        by_segments = split_into_segments(fun, primals)
+    except (ConcretizationError, TypeError):  # it reads its values, or some results are not arrays
         outs = list(fun(*primals))
-        return outs, Recomputed(outs, lambda n: _recorded(lambda *xs: list(fun(*xs))[:n], *primals)[1], active)
-    outs, pull = _recorded(pieces, *primals)
+        return outs, RecomputingPullback(outs, lambda n: _default_vjp(lambda *xs: list(fun(*xs))[:n], *primals)[1], active)
+    outs, pull = _default_vjp(by_segments, *primals)
     rest = list(outs)
-    return outs, Recomputed(outs, lambda n: lambda cts: pull([*cts, *map(_zeros, rest[n:])]), active)
+    return outs, RecomputingPullback(outs, lambda n: lambda cts: pull([*cts, *map(_zeros, rest[n:])]), active)
 
 
-vjp, value_and_grad, grad, jacrev, hessian = make_reverse_mode(recomputing)
+vjp, value_and_grad, grad, jacrev, hessian = make_reverse_mode(recompute_segments)
 jacobian = jacrev

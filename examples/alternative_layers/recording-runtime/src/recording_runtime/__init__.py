@@ -1,12 +1,12 @@
-"""The stock runtime, with a record of every launch: what ran, on which arguments, with which results.
+"""The default runtime, with a record of every launch: the program, its arguments and its results.
 
-Each launch, eager ops and repeated calls included, is kept as a `Record` among the latest `LAMINA_RECORDS` (256). While it is
-small it is checked at once: the NumPy meaning of the program on the same arguments must give the same results, or the call
-raises `LaunchDiffers`. Records are saved to a file and replayed later, in another process, by the stock, by NumPy or by another
-runtime.
+Each launch, also of eager primitives and repeated calls, is stored as a `Record` among the latest `LAMINA_RECORDS`
+(256). A small one is checked immediately: the NumPy evaluation of the program on the same arguments must give the same
+results, or the call raises `LaunchDiffers`. Records can be saved to a file and replayed later, in another process, by
+the default runtime, by NumPy or by another runtime.
 
-What cannot be checked is counted in `unchecked`, by reason: donated arguments, effects, maps over other processes' devices,
-random bits of the compiler, more than `LAMINA_CHECK_SIZE` numbers.
+Launches that cannot be checked are counted in `unchecked`, by reason: donated arguments, effects, maps over other
+processes' devices, random bits of the compiler, more than `LAMINA_CHECK_SIZE` numbers.
 """
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import lamina_runtime._default as _stock
+import lamina_runtime._default as _default_runtime
 import numpy as np
 from lamina_ir import ClosedJaxpr, ShapedArray, dtypes, dumps, eqn_has_effects, evaluate, loads, walk
 from lamina_ir.extend import has_keys
 from lamina_ir.testing import tolerance
 from lamina_runtime._default import *
 
-__all__ = [*_stock.__all__]
+__all__ = [*_default_runtime.__all__]
 __contract__ = 1
 __version__ = "0.1.0"
 
-MOST = int(os.environ.get("LAMINA_RECORDS", "256"))
+MAX_RECORDS = int(os.environ.get("LAMINA_RECORDS", "256"))
 CHECK_SIZE = int(os.environ.get("LAMINA_CHECK_SIZE", "4096"))
 
 
 class LaunchDiffers(AssertionError):
-    """A compiled program gave other results than its meaning."""
+    """A compiled program and the NumPy evaluator gave different results."""
 
 
 class Record(NamedTuple):
-    """One launch: who called (`jit of f`), the program, its flat arguments and results as NumPy arrays. None stands for random
-    keys, and for arrays that were donated or that several processes hold."""
+    """One launch: the call (`jit of f`), the program, its flat arguments and results as NumPy arrays. None: PRNG keys,
+    donated arrays, and arrays of several processes."""
 
     call: str
     program: ClosedJaxpr
@@ -44,13 +44,13 @@ class Record(NamedTuple):
     results: tuple[np.ndarray | None, ...]
 
 
-records: deque[Record] = deque(maxlen=MOST)
-counts: Counter[str] = Counter()  # launches, and how many were checked
+records: deque[Record] = deque(maxlen=MAX_RECORDS)
+counts: Counter[str] = Counter()  # launches, and the number of checked ones
 unchecked: Counter[str] = Counter()  # reason -> launches
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(_stock, name)  # modules of the stock that load when they are asked for
+    return getattr(_default_runtime, name)  # submodules that are imported at first use
 
 
 def _on_host(x: Any, aval: ShapedArray) -> np.ndarray | None:
@@ -59,8 +59,8 @@ def _on_host(x: Any, aval: ShapedArray) -> np.ndarray | None:
     return np.array(x, aval.dtype)
 
 
-def _why_not(record: Record) -> str | None:
-    """Why a launch cannot be computed again with NumPy, or None."""
+def _why_unchecked(record: Record) -> str | None:
+    """Return why a launch cannot be computed again with NumPy, or None."""
     if any(x is None for x in (*record.arguments, *record.results)):
         return "keys, donated arrays, or those of several processes"
     if sum(x.size for x in (*record.arguments, *record.results)) > CHECK_SIZE:
@@ -77,12 +77,12 @@ def _why_not(record: Record) -> str | None:
         if e.primitive.name in ("rng_bit_generator", "rng_uniform"):
             return "the compiler's random bits"
         if e.primitive.family in ("factorizations", "control"):
-            return e.primitive.family  # signs and orders of vectors are free; loops are long in Python
+            return e.primitive.family  # signs and order of vectors are not unique; loops are slow in Python
     return None
 
 
 def _differs(found: Any, expected: Any) -> bool:
-    """Whether two results differ by more than roundings of a few hundred operations."""
+    """Return whether two results differ by more than the rounding errors of a few hundred operations."""
     a, b = np.asarray(found), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:
         return True
@@ -95,12 +95,12 @@ def _differs(found: Any, expected: Any) -> bool:
 
 
 def check(record: Record) -> None:
-    """Compute a launch again by the meaning of its program. LaunchDiffers where a result is another one."""
+    """Compute a launch again with the NumPy evaluator. Raises LaunchDiffers if a result differs."""
     with np.errstate(all="ignore"):
         expected = evaluate(record.program, *record.arguments)
     for i, (found, wanted) in enumerate(zip(record.results, expected)):
         if _differs(found, wanted):
-            raise LaunchDiffers(f"{record.call}: result {i} is\n{found}\nand by the meaning of its program\n{wanted}\n"
+            raise LaunchDiffers(f"{record.call}: result {i} is\n{found}\nand by the NumPy evaluator\n{wanted}\n"
                                 f"{record.program}")
 
 
@@ -112,7 +112,7 @@ def _record(launch: Launch) -> None:
                   tuple(map(_on_host, launch.results, program.out_avals)))
     records.append(made)
     counts["launches"] += 1
-    why = _why_not(made)
+    why = _why_unchecked(made)
     if why is not None:
         unchecked[why] += 1
         return
@@ -121,7 +121,8 @@ def _record(launch: Launch) -> None:
 
 
 def save(path: Any, which: Iterable[Record] | None = None) -> int:
-    """Write records, all by default, to a `.npz` file; those with arrays that were gone are left out. How many were written."""
+    """Write records, all by default, to a `.npz` file, except those with missing arrays. Return the number of records
+    written."""
     whole = [r for r in (records if which is None else which) if all(x is not None for x in (*r.arguments, *r.results))]
     arrays: dict[str, Any] = {}
     for i, r in enumerate(whole):
@@ -134,7 +135,7 @@ def save(path: Any, which: Iterable[Record] | None = None) -> int:
 
 
 def load(path: Any) -> list[Record]:
-    """The records of a file."""
+    """Return the records of a file."""
     found = []
     with np.load(path) as file:
         for i in range(sum(name.endswith("/program") for name in file.files)):
@@ -147,15 +148,16 @@ def load(path: Any) -> list[Record]:
 
 
 def replay(which: Sequence[Record], run: Any = None) -> list[int]:
-    """Run records once more.
+    """Run records again.
 
     Args:
       which: the records.
-      run: `run(program, *arguments) -> results`; default: compiled anew by the stock, as one jitted call each.
+      run: `run(program, *arguments) -> results`; default: compiled again by the default runtime, as one jitted call
+        each.
     Returns:
-      The numbers of those whose results differ from the recorded ones.
+      The indices of the records whose results differ.
     """
-    from lamina_tracing import jit  # who only records needs it not
+    from lamina_tracing import jit  # not needed for recording
     from lamina_tracing.extend import jaxpr_as_fun
 
     run = run or (lambda program, *arguments: jit(jaxpr_as_fun(program))(*arguments))

@@ -2,24 +2,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from lamina_ir import ClosedJaxpr, prims, trees
+from lamina_ir import ClosedJaxpr, prims, ShapedArray, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import CacheKey, Function, Params, Tree, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, function_name, capture_scope, stage, typeof
 
-from .implicit import _with_constants
+from .implicit import _take_all_constants
 
 __all__ = ["closed_linear_call", "custom_transpose", "linear_call"]
 
 
-def _stage_two_trees(fun: Callable[..., Any], split: int, first: Any, second: Any,
-                     avals: Sequence[Any]) -> tuple[ClosedJaxpr, list[Any], Any]:
+def _stage_two_trees(fun: Function, split: int, first: PyTreeDef, second: PyTreeDef,
+                     avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[Value], PyTreeDef]:
     """Stage a function of two trees; return (program, values of enclosing traces for its first arguments, tree)."""
-    out_tree = None
+    out_tree: PyTreeDef  # set by `flat`
 
-    def flat(*xs: Any) -> list[Any]:
+    def flat(*xs: Value) -> list[Value]:
         nonlocal out_tree
         out = fun(trees.tree_unflatten(first, xs[:split]), trees.tree_unflatten(second, xs[split:]))
         leaves, out_tree = trees.tree_flatten(out)
@@ -29,13 +30,13 @@ def _stage_two_trees(fun: Callable[..., Any], split: int, first: Any, second: An
     return closed, outer, out_tree
 
 
-def _strong(x: Any) -> Any:
+def _strong(x: Value) -> Value:
     """Return `x` without weak type."""
     aval = typeof(x)
     return lax.convert_element_type(x, aval.dtype) if aval.weak_type else x
 
 
-def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any, linear_args: Any) -> Any:
+def linear_call(fun: Function, fun_transpose: Function, residual_args: Tree, linear_args: Tree) -> Tree:
     """Call `fun(residual_args, linear_args)` with a user-defined transpose in `linear_args`.
 
     Args:
@@ -63,11 +64,11 @@ def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], resi
     return trees.tree_unflatten(out_tree, bind(prims.transposed_call_p, *outer, *residuals, *moved, **params))
 
 
-def closed_linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def closed_linear_call(fun: Function, fun_transpose: Function) -> Function:
     """Return `linear_call` of functions that close over no arrays, whose programs are staged once per types."""
-    staged: dict[Any, Any] = {}
+    staged: dict[CacheKey, tuple[list[Value], Params, PyTreeDef]] = {}
 
-    def call(residual_args: Any, linear_args: Any) -> Any:
+    def call(residual_args: Tree, linear_args: Tree) -> Tree:
         residuals, residual_tree = trees.tree_flatten(residual_args)
         moved, moved_tree = trees.tree_flatten(linear_args)
         residuals, moved = [_strong(x) for x in residuals], [_strong(x) for x in moved]
@@ -81,8 +82,8 @@ def closed_linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any
     return call
 
 
-def _stage_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_tree: Any, moved_tree: Any,
-                given: Sequence[Any], avals: Sequence[Any]) -> tuple[list[Any], dict[str, Any], Any]:
+def _stage_call(fun: Function, fun_transpose: Function, residual_tree: PyTreeDef, moved_tree: PyTreeDef,
+                given: Sequence[ShapedArray], avals: Sequence[ShapedArray]) -> tuple[list[Value], Params, PyTreeDef]:
     """Stage the functions of a `linear_call`; return (values they close over, parameters, tree of the results)."""
     n = len(given)
     forward = _stage_two_trees(fun, n, residual_tree, moved_tree, [*given, *avals])
@@ -95,10 +96,10 @@ def _stage_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], resi
                         f"({', '.join(a.str_long() for a in found)})")
     # Both programs take the same leading constants: the union of the values they close over.
     every = list({id(x): x for x in (*forward[1], *back[1])}.values())
-    program, back_program = _with_constants(*forward[:2], every), _with_constants(*back[:2], every)
+    program, back_program = _take_all_constants(*forward[:2], every), _take_all_constants(*back[:2], every)
     name, count, scope = function_name(fun), len(every) + n, capture_scope()
 
-    def transposed(*xs: Any) -> Any:  # the transpose is linear too, and its transpose is `fun`
+    def transposed(*xs: Value) -> Sequence[Value]:  # the transpose is linear too, and its transpose is `fun`
         return bind(prims.transposed_call_p, *xs, num_held=count, transpose_jaxpr=program,
                     forward=prims.Rule(name, lambda: scope(lambda: back_program)))
 
@@ -127,14 +128,14 @@ class custom_transpose:
     (Array(0.5, dtype=float32, weak_type=True),)
     """
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Function) -> None:
         if not callable(fun):
             raise TypeError(f"custom_transpose: expected a function; got {type(fun).__name__}")
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.transpose: Callable[..., Any] | None = None
+        self.transpose: Function | None = None
 
-    def def_transpose(self, transpose: Callable[..., Any]) -> Callable[..., Any]:
+    def def_transpose(self, transpose: Function) -> Function:
         """Set the transpose.
 
         Args:
@@ -145,7 +146,7 @@ class custom_transpose:
         self.transpose = transpose
         return transpose
 
-    def __call__(self, out_types: Any, residuals: Any, x: Any) -> Any:
+    def __call__(self, out_types: Tree, residuals: Tree, x: Tree) -> Tree:
         """Call the function on `residuals` and `x`.
 
         Args:

@@ -5,13 +5,16 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
-from lamina_ir import dtypes, trees
+from lamina_ir import dtypes, ShapedArray, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing.extend import Tracer, api_boundary, function_name, typeof
 
 from .._engine.arg_checks import match_weak_type, check_function, get_leaf_avals, check_tangents, zeros_of
 from .._engine.linear_function import LinearFunction
 from .._engine.jvp_trace import run_jvp
 from .._engine.linearize import LinearProgram, linearize_flat
+from .._typing import Tangent
 
 __all__ = ["jvp", "linearize"]
 
@@ -20,18 +23,18 @@ X = TypeVar("X")
 Aux = TypeVar("Aux")
 
 
-def _as_args(call: str, what: str, value: Any) -> tuple[Any, ...]:
+def _as_args(call: str, what: str, value: object) -> tuple[Tree, ...]:
     if not isinstance(value, (tuple, list)):
         raise TypeError(f"{call}: {what} must be a tuple or list with one entry per argument; got {type(value).__name__}. "
                         f"Write ({what[:-1]},) for one argument")
     return tuple(value)
 
 
-def _flat_function(fun: Callable[..., Any], tree: Any, has_aux: bool, call: str) -> tuple[Callable[..., Any], list[Any]]:
+def _flat_function(fun: Function, tree: PyTreeDef, has_aux: bool, call: str) -> tuple[Function, list[Any]]:
     """Return `fun` on flat arguments, and a list that its call sets to [output tree, aux tree, number of outputs]."""
     info: list[Any] = []
 
-    def flat(*xs: Any) -> list[Any]:
+    def flat(*xs: Value) -> list[Value]:
         out = fun(*trees.tree_unflatten(tree, xs))
         aux = None
         if has_aux:
@@ -47,27 +50,27 @@ def _flat_function(fun: Callable[..., Any], tree: Any, has_aux: bool, call: str)
     return flat, info
 
 
-def _tangents_of(avals: Sequence[Any], dout: Sequence[Any]) -> list[Any]:
+def _tangents_of(avals: Sequence[ShapedArray], dout: Sequence[Tangent]) -> list[Value]:
     """Return the tangents of all outputs as arrays, with the weak types of `avals`."""
     return [zeros_of(a) if t is None else match_weak_type(t, a) if a.weak_type else t for a, t in zip(avals, dout)]
 
 
 @overload
-def jvp(fun: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any],
+def jvp(fun: Callable[..., R], primals: Sequence[Tree], tangents: Sequence[Tree],
         has_aux: Literal[False] = False) -> tuple[R, R]: ...
 
 
 @overload
-def jvp(fun: Callable[..., tuple[X, Aux]], primals: Sequence[Any], tangents: Sequence[Any],
+def jvp(fun: Callable[..., tuple[X, Aux]], primals: Sequence[Tree], tangents: Sequence[Tree],
         has_aux: Literal[True]) -> tuple[X, X, Aux]: ...
 
 
 @overload
-def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any: ...
+def jvp(fun: Function, primals: Sequence[Tree], tangents: Sequence[Tree], has_aux: bool) -> Any: ...
 
 
 @api_boundary
-def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+def jvp(fun: Function, primals: Sequence[Tree], tangents: Sequence[Tree], has_aux: bool = False) -> Any:
     """Compute a Jacobian-vector product: the value of `fun` and its directional derivative.
 
     Args:
@@ -104,13 +107,13 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 class _Push:
     """Apply the linear program of a `linearize` to tangents: check them and restore trees."""
 
-    tree: Any
-    avals: Sequence[Any]
+    tree: PyTreeDef
+    avals: Sequence[ShapedArray]
     active: Sequence[bool]
-    out_tree: Any
-    out_avals: Sequence[Any]
+    out_tree: PyTreeDef
+    out_avals: Sequence[ShapedArray]
 
-    def __call__(self, program: LinearProgram, *tangents: Any) -> Any:
+    def __call__(self, program: LinearProgram, *tangents: Tree) -> Tree:
         flat_t, tree_t = trees.tree_flatten(tangents)
         if tree_t != self.tree:
             raise TypeError(f"linearize: the tangents must have the tree of the primals, {self.tree}; got {tree_t}")
@@ -120,20 +123,20 @@ class _Push:
 
 
 @overload
-def linearize(fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False) -> tuple[R, Callable[..., R]]: ...
+def linearize(fun: Callable[..., R], *primals: Tree, has_aux: Literal[False] = False) -> tuple[R, Callable[..., R]]: ...
 
 
 @overload
-def linearize(fun: Callable[..., tuple[X, Aux]], *primals: Any,
+def linearize(fun: Callable[..., tuple[X, Aux]], *primals: Tree,
               has_aux: Literal[True]) -> tuple[X, Callable[..., X], Aux]: ...
 
 
 @overload
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
+def linearize(fun: Function, *primals: Tree, has_aux: bool) -> Any: ...
 
 
 @api_boundary
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(fun: Function, *primals: Tree, has_aux: bool = False) -> Any:
     """Compute the value of `fun` at a point and its linearization there.
 
     Args:

@@ -5,7 +5,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Jaxpr, ShapeError, Var, config, prims, trees
+from lamina_ir import ClosedJaxpr, config, Jaxpr, prims, ShapedArray, ShapeError, trees, Var
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import CacheKey, Function, StaticValue, Tree, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import (FunctionCache, bind, eval_jaxpr, rename_errors, trace_state, stage, staging_context,
                                    typeof)
@@ -17,13 +19,14 @@ from .reverse import linear_transpose
 
 __all__ = ["custom_linear_solve", "custom_root"]
 
-Program = tuple[ClosedJaxpr, list[Any], Any]
+Program = tuple[ClosedJaxpr, list[Value], PyTreeDef]
 
 _MOST_PROGRAMS = 256  # per function
 _programs = FunctionCache()
 
 
-def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: Any, *others: Any) -> Program:
+def _program(fun: Callable[[Tree], Tree], like: Sequence[Value], tree: PyTreeDef, owner: Function,
+             *others: StaticValue) -> Program:
     """Stage a function of one tree; return (program, values of enclosing traces that lead its arguments, output tree).
 
     Cached on the user's function `owner` with the key `others`, unless the program closes over values of enclosing
@@ -33,9 +36,11 @@ def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: A
         return _stage_cached(fun, tuple([typeof(x).strip_weak_type() for x in like]), tree, owner, *others)
 
 
-def _stage_cached(fun: Callable[[Any], Any], avals: Any, tree: Any, owner: Any, *others: Any) -> Program:
+def _stage_cached(fun: Callable[[Tree], Tree], avals: Sequence[ShapedArray], tree: PyTreeDef, owner: Function,
+                  *others: StaticValue) -> Program:
     try:
-        known: dict[Any, Program] = _programs.get_table(owner)
+        # Functions in the key are weak references: a key must not keep alive what the functions close over.
+        known: dict[CacheKey, Program] = _programs.get_table(owner)
         key: Any = (avals, tree, tuple([weakref.ref(f) if callable(f) else f for f in others]),
                     tuple([(f.name, f.size) for f in trace_state.axes]), config.cache_key())
         found = known.get(key)
@@ -43,9 +48,9 @@ def _stage_cached(fun: Callable[[Any], Any], avals: Any, tree: Any, owner: Any, 
         known, key, found = {}, None, None
     if found is not None:
         return found
-    out_tree = None
+    out_tree: PyTreeDef  # set by `flat`
 
-    def flat(*xs: Any) -> list[Any]:
+    def flat(*xs: Value) -> list[Value]:
         nonlocal out_tree
         leaves, out_tree = trees.tree_flatten(fun(trees.tree_unflatten(tree, xs)))
         return leaves
@@ -59,7 +64,7 @@ def _stage_cached(fun: Callable[[Any], Any], avals: Any, tree: Any, owner: Any, 
     return closed, outer, out_tree
 
 
-def _with_constants(closed: ClosedJaxpr, own: Sequence[Any], every: Sequence[Any]) -> ClosedJaxpr:
+def _take_all_constants(closed: ClosedJaxpr, own: Sequence[Value], every: Sequence[Value]) -> ClosedJaxpr:
     """Return the program with leading arguments for all values in `every` instead of its own `own` only."""
     jaxpr = closed.jaxpr
     variables = {id(x): v for x, v in zip(own, jaxpr.invars)}
@@ -68,33 +73,34 @@ def _with_constants(closed: ClosedJaxpr, own: Sequence[Any], every: Sequence[Any
                              jaxpr.axis_names, jaxpr.effectful), closed.consts)
 
 
-def _check_result(call: str, what: str, got: Program, count: int, tree: Any, avals: Sequence[Any]) -> None:
+def _check_result(call: str, what: str, got: Program, count: int, tree: PyTreeDef,
+                  avals: Sequence[ShapedArray]) -> None:
     """Raise ShapeError unless the first `count` results have this tree and these types."""
     outs, out_tree = got[0].out_avals[:count], got[2]
     if out_tree != tree or not all(a.same_type(b) for a, b in zip(outs, avals)):
-        def describe(tree: Any, types: Sequence[Any]) -> str:
+        def describe(tree: PyTreeDef, types: Sequence[ShapedArray]) -> str:
             return f"{tree} of ({', '.join(a.str_long() for a in types)})"
         raise ShapeError(f"{call}: {what} must return the tree and types of its argument, {describe(tree, avals)}; got "
                          f"{describe(out_tree, outs)}")
 
 
-def _split_aux(call: str, what: str, out: Any, has_aux: bool) -> Any:
+def _split_aux(call: str, what: str, out: Tree, has_aux: bool) -> tuple[Tree, Tree]:
     """Return (result, aux); aux is None without `has_aux`."""
     if has_aux and not (isinstance(out, (tuple, list)) and len(out) == 2):
         raise TypeError(f"{call}: with has_aux, {what} must return (result, aux); got {type(out).__name__}")
     return (out[0], out[1]) if has_aux else (out, None)
 
 
-def _check_functions(call: str, **functions: Any) -> None:
+def _check_functions(call: str, **functions: object) -> None:
     for what, fun in functions.items():
         if not callable(fun):
             raise TypeError(f"{call}: {what} must be a function; got {type(fun).__name__}: {fun!r:.60}")
 
 
 @rename_errors
-def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..., Any],
-                        transpose_solve: Callable[..., Any] | None = None, symmetric: bool = False,
-                        has_aux: bool = False) -> Any:
+def custom_linear_solve(matvec: Callable[[Tree], Tree], b: Tree, solve: Function,
+                        transpose_solve: Function | None = None, symmetric: bool = False,
+                        has_aux: bool = False) -> Tree:
     """Solve `matvec(x) = b` with `solve`; derivatives solve linear systems with the same solver.
 
     Args:
@@ -129,31 +135,32 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     back: Program | None = None
     # The transposed system is A^T y = c. If A^T = A, `solve` solves it.
     if symmetric and transpose_solve is None:
-        back = _without_aux(solver[0], n), solver[1], tree
+        back = _drop_aux(solver[0], n), solver[1], tree
     elif transpose_solve is not None:
-        def transposed(y: Any) -> Any:
-            def vecmat(v: Any) -> Any:
+        def transposed(y: Tree) -> Tree:
+            def vecmat(v: Tree) -> Tree:
                 return linear_transpose(matvec, y)(v)[0]
             return _split_aux(call, "transpose_solve", transpose_solve(vecmat, y), has_aux)[0]
         back = _program(transposed, flat, tree, matvec, transpose_solve, has_aux, "transposed")
         _check_result(call, "transpose_solve", back, n, tree, avals)
     # All programs of the equation take the same leading constants: the union of the values they close over.
     every = list({id(x): x for p in (system, solver, back) if p is not None for x in p[1]}.values())
-    made = bind(prims.linear_solve_p, *every, *[_strong(x) for x in flat],
-                matvec=_with_constants(*system[:2], every), solve=_with_constants(*solver[:2], every),
-                transpose_solve=None if back is None else _with_constants(*back[:2], every),
+    # Operands without weak type, because the programs were staged for such types.
+    made = bind(prims.linear_solve_p, *every, *[_strip_weak_type(x) for x in flat],
+                matvec=_take_all_constants(*system[:2], every), solve=_take_all_constants(*solver[:2], every),
+                transpose_solve=None if back is None else _take_all_constants(*back[:2], every),
                 num_consts=len(every), num_aux=len(solver[0].out_avals) - n)
     x = trees.tree_unflatten(tree, made[:n])
     return (x, trees.tree_unflatten(aux_tree, made[n:])) if has_aux else x
 
 
-def _strong(x: Any) -> Any:
+def _strip_weak_type(x: Value) -> Value:
     """Return `x` without weak type."""
     aval = typeof(x)
     return lax.convert_element_type(x, aval.dtype) if aval.weak_type else x
 
 
-def _without_aux(closed: ClosedJaxpr, n: int) -> ClosedJaxpr:
+def _drop_aux(closed: ClosedJaxpr, n: int) -> ClosedJaxpr:
     """Return the program with its first `n` results only."""
     jaxpr = closed.jaxpr
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outvars[:n], jaxpr.axis_names,
@@ -161,8 +168,8 @@ def _without_aux(closed: ClosedJaxpr, n: int) -> ClosedJaxpr:
 
 
 @rename_errors
-def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[..., Any],
-                tangent_solve: Callable[..., Any], has_aux: bool = False) -> Any:
+def custom_root(f: Callable[[Tree], Tree], initial_guess: Tree, solve: Function,
+                tangent_solve: Function, has_aux: bool = False) -> Tree:
     """Find an x with `f(x) = 0` by `solve`, differentiable with respect to the values that `f` closes over.
 
     Args:
@@ -202,19 +209,20 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     _check_result(call, "solve", (solver, [], x_tree), n, tree, avals)
 
     @custom_jvp
-    def root(f_values: Any, s_values: Any, guess: Any) -> Any:
+    def root(f_values: Sequence[Value], s_values: Sequence[Value],
+             guess: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         outs = eval_jaxpr(solver, (*s_values, *guess))
         return outs[:n], outs[n:]
 
     @root.defjvp
-    def _(primals: Any, tangents: Any) -> Any:
+    def _(primals: Sequence[Tree], tangents: Sequence[Tree]) -> tuple[Tree, Tree]:
         values, _, _ = primals
         x, aux = root(*primals)
 
-        def residual(values: Any, x: Any) -> Any:
+        def residual(values: Sequence[Value], x: Sequence[Value]) -> list[Value]:
             return eval_jaxpr(function, (*values, *x))
 
-        def linear(t: Any) -> Any:
+        def linear(t: Tree) -> Tree:
             moved = trees.tree_flatten(t)[0]
             return trees.tree_unflatten(tree, jvp(lambda x: residual(values, x), (x,), (list(moved),))[1])
 

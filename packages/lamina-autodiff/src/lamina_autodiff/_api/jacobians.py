@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec
 
 import numpy as np
-from lamina_ir import dtypes, shaped, trees
+from lamina_ir import dtypes, shaped, ShapedArray, trees
+from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing import lax, hooks
 from lamina_tracing.extend import EVALUATION, Tracer, api_boundary, trace_state, typeof
 
@@ -20,7 +21,7 @@ __all__ = ["hessian", "jacfwd", "jacrev"]
 P = ParamSpec("P")
 
 
-def _map_basis(push: Callable[..., Any], basis: Sequence[Any]) -> list[Any]:
+def _map_basis(push: Function, basis: Sequence[Value]) -> list[Value]:
     """Apply `push` to each basis vector (flat arrays with the vectors along axis 0); stack the results on axis 0."""
     if trace_state.trace is EVALUATION:  # lamina arrays: a transfer guard would reject NumPy arrays
         basis = [hooks.evaluator.array(b, shaped(b.shape, b.dtype)) for b in basis]
@@ -31,7 +32,7 @@ def _map_basis(push: Callable[..., Any], basis: Sequence[Any]) -> list[Any]:
     return [lax.concatenate([lax.expand_dims(r[j], (0,)) for r in results], 0) for j in range(len(results[0]))]
 
 
-def _basis(avals: Sequence[Any]) -> list[np.ndarray]:
+def _basis(avals: Sequence[ShapedArray]) -> list[np.ndarray]:
     """Return the standard basis of a list of arrays: per array its columns of the identity, shape `(total, *shape)`."""
     total = sum(a.size for a in avals)
     found, start = [], 0
@@ -43,9 +44,9 @@ def _basis(avals: Sequence[Any]) -> list[np.ndarray]:
     return found
 
 
-def _restrict(fun: Callable[..., Any], nums: Sequence[int], args: Sequence[Any], kwargs: Any) -> Callable[..., Any]:
+def _restrict(fun: Function, nums: Sequence[int], args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> Function:
     """Return `fun` as a function of the arguments `nums` only."""
-    def chosen(*xs: Any) -> Any:
+    def chosen(*xs: Tree) -> Tree:
         full = list(args)
         for n, x in zip(nums, xs):
             full[n] = x
@@ -54,12 +55,12 @@ def _restrict(fun: Callable[..., Any], nums: Sequence[int], args: Sequence[Any],
     return functools.update_wrapper(chosen, fun, updated=())
 
 
-def _jacobian_shape(outer: Any, inner: Any) -> tuple[int, ...]:
+def _jacobian_shape(outer: ShapedArray, inner: ShapedArray) -> tuple[int, ...]:
     return outer.shape + inner.shape
 
 
-def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any], tuple[int, ...]],
-           weak: bool) -> list[Any]:
+def _split(stacked: Value, avals: Sequence[ShapedArray], axis: int, shape: Callable[[ShapedArray], tuple[int, ...]],
+           weak: bool) -> list[Value]:
     """Split an axis into one part per aval and reshape each part; with `weak`, give it the weak type of its aval."""
     parts, start = [], 0
     for a in avals:
@@ -70,8 +71,8 @@ def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any],
     return parts
 
 
-def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-           holomorphic: bool = False) -> Callable[P, Any]:
+def jacfwd(fun: Callable[P, Tree], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+           holomorphic: bool = False) -> Callable[P, Tree]:
     """Make a function that returns the Jacobian of `fun`, computed by columns in forward mode: cheap for few inputs.
 
     Args:
@@ -90,7 +91,7 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
     """
     check_function("jacfwd", fun)
     @api_boundary
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
+    def jacobian(*args: Tree, **kwargs: Tree) -> Tree:
         nums = resolve_argnums("jacfwd", fun, argnums, args)
         flat, tree = trees.tree_flatten([args[n] for n in nums])
         avals = get_leaf_avals("jacfwd", fun, flat, tree)
@@ -99,7 +100,7 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
         chosen = _restrict(fun, nums, args, kwargs)
         info: list[Any] = []
 
-        def push(*tangents: Any) -> list[Any]:
+        def push(*tangents: Value) -> list[Value]:
             point = trees.tree_unflatten(tree, flat)
             out = jvp(chosen, tuple(point), tuple(trees.tree_unflatten(tree, tangents)), has_aux=has_aux)
             leaves, out_tree = trees.tree_flatten(out[1])
@@ -130,8 +131,8 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
     return functools.update_wrapper(jacobian, fun, updated=())
 
 
-def jacrev(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-           allow_int: bool = False) -> Callable[P, Any]:
+def jacrev(fun: Callable[P, Tree], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+           allow_int: bool = False) -> Callable[P, Tree]:
     """Make a function that returns the Jacobian of `fun`, computed by rows in reverse mode: cheap for few outputs.
 
     Args: as for `jacfwd`; `allow_int` allows integer inputs, whose part has dtype `float0`.
@@ -144,11 +145,11 @@ def jacrev(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
     return jacrev_impl(vjp, fun, argnums, has_aux, holomorphic, allow_int)
 
 
-def jacrev_impl(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
-                allow_int: bool) -> Callable[..., Any]:
+def jacrev_impl(vjp: Function, fun: Function, argnums: Tree, has_aux: bool, holomorphic: bool,
+                allow_int: bool) -> Function:
     """Implement `jacrev` with a given `vjp`."""
     @api_boundary
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
+    def jacobian(*args: Tree, **kwargs: Tree) -> Tree:
         nums = resolve_argnums("jacrev", fun, argnums, args)
         point = [args[n] for n in nums]
         flat, tree = trees.tree_flatten(point)
@@ -161,7 +162,7 @@ def jacrev_impl(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, 
         for a in out_avals:
             check_output_dtype("jacrev", fun, a, holomorphic)
 
-        def pull(*cts: Any) -> list[Any]:
+        def pull(*cts: Value) -> list[Value]:
             back = trees.tree_leaves(list(out[1](trees.tree_unflatten(out_tree, cts))))
             return [b for b, a in zip(back, avals) if dtypes.is_inexact(a.dtype)]
 
@@ -183,8 +184,8 @@ def jacrev_impl(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, 
     return functools.update_wrapper(jacobian, fun, updated=())
 
 
-def hessian(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-            holomorphic: bool = False) -> Callable[P, Any]:
+def hessian(fun: Callable[P, Tree], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+            holomorphic: bool = False) -> Callable[P, Tree]:
     """Make a function that returns the Hessian of `fun`, computed forward over reverse.
 
     Args: as for `jacfwd`.

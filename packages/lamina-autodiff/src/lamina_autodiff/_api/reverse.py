@@ -6,8 +6,11 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
-from lamina_ir import LeakedTracerError, ShapeError, config, dtypes, shaped, trees
+from typing_extensions import override
+from lamina_ir import config, dtypes, LeakedTracerError, shaped, ShapedArray, ShapeError, trees
 from lamina_ir.extend import check_axis_names
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import (EVALUATION, api_boundary, is_counted_once, get_duck_typed_avals, function_name,
                                    trace_state, get_function_source, stage, typeof)
@@ -18,6 +21,7 @@ from .forward import _flat_function
 from .._engine.linear_function import LinearFunction
 from .._engine.linearize import LinearProgram, linearize_flat, record_linear
 from .._engine.rule_kinds import expand_by_mask
+from .._typing import Tangent
 
 __all__ = ["grad", "linear_transpose", "value_and_grad", "vjp"]
 
@@ -43,18 +47,20 @@ class LinearizedFunction(Protocol):
     True
     """
 
-    outs: Any
+    outs: Sequence[Tangent]
 
-    def backward(self, cts: Sequence[Any], *, free: bool = False) -> Sequence[Any]:
+    def backward(self, cts: Sequence[Tangent], *, free: bool = False) -> Sequence[Tangent]:
         """Return the cotangents of the active arguments, None for zero. `free` marks the last call: drop residuals."""
         ...
 
 
 # `linearize(fun, flat_primals, active)` returns the flat results and a LinearizedFunction
-Linearize = Callable[[Callable[..., Sequence[Any]], Sequence[Any], Sequence[bool]], tuple[list[Any], Any]]
+Linearize = Callable[[Callable[..., Sequence[Value]], Sequence[Value], Sequence[bool]], tuple[list[Value], Any]]
 
 
-def _linearize_tree(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux: bool, linearize: Linearize) -> Any:
+def _linearize_tree(call: str, fun: Function, args: Sequence[Tree], has_aux: bool,
+                    linearize: Linearize) -> tuple[
+        Sequence[ShapedArray], list[bool], PyTreeDef, list[Value], Any, PyTreeDef, PyTreeDef, int]:
     """Linearize a function of trees with `linearize`, which works on flat arguments."""
     flat, tree = trees.tree_flatten(tuple(args))
     avals = get_leaf_avals(call, fun, flat, tree)
@@ -62,12 +68,13 @@ def _linearize_tree(call: str, fun: Callable[..., Any], args: Sequence[Any], has
     run, info = _flat_function(fun, tree, has_aux, call)
     out, program = linearize(run, flat, active)
     out_tree, aux_tree, n = info
+    # Auxiliary results have no cotangents. Without them, equations that only they need are dead.
     program.outs = program.outs[:n]
     return avals, active, tree, out, program, out_tree, aux_tree, n
 
 
-def _pull(fun: Callable[..., Any] | None, program: LinearizedFunction, avals: Sequence[Any], active: Sequence[bool],
-          cts: Sequence[Any], free: bool = False) -> list[Any]:
+def _pull(fun: Function | None, program: LinearizedFunction, avals: Sequence[ShapedArray], active: Sequence[bool],
+          cts: Sequence[Tangent], free: bool = False) -> list[Value]:
     """Return the cotangents of all inputs; equations bound outside transpose rules get the line of `def fun`."""
     line = trace_state.source
     if fun is not None and line is None and trace_state.trace is not EVALUATION:
@@ -78,8 +85,9 @@ def _pull(fun: Callable[..., Any] | None, program: LinearizedFunction, avals: Se
         trace_state.source = line
 
 
-def _pull_back(program: LinearizedFunction, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
-               free: bool) -> list[Any]:
+def _pull_back(program: LinearizedFunction, avals: Sequence[ShapedArray], active: Sequence[bool],
+               cts: Sequence[Tangent], free: bool) -> list[Value]:
+    # The cotangent of a weakly typed argument, such as a Python scalar, is weakly typed too.
     return [zeros_of(a) if ct is None else match_weak_type(ct, a) if a.weak_type else ct
             for a, ct in zip(avals, expand_by_mask(program.backward(cts, free=free), active))]
 
@@ -88,16 +96,16 @@ def _pull_back(program: LinearizedFunction, avals: Sequence[Any], active: Sequen
 class _Pull:
     """Apply the linear program of a `vjp` to a cotangent: check it and restore trees."""
 
-    fun: Callable[..., Any] | None  # equations outside the transpose rules get its line; not pickled
+    fun: Function | None  # equations outside the transpose rules get its line; not pickled
     name: str
-    tree: Any
-    avals: Sequence[Any]
+    tree: PyTreeDef
+    avals: Sequence[ShapedArray]
     active: Sequence[bool]
-    out_tree: Any
-    out_avals: Sequence[Any]
+    out_tree: PyTreeDef
+    out_avals: Sequence[ShapedArray]
     sum_axes: list[tuple[Hashable, ...]]  # per flat primal, the reduce_axes to sum its cotangent over
 
-    def __call__(self, program: LinearizedFunction, *given: Any) -> Any:
+    def __call__(self, program: LinearizedFunction, *given: Tree) -> Tree:
         if len(given) != 1:
             raise TypeError(f"vjp of `{self.name}`: the vjp function takes one argument, a cotangent of the "
                             f"output's tree; got {len(given)}")
@@ -108,26 +116,28 @@ class _Pull:
         cts = _pull(self.fun, program, self.avals, self.active, check_cotangents("vjp", self.out_avals, flat_ct))
         return trees.tree_unflatten(self.tree, _sum_over_axes(cts, self.sum_axes))
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        # Without the function, which may be a lambda and cannot be pickled then.
         return _Pull, (None, self.name, self.tree, self.avals, self.active, self.out_tree, self.out_avals, self.sum_axes)
 
 
 @overload
-def vjp(fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False,
+def vjp(fun: Callable[..., R], *primals: Tree, has_aux: Literal[False] = False,
         reduce_axes: Sequence[Hashable] = ()) -> tuple[R, Callable[[Any], tuple[Any, ...]]]: ...
 
 
 @overload
-def vjp(fun: Callable[..., tuple[X, Aux]], *primals: Any, has_aux: Literal[True],
+def vjp(fun: Callable[..., tuple[X, Aux]], *primals: Tree, has_aux: Literal[True],
         reduce_axes: Sequence[Hashable] = ()) -> tuple[X, Callable[[Any], tuple[Any, ...]], Aux]: ...
 
 
 @overload
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool, reduce_axes: Sequence[Hashable] = ()) -> Any: ...
+def vjp(fun: Function, *primals: Tree, has_aux: bool, reduce_axes: Sequence[Hashable] = ()) -> Any: ...
 
 
 @api_boundary
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
+def vjp(fun: Function, *primals: Tree, has_aux: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
     """Compute the value of `fun` and its vector-Jacobian product function.
 
     Args:
@@ -151,8 +161,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     return vjp_impl(linearize_flat, fun, primals, has_aux, reduce_axes)
 
 
-def vjp_impl(linearize: Linearize, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool,
-             reduce_axes: Sequence[Hashable]) -> Any:
+def vjp_impl(linearize: Linearize, fun: Function, primals: Sequence[Tree], has_aux: bool,
+             reduce_axes: Sequence[Hashable]) -> tuple[Tree, ...]:
     """Implement `vjp` with a given linearizer."""
     avals, active, tree, out, program, out_tree, aux_tree, n = _linearize_tree("vjp", fun, primals, has_aux, linearize)
     out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
@@ -163,7 +173,7 @@ def vjp_impl(linearize: Linearize, fun: Callable[..., Any], primals: Sequence[An
     return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
 
 
-def _find_sum_axes(call: str, avals: Sequence[Any], axes: Any) -> list[tuple[Hashable, ...]]:
+def _find_sum_axes(call: str, avals: Sequence[ShapedArray], axes: Sequence[Hashable]) -> list[tuple[Hashable, ...]]:
     """Return for each flat primal the axes over which it is replicated; its cotangent is summed over these.
 
     A primal that varies over an axis has a separate cotangent on each member. The list is empty if nothing is summed.
@@ -175,7 +185,7 @@ def _find_sum_axes(call: str, avals: Sequence[Any], axes: Any) -> list[tuple[Has
     return [tuple([name for name in each if name not in a.varying_axes]) for a in avals] if each else []
 
 
-def _sum_over_axes(cts: Sequence[Any], sum_axes: Sequence[tuple[Hashable, ...]]) -> Sequence[Any]:
+def _sum_over_axes(cts: Sequence[Value], sum_axes: Sequence[tuple[Hashable, ...]]) -> Sequence[Value]:
     """Sum each flat cotangent over its axes."""
     if not sum_axes:
         return cts
@@ -185,7 +195,7 @@ def _sum_over_axes(cts: Sequence[Any], sum_axes: Sequence[tuple[Hashable, ...]])
 @api_boundary
 def value_and_grad(fun: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False,
                    holomorphic: bool = False, allow_int: bool = False,
-                   reduce_axes: Sequence[Hashable] = ()) -> Callable[P, tuple[R, Any]]:
+                   reduce_axes: Sequence[Hashable] = ()) -> Callable[P, tuple[R, Tree]]:
     """Make a function that returns the value of `fun` and its gradient.
 
     Args: as for `grad`.
@@ -198,17 +208,19 @@ def value_and_grad(fun: Callable[P, R], argnums: int | Sequence[int] = 0, has_au
     return value_and_grad_impl(linearize_flat, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
 
-def value_and_grad_impl(linearize: Linearize, call: str, fun: Callable[..., Any], argnums: Any, has_aux: bool,
-                        holomorphic: bool, allow_int: bool, reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
+def value_and_grad_impl(linearize: Linearize, call: str, fun: Function, argnums: Tree, has_aux: bool,
+                        holomorphic: bool, allow_int: bool, reduce_axes: Sequence[Hashable]) -> Function:
     """Implement `value_and_grad` with a given linearizer."""
     if not callable(fun):
         raise TypeError(f"{call}: expected a function; got {type(fun).__name__}")
 
     @api_boundary
-    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+    def value_and_gradient(*args: Tree, **kwargs: Tree) -> tuple[Tree, Tree]:
         nums = resolve_argnums(call, fun, argnums, args)
 
-        def chosen(*xs: Any) -> Any:
+        # Only the chosen arguments are differentiated; the others keep their values.
+        def chosen(*xs: Tree) -> Tree:
+            # The commonest case, without a copy of the arguments.
             if len(nums) == len(args) == 1:
                 return fun(*xs, **kwargs)
             full = list(args)
@@ -236,8 +248,8 @@ def value_and_grad_impl(linearize: Linearize, call: str, fun: Callable[..., Any]
 
 
 @api_boundary
-def grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-         allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[P, Any]:
+def grad(fun: Callable[P, Tree], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+         allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[P, Tree]:
     """Make a function that returns the gradient of a scalar-valued function.
 
     Args:
@@ -259,13 +271,13 @@ def grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool 
     return grad_impl(linearize_flat, fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
 
-def grad_impl(linearize: Linearize, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool,
-              reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
+def grad_impl(linearize: Linearize, fun: Function, argnums: Tree, has_aux: bool, holomorphic: bool, allow_int: bool,
+              reduce_axes: Sequence[Hashable]) -> Function:
     """Implement `grad` with a given linearizer."""
     both = value_and_grad_impl(linearize, "grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @api_boundary
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: Tree, **kwargs: Tree) -> Tree:
         value, grads = both(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
@@ -273,7 +285,7 @@ def grad_impl(linearize: Linearize, fun: Callable[..., Any], argnums: Any, has_a
 
 
 @api_boundary
-def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
+def linear_transpose(fun: Function, *primals: Tree, reduce_axes: Sequence[Hashable] = ()) -> Function:
     """Make the transpose of a function that is linear in all its arguments.
 
     Args:
@@ -298,6 +310,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     program = record_linear(run, avals, function_name(fun))
     out_tree = info[0]
     out_avals = [o.aval if hasattr(o, "number") else shaped(typeof(o).shape, typeof(o).dtype) for o in program.outs]
+    # True: inexact, None: integer, False: another dtype. A linear map must not mix the first two.
     kinds = [dtypes.is_inexact(a.dtype) or (dtypes.is_integer(a.dtype) and None) for a in (*avals, *out_avals)]
     if len(set(kinds)) > 1 or False in kinds:
         raise TypeError(f"linear_transpose of `{function_name(fun)}`: arguments and results must all be of real or complex "
@@ -307,7 +320,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     sum_axes = _find_sum_axes("linear_transpose", avals, reduce_axes)
 
     @api_boundary
-    def transposed(ct: Any) -> Any:
+    def transposed(ct: Tree) -> Tree:
         flat_ct, ct_tree = trees.tree_flatten(ct)
         if ct_tree != out_tree:
             raise TypeError(f"linear_transpose: the cotangent must have the tree of the output, {out_tree}; got {ct_tree}")

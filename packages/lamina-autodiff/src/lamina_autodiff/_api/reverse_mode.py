@@ -7,9 +7,10 @@ rule tables stay the same.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
+from lamina_ir.typing import Function, Tree
 from lamina_tracing.extend import api_boundary
 
 from . import jacobians, reverse
@@ -29,11 +30,11 @@ class ReverseMode(NamedTuple):
     ('vjp', 'value_and_grad', 'grad', 'jacrev', 'hessian')
     """
 
-    vjp: Callable[..., Any]
-    value_and_grad: Callable[..., Any]
-    grad: Callable[..., Any]
-    jacrev: Callable[..., Any]
-    hessian: Callable[..., Any]
+    vjp: Function
+    value_and_grad: Function
+    grad: Function
+    jacrev: Function
+    hessian: Function
 
 
 def make_reverse_mode(linearize: Linearize) -> ReverseMode:
@@ -59,28 +60,30 @@ def make_reverse_mode(linearize: Linearize) -> ReverseMode:
     Array(6., dtype=float32, weak_type=True)
     """
     @api_boundary
-    def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
+    def vjp(fun: Function, *primals: Tree, has_aux: bool = False,
+            reduce_axes: Sequence[Hashable] = ()) -> tuple[Tree, ...]:
         return reverse.vjp_impl(linearize, fun, primals, has_aux, reduce_axes)
 
     @api_boundary
-    def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-                       holomorphic: bool = False, allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
+    def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+                       holomorphic: bool = False, allow_int: bool = False,
+                       reduce_axes: Sequence[Hashable] = ()) -> Function:
         return reverse.value_and_grad_impl(linearize, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int,
                                            reduce_axes)
 
     @api_boundary
-    def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-             allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
+    def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+             allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Function:
         return reverse.grad_impl(linearize, fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-               allow_int: bool = False) -> Callable[..., Any]:
+    def jacrev(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+               allow_int: bool = False) -> Function:
         return jacobians.jacrev_impl(vjp, fun, argnums, has_aux, holomorphic, allow_int)
 
-    def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-                holomorphic: bool = False) -> Callable[..., Any]:
+    def hessian(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+                holomorphic: bool = False) -> Function:
         return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux=has_aux, holomorphic=holomorphic)
 
     made = ReverseMode(vjp, value_and_grad, grad, jacrev, hessian)
-    defaults: list[Any] = [reverse.vjp, reverse.value_and_grad, reverse.grad, jacobians.jacrev, jacobians.hessian]
+    defaults: list[Function] = [reverse.vjp, reverse.value_and_grad, reverse.grad, jacobians.jacrev, jacobians.hessian]
     return ReverseMode(*[functools.update_wrapper(f, g) for f, g in zip(made, defaults)])

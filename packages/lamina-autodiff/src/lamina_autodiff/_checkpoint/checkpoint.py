@@ -6,20 +6,24 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
-from lamina_ir import ClosedJaxpr, Eqn, config, dtypes, prims, rewrite, trees, walk
+from typing_extensions import override
+from lamina_ir import ClosedJaxpr, config, dtypes, Eqn, Primitive, prims, rewrite, ShapedArray, trees, walk
 from lamina_ir import dce as _dce
 from lamina_ir.extend import has_keys, split_checkpoint, substitute_saved, saved_p, stack_depth
-from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, results_to_arrays, bind, call_custom,
-                                   find_top_trace, eval_jaxpr, function_name, trace_state, make_rule_source, stage,
-                                   typeof)
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, ParamValue, Params, StaticValue, Tree, Value
+from lamina_tracing.extend import (
+    bind, call_custom, CustomCall, eval_jaxpr, EVALUATION, find_top_trace, function_name, JitSpec, make_rule_source,
+    results_to_arrays, stage, trace_state, Tracer, typeof)
 
 from .._custom.rule_checks import refuse_closures
 from .._engine.dependence import check_no_repeated_effects
 from .._engine.custom_vjp_pullback import pullback_p
-from .._engine.jvp_trace import instantiate, run_jvp
+from .._engine.jvp_trace import instantiate, JVPTrace, run_jvp
 from .._engine.linearize import LinearTracer, linearize_flat
 from .._engine.rule_kinds import drop_zeros, expand_by_mask
 from .._engine.rule_tables import jvp_rules
+from .._typing import Policy, RuleResult, Tangent
 
 __all__ = ["RecomputedProgram", "call_program", "checkpoint", "checkpoint_name", "recompute_program"]
 
@@ -36,7 +40,7 @@ class _Eager(threading.local):
 _eager = _Eager()
 
 
-def call_program(prim: Any, closed: ClosedJaxpr, args: Sequence[Any], **params: Any) -> Any:
+def call_program(prim: Primitive, closed: ClosedJaxpr, args: Sequence[Value], **params: ParamValue) -> Sequence[Value]:
     """Call a program: as one equation if something is traced, else primitive by primitive, so that nothing is compiled.
 
     A program with a platform index runs as a jitted call: lowering then compiles only the branch of the platform.
@@ -49,11 +53,12 @@ def call_program(prim: Any, closed: ClosedJaxpr, args: Sequence[Any], **params: 
     return bind(prim, *args, call_jaxpr=closed, **params)
 
 
-def _eager_program(closed: ClosedJaxpr) -> Any:
+def _eager_program(closed: ClosedJaxpr) -> ClosedJaxpr | None:
     """Return the program for eager evaluation, without memory transfers; None if it has a platform index."""
     used = {e.primitive for e in walk(closed)}
     if prims.platform_index_p in used:
         return None
+    # Eager evaluation keeps nothing for later, so moving values to another memory would only cost time.
     if prims.to_memory_p not in used:
         return closed
     return rewrite(closed, lambda e: ([], e.invars) if e.primitive is prims.to_memory_p else None)
@@ -76,7 +81,8 @@ class RecomputedProgram(NamedTuple):
     active_out: tuple[bool, ...]
 
 
-def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], what: str, policy: Any = None) -> RecomputedProgram:
+def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], what: str,
+                      policy: Policy | None = None) -> RecomputedProgram:
     """Split a program for rematerialization, saving the values that `policy` selects; errors name it as `what`."""
     check_no_repeated_effects(what, closed)
     return closed.memo_with_settings(("recompute", active, policy), lambda: _mark_key_reuse(_split(closed, active, policy)))
@@ -86,18 +92,19 @@ def _mark_key_reuse(made: RecomputedProgram) -> RecomputedProgram:
     """Mark random draws of the recomputation as intended key reuse, for the key-reuse check."""
     if not has_keys(made.linear):
         return made
+    # The recomputation draws the same numbers again, which is intended.
     return made._replace(linear=rewrite(made.linear, lambda e: [Eqn(
         e.primitive, e.invars, e.outvars, {"use": "again"}, e.source)] if e.primitive is prims.random_unwrap_p else None))
 
 
-def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> RecomputedProgram:
+def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Policy | None) -> RecomputedProgram:
     kept = split_checkpoint(closed, policy)
     avals, count = closed.in_avals, len(closed.out_avals)
     saved = kept.recompute.in_avals[len(avals):]
     n = len(saved)
     flags: list[bool] = []
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: Value) -> list[Value]:
         values, primals, tangents = xs[:n], xs[n:n + len(active)], xs[n + len(active):]
         # `kept.recompute` pairs each saved value with its recomputation (primitive `saved`): values come from the saved
         # one, tangents go through the recomputed one. `substitute_saved` then drops the pairs and uses the saved values
@@ -114,7 +121,7 @@ def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomp
     return RecomputedProgram(known, linear, sum(used[:n]), (*[True] * sum(used[:n]), *used[n:]), tuple(flags))
 
 
-def _saved_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def _saved_jvp(primals: Sequence[Value], tangents: Sequence[Value]) -> RuleResult:
     """Return the saved value, and the tangent of the recomputed one."""
     return primals[1], tangents[0]
 
@@ -123,17 +130,19 @@ jvp_rules.define(saved_p, _saved_jvp)
 
 
 @overload
-def checkpoint(fun: Callable[P, R], concrete: bool = False, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+def checkpoint(fun: Callable[P, R], concrete: bool = False, prevent_cse: bool = True,
+               policy: Callable[..., bool] | None = None,
                static_argnums: int | Sequence[int] = ()) -> Callable[P, R]: ...
 
 
 @overload
-def checkpoint(fun: None = None, concrete: bool = False, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+def checkpoint(fun: None = None, concrete: bool = False, prevent_cse: bool = True,
+               policy: Callable[..., bool] | None = None,
                static_argnums: int | Sequence[int] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
-def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, prevent_cse: bool = True,
-               policy: Callable[..., bool] | None = None, static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+def checkpoint(fun: Function | None = None, concrete: bool = False, prevent_cse: bool = True,
+               policy: Callable[..., bool] | None = None, static_argnums: int | Sequence[int] = ()) -> Function:
     """Make a function that is rematerialized: its backward pass recomputes intermediate values instead of saving them.
 
     Args:
@@ -163,7 +172,8 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
     spec = JitSpec(fun, static_argnums=static_argnums, call="checkpoint")
     params = dict(differentiated=False, name=spec.name, policy=policy, prevent_cse=bool(prevent_cse))
 
-    def run_eagerly(args: Any, kwargs: Any) -> Any:  # on arrays, which a traced call would get too
+    # The arguments become arrays, which a traced call would get too.
+    def run_eagerly(args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         flat, tree, static = spec.split(args, kwargs)
         args, kwargs = trees.tree_unflatten(tree, results_to_arrays(flat))
         if static:
@@ -179,7 +189,9 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
             if level > stack_depth.USUAL_LEVELS:
                 stack_depth.restore_limit(holder)
 
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def checkpointed(*args: Tree, **kwargs: Tree) -> Tree:
+        # A static argument that is not hashable cannot be part of a cache key. Bind it instead; the new function is
+        # traced at every call.
         if spec.statics.nums and (odd := [i for i in spec.statics.nums if i < len(args) and not _hashable(args[i])]):
             rest = [x for i, x in enumerate(args) if i not in odd]
             nums = [n - sum(i < n for i in odd) for n in spec.statics.nums.difference(odd)]
@@ -194,6 +206,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
             return trees.tree_unflatten(call.out_tree, outs)
         staged = spec.trace(flat, tree, static)
         operands = [*staged.outer, *flat]
+        # No trace differentiates here: without the equation, the surrounding transformation sees the primitives.
         if not find_top_trace(operands).uses_custom_rules(operands):
             return run_eagerly(args, kwargs)
         return trees.tree_unflatten(staged.out_tree, bind(prims.remat_p, *operands, call_jaxpr=staged.closed, **params))
@@ -201,7 +214,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
     return functools.update_wrapper(checkpointed, fun, updated=())
 
 
-def _hashable(x: Any) -> bool:
+def _hashable(x: object) -> bool:
     try:
         hash(x)
     except TypeError:
@@ -209,10 +222,10 @@ def _hashable(x: Any) -> bool:
     return True
 
 
-def _bind_args(fun: Callable[..., Any], args: Sequence[Any], at: Sequence[int]) -> Callable[..., Any]:
+def _bind_args(fun: Function, args: Sequence[Tree], at: Sequence[int]) -> Function:
     """Return `fun` with the arguments at positions `at` fixed to those in `args`."""
     @functools.wraps(fun, updated=())
-    def partial(*rest: Any, **kwargs: Any) -> Any:
+    def partial(*rest: Tree, **kwargs: Tree) -> Tree:
         left = iter(rest)
         return fun(*[x if i in at else next(left) for i, x in enumerate(args)], **kwargs)
     del partial.__wrapped__  # the parameters differ, so the signature of `fun` must not be shown
@@ -222,25 +235,30 @@ def _bind_args(fun: Callable[..., Any], args: Sequence[Any], at: Sequence[int]) 
 class _Concrete(CustomCall):
     """A call of a checkpointed function with concrete=True: Python control flow may read known values."""
 
-    def __init__(self, spec: JitSpec, tree: Any, static: Any, params: dict[str, Any]) -> None:
-        self.spec, self.tree, self.static, self.params = spec, tree, static, params
-        self.out_tree: Any = None
+    out_tree: PyTreeDef  # set when the function is run or staged
 
-    def run(self, *flat: Any) -> list[Any]:
+    def __init__(self, spec: JitSpec, tree: PyTreeDef, static: StaticValue, params: Params) -> None:
+        self.spec, self.tree, self.static, self.params = spec, tree, static, params
+
+    @override
+    def run(self, *flat: Value) -> list[Value]:
         args, kwargs = trees.tree_unflatten(self.tree, flat)
         if self.static:
             args, kwargs = self.spec.statics.join(args, kwargs, self.static)
         outs, self.out_tree = trees.tree_flatten(self.spec.fun(*args, **kwargs))
         return outs
 
-    def as_equation(self, avals: Sequence[Any]) -> Any:
+    @override
+    def as_equation(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Value], Params]:
         staged = self.spec.trace_avals(avals, self.tree, self.static)
         self.out_tree = staged.out_tree
         return prims.remat_p, staged.outer, dict(call_jaxpr=staged.closed, **self.params)
 
-    def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
+    @override
+    def push(self, trace: JVPTrace, args: Sequence[Value]) -> list[Value]:
         primals, tangents = trace.split(args)
         active = [t is not None for t in tangents]
+        # Forward mode stores nothing, so there is nothing to rematerialize.
         if trace.linear is None:
             outs, found = run_jvp(self.run, primals, tangents)
             return trace.join(outs, found)
@@ -254,13 +272,14 @@ class _Concrete(CustomCall):
 class _Rerun:
     """The `pull` of a `pullback` equation that runs the function again."""
 
-    def __init__(self, call: _Concrete, primals: Sequence[Any], active: Sequence[bool], outs: Sequence[Any]) -> None:
+    def __init__(self, call: _Concrete, primals: Sequence[Value], active: Sequence[bool],
+                 outs: Sequence[Value]) -> None:
         self.call, self.active, self.operands = call, active, list(primals)
         avals = [typeof(o).strip_weak_type() for o in outs]
         self.out_active = [dtypes.is_inexact(a.dtype) for a in avals]
         self.out_avals = [a for a, on in zip(avals, self.out_active) if on]
 
-    def pull_back(self, primals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    def pull_back(self, primals: Sequence[Value], cts: Sequence[Value]) -> list[Tangent]:
         """Return the cotangents of the active arguments."""
         n = len(primals)
         given = [instantiate(ct, a) for ct, a in zip(cts, self.out_avals)]
@@ -271,12 +290,13 @@ class _Rerun:
             primals, given = both[:n], list(both[n:])
         line, trace_state.source = trace_state.source, make_rule_source()
         try:
+            # The second run: its residuals live only until `backward` has used them.
             _, program = linearize_flat(self.call.run, primals, self.active)
         finally:
             trace_state.source = line
         return program.backward(expand_by_mask(given, self.out_active), free=True)
 
-    def push(self, args: Sequence[Any]) -> list[Any]:
+    def push(self, args: Sequence[Value]) -> list[Value]:
         """Return the tangents of the inexact results."""
         n = len(self.operands)
         line, trace_state.source = trace_state.source, make_rule_source()
@@ -287,7 +307,7 @@ class _Rerun:
         return [instantiate(t, o) for o, t, on in zip(outs, found, self.out_active) if on]
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
+def checkpoint_name(x: Tree, name: str) -> Tree:
     """Name a value, for checkpoint policies such as `save_only_these_names`.
 
     Args:

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
 
+from typing_extensions import override
 from lamina_ir import prims
 
 __all__ = ["Recompute", "Saveable", "checkpoint_policies"]
@@ -21,6 +21,7 @@ class _Decision:
     def __bool__(self) -> bool:
         return self.keep
 
+    @override
     def __repr__(self) -> str:
         return self.name
 
@@ -28,29 +29,29 @@ class _Decision:
 Saveable, Recompute = _Decision("Saveable", True), _Decision("Recompute", False)
 
 
-def _names(call: str, names: Sequence[Any]) -> tuple[str, ...]:
+def _names(call: str, names: Sequence[str]) -> tuple[str, ...]:
     for n in names:
         if not isinstance(n, str):
             raise TypeError(f"checkpoint_policies.{call}: names must be strings as given to checkpoint_name; got {n!r}")
     return tuple(names)
 
 
-def save_anything_except_these_names(*names_not_to_save: str) -> Any:
+def save_anything_except_these_names(*names_not_to_save: str) -> _Policy:
     """Save every value except those with these names."""
     return _Policy("anything_except_names", _names("save_anything_except_these_names", names_not_to_save))
 
 
-def save_any_names_but_these(*names_not_to_save: str) -> Any:
+def save_any_names_but_these(*names_not_to_save: str) -> _Policy:
     """Save all named values except those with these names."""
     return _Policy("any_names_but", _names("save_any_names_but_these", names_not_to_save))
 
 
-def save_only_these_names(*names_which_can_be_saved: str) -> Any:
+def save_only_these_names(*names_which_can_be_saved: str) -> _Policy:
     """Save only values with these names."""
     return _Policy("only_names", _names("save_only_these_names", names_which_can_be_saved))
 
 
-def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]) -> Any:
+def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]) -> _Policy:
     """Save the values that either policy saves."""
     for p in (policy_1, policy_2):
         if not callable(p):
@@ -58,7 +59,7 @@ def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..
     return _Policy("both", (), (policy_1, policy_2))
 
 
-def _offload(call: str, src: Any, dst: Any) -> prims.Offload:
+def _offload(call: str, src: str, dst: str) -> prims.Offload:
     for what, kind in (("offload_src", src), ("offload_dst", dst)):
         if kind not in ("device", "pinned_host", "unpinned_host"):
             raise ValueError(f"checkpoint_policies.{call}: {what} must be 'device', 'pinned_host' or 'unpinned_host'; got "
@@ -66,7 +67,7 @@ def _offload(call: str, src: Any, dst: Any) -> prims.Offload:
     return prims.Offload(src, dst)
 
 
-def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Any:
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> _Policy:
     """Save results of matrix products without batch dimensions, in another memory.
 
     Args:
@@ -81,8 +82,9 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Any:
                    offload=_offload("offload_dot_with_no_batch_dims", offload_src, offload_dst))
 
 
-def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
-                                      offload_src: str, offload_dst: str) -> Any:
+def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str],
+                                      names_which_can_be_offloaded: Sequence[str], offload_src: str,
+                                      offload_dst: str) -> _Policy:
     """Save values with the first names in place, and values with the second names in another memory.
 
     See `offload_dot_with_no_batch_dims`.

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import Eqn, Jaxpr, Literal, dtypes, prims, trees
+from lamina_ir import Atom, dtypes, Eqn, Jaxpr, Literal, prims, ShapedArray, trees
+from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing.extend import StagingTracer, Tracer, stage, typeof
 
 from .._engine.linearize import linearize_flat
@@ -14,7 +15,7 @@ from .._engine.linearize import linearize_flat
 __all__ = ["print_saved_residuals", "saved_residuals"]
 
 
-def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
+def saved_residuals(f: Function, *args: Tree, **kwargs: Tree) -> list[tuple[ShapedArray, str]]:
     """Return the types of the residuals that the backward pass of `f` saves, each with a text that names its origin.
 
     Args:
@@ -26,8 +27,8 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     names = [_describe_path(path, named) for path, _ in trees.tree_flatten_with_path((args, kwargs))[0]]
     avals = [typeof(x) for x in flat]
 
-    def run(*xs: Any) -> list[Any]:
-        def fun(*ys: Any) -> list[Any]:
+    def run(*xs: Value) -> list[Value]:
+        def fun(*ys: Value) -> list[Value]:
             given, named = trees.tree_unflatten(tree, ys)
             return trees.tree_leaves(f(*given, **named))
 
@@ -52,7 +53,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     return found
 
 
-def _defining_eqn(jaxpr: Jaxpr, v: Any) -> Eqn | None:
+def _defining_eqn(jaxpr: Jaxpr, v: Atom) -> Eqn | None:
     """Return the equation that binds `v`; for a result of a checkpointed call, the equation inside it."""
     for eqn in jaxpr.eqns:
         if v in eqn.outvars:
@@ -63,12 +64,12 @@ def _defining_eqn(jaxpr: Jaxpr, v: Any) -> Eqn | None:
     return None
 
 
-def _is_residual(a: Any) -> bool:
+def _is_residual(a: Value) -> bool:
     # Known scalars are constants of the program, not saved memory.
     return isinstance(a, StagingTracer) or not isinstance(a, Tracer) and np.ndim(a) > 0
 
 
-def _parameters(f: Callable[..., Any]) -> list[str]:
+def _parameters(f: Function) -> list[str]:
     """Return the names of positional parameters; empty if the signature is unknown."""
     try:
         parameters = inspect.signature(f).parameters.values()
@@ -77,7 +78,7 @@ def _parameters(f: Callable[..., Any]) -> list[str]:
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def _describe_path(path: Any, named: list[str]) -> str:
+def _describe_path(path: Sequence[Any], named: list[str]) -> str:
     """Describe a leaf of (args, kwargs) by its parameter name and the path below it."""
     (is_keyword, first, *rest) = path
     if is_keyword.idx:
@@ -87,7 +88,7 @@ def _describe_path(path: Any, named: list[str]) -> str:
     return name + trees.keystr(tuple(rest))
 
 
-def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def print_saved_residuals(f: Function, *args: Tree, **kwargs: Tree) -> None:
     """Print the residuals that the backward pass of `f` saves: one line each, with type and origin.
 
     Args:

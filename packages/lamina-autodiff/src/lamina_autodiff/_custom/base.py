@@ -5,7 +5,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
+from typing_extensions import override
 from lamina_ir import Primitive, ShapedArray, config, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import CacheKey, Params, StaticValue, Tree, Value
 from lamina_tracing.extend import EVALUATION, CustomCall, call_custom, get_arg_avals, function_name, trace_state, typeof
 
 from .rule_checks import Arguments, output_path
@@ -32,7 +35,7 @@ class CustomRuleFunction(Generic[P, R]):
         self.fun = fun
         self.nondiff_argnums = self.arguments.nondiff
         self.ready = False
-        self._programs: dict[Any, Any] = {}
+        self._programs: dict[CacheKey, tuple[list[Value], Params, PyTreeDef]] = {}
         functools.update_wrapper(self, fun, updated=())
 
     def _set(self, symbolic_zeros: bool) -> None:
@@ -41,7 +44,7 @@ class CustomRuleFunction(Generic[P, R]):
         self.ready = True
         self._programs.clear()
 
-    def _check_static(self, static: Sequence[Any]) -> None:
+    def _check_static(self, static: Sequence[StaticValue]) -> None:
         """Raise TypeError if a non-differentiated argument is not allowed; subclasses override it."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -66,11 +69,12 @@ class CustomRuleCall(CustomCall):
     rule_name: ClassVar[str]  # attribute of the function that holds the rule
     rule_description: ClassVar[str]  # name of the rule in error messages
 
-    def __init__(self, f: Any, tree: Any, static: tuple[Any, ...]) -> None:
+    def __init__(self, f: Any, tree: PyTreeDef, static: tuple[StaticValue, ...]) -> None:
         self.f, self.tree, self.static = f, tree, static
-        self.out_tree: Any = None
+        self.out_tree: Any = None  # a PyTreeDef once the function or its rule has run
 
-    def run(self, *flat: Any) -> list[Any]:
+    @override
+    def run(self, *flat: Value) -> list[Value]:
         args = self.f.arguments.join(trees.tree_unflatten(self.tree, flat), self.static)
         outs, self.out_tree = trees.tree_flatten(self.f.fun(*args))
         return outs
@@ -81,7 +85,7 @@ class CustomRuleCall(CustomCall):
         f = self.f
         return f"{f.kind} of `{f.arguments.name}`: its {self.rule_description} `{function_name(getattr(f, self.rule_name))}`"
 
-    def pair(self, got: Any, second: str) -> tuple[list[Any], Any]:
+    def pair(self, got: object, second: str) -> tuple[list[Value], Tree]:
         """Check that the rule returned a pair; return (flat results, second value)."""
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise TypeError(f"{self.where} must return a pair (output, {second}); got {type(got).__name__}"
@@ -93,7 +97,7 @@ class CustomRuleCall(CustomCall):
         self.out_tree = tree
         return outs, got[1]
 
-    def check_outputs(self, outs: Sequence[Any], wanted: Sequence[ShapedArray]) -> None:
+    def check_outputs(self, outs: Sequence[Value], wanted: Sequence[ShapedArray]) -> None:
         """Raise TypeError unless the rule's output has the types that the function returns."""
         for i, (o, a) in enumerate(zip(outs, wanted)):
             got = typeof(o)
@@ -101,7 +105,8 @@ class CustomRuleCall(CustomCall):
                 raise TypeError(f"{self.where} must return output{output_path(self.out_tree, i)} as {a.str_long()}, as "
                                 f"`{self.f.arguments.name}` does; got {got.str_long()}")
 
-    def as_equation(self, avals: Sequence[ShapedArray]) -> Any:
+    @override
+    def as_equation(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Value], Params]:
         """Return (primitive, values closed over, params); programs are cached if they close over no traced values."""
         f = self.f
         try:
@@ -120,11 +125,11 @@ class CustomRuleCall(CustomCall):
         outer, params, self.out_tree = known
         return self.prim, outer, params
 
-    def _stage(self, avals: Sequence[ShapedArray]) -> Any:
+    def _stage(self, avals: Sequence[ShapedArray]) -> tuple[list[Value], Params, PyTreeDef]:
         raise NotImplementedError
 
 
-def refuse_late_closures(call: str, name: str, found: Sequence[Any]) -> None:
+def refuse_late_closures(call: str, name: str, found: Sequence[Value]) -> None:
     """Raise TypeError if a rule that was staged after its call closes over traced values."""
     if found:
         raise TypeError(f"{call} of `{name}`: a rule closes over a traced value, {found[0].aval.str_long()}, in a way "

@@ -1,10 +1,9 @@
 """`closure_convert`: turn the values that a function closes over into arguments."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from lamina_ir import ClosedJaxpr, Jaxpr, dtypes, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing.extend import get_duck_typed_avals, eval_jaxpr, function_name, stage, typeof
 
 from .._engine.arg_checks import check_function
@@ -12,7 +11,7 @@ from .._engine.arg_checks import check_function
 __all__ = ["closure_convert"]
 
 
-def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
+def closure_convert(fun: Function, *example_args: Tree) -> tuple[Function, list[Value]]:
     """Convert a function with a closure into one without, and return the values it closed over.
 
     Args:
@@ -33,9 +32,9 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     name = function_name(fun)
     flat, tree = trees.tree_flatten(example_args)
     avals = get_duck_typed_avals("closure_convert", name, flat, trees.tree_structure((example_args, {})))
-    out_tree = None
+    out_tree: PyTreeDef  # set by `run`
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: Value) -> list[Value]:
         nonlocal out_tree
         outs, out_tree = trees.tree_flatten(fun(*trees.tree_unflatten(tree, xs)))
         return outs
@@ -52,7 +51,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     values = [*values, *[c for _, c in moved]]
     n_values = len(values)
 
-    def converted(*args: Any) -> Any:
+    def converted(*args: Tree) -> Tree:
         count = len(args) - n_values
         if count < 0:
             raise TypeError(f"closure_convert: the converted `{name}` takes its arguments followed by {n_values} values; "

@@ -2,10 +2,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 from lamina_ir import trees
+from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing.extend import function_name, typeof
 
 from .._engine.arg_checks import check_function, zeros_of
@@ -18,7 +17,7 @@ __all__ = ["custom_gradient"]
 class _Residual:
     """Residual: a closure-converted vjp function and the values it closed over."""
 
-    def __init__(self, rule: Any, values: list[Any], count: int) -> None:
+    def __init__(self, rule: Function, values: list[Value], count: int) -> None:
         self.rule, self.values, self.count = rule, values, count
 
 
@@ -26,7 +25,7 @@ trees.register_pytree_node(_Residual, lambda h: (tuple(h.values), (h.rule, h.cou
                            lambda aux, values: _Residual(aux[0], list(values), aux[1]))
 
 
-def custom_gradient(fun: Callable[..., Any]) -> Any:
+def custom_gradient(fun: Function) -> Function:
     """Make a differentiable function from one that returns its value together with its pullback.
 
     Args:
@@ -41,10 +40,10 @@ def custom_gradient(fun: Callable[..., Any]) -> Any:
     """
     check_function("custom_gradient", fun)
     @functools.wraps(fun, updated=())
-    def value(*args: Any) -> Any:
+    def value(*args: Tree) -> Tree:
         return fun(*args)[0]
 
-    def fwd(*args: Any) -> Any:
+    def fwd(*args: Tree) -> tuple[Tree, _Residual]:
         pair = fun(*args)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not callable(pair[1]):
             raise TypeError(f"custom_gradient: `{function_name(fun)}` must return a pair (output, vjp function)")
@@ -53,7 +52,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Any:
         converted, values = closure_convert(rule, like)
         return out, _Residual(converted, values, len(args))
 
-    def bwd(residual: _Residual, ct: Any) -> Any:
+    def bwd(residual: _Residual, ct: Tree) -> tuple[Tree, ...]:
         back = residual.rule(ct, *residual.values)
         return (back,) if residual.count == 1 and not (isinstance(back, tuple) and len(back) == 1) else tuple(back)
 

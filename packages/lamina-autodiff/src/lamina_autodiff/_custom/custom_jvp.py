@@ -1,18 +1,22 @@
 """`custom_jvp`: a function with a user-defined JVP rule."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from lamina_ir import ShapedArray, prims, trees
-from lamina_tracing.extend import (function_name, closes_over_tracers, capture_scope, prepend_outer_values,
-                                   stage_sharing_outer, staging_context, typeof)
+from typing_extensions import override
+from lamina_ir import ClosedJaxpr, prims, ShapedArray, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, Params, Tree, Value
+from lamina_tracing.extend import (
+    capture_scope, closes_over_tracers, function_name, prepend_outer_values, stage_sharing_outer, staging_context,
+    typeof)
 
 from .rule_checks import (SymbolicZero, check_type, tangent_aval, staging_rules, output_path, refuse_closures,
                           zero_tangent)
-from .._engine.jvp_trace import add_tangents, instantiate
+from .._engine.jvp_trace import add_tangents, instantiate, JVPTrace
 from .base import P, R, CustomRuleCall, CustomRuleFunction, refuse_late_closures
 from .._engine.rule_kinds import expand_by_mask
+from .._typing import Tangent
 
 __all__ = ["custom_jvp"]
 
@@ -39,9 +43,9 @@ class custom_jvp(CustomRuleFunction[P, R]):
 
     kind = "custom_jvp"
     setters = "defjvp or defjvps"
-    jvp: Callable[..., Any] | None = None
+    jvp: Function | None = None
 
-    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+    def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
         """Set the rule.
 
         Args:
@@ -55,7 +59,7 @@ class custom_jvp(CustomRuleFunction[P, R]):
         self._set(symbolic_zeros)
         return jvp
 
-    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+    def defjvps(self, *jvps: Function | None) -> None:
         """Set one rule per argument: `f(tangent, output, *primals)` returns its summand of the output's tangent.
 
         None means that the output does not depend on the argument. Cannot be combined with `nondiff_argnums`.
@@ -63,15 +67,15 @@ class custom_jvp(CustomRuleFunction[P, R]):
         if self.nondiff_argnums:
             raise TypeError(f"custom_jvp of `{self.arguments.name}`: defjvps cannot be used with nondiff_argnums; use defjvp")
 
-        function: Callable[..., Any] = self
+        function: Function = self
 
-        def jvp(primals: Any, tangents: Any) -> Any:
+        def jvp(primals: Sequence[Tree], tangents: Sequence[Tree]) -> tuple[Tree, Tree]:
             if len(jvps) != len(primals):
                 raise TypeError(f"custom_jvp of `{self.arguments.name}`: defjvps was given {len(jvps)} rules for "
                                 f"{len(primals)} arguments")
             out = function(*primals)
             flat, tree = trees.tree_flatten(out)
-            total: list[Any] = [None] * len(flat)
+            total: list[Tangent] = [None] * len(flat)
             for rule, t in zip(jvps, tangents):
                 if rule is not None and not all(type(x) is SymbolicZero for x in trees.tree_leaves(t)):
                     found = tree.flatten_up_to(rule(t, out, *primals))
@@ -89,7 +93,7 @@ class _Call(CustomRuleCall):
     prim = prims.custom_jvp_call_p
     rule_name, rule_description = "jvp", "rule"
 
-    def rule(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def rule(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
         """Run the user's rule on flat values; return results and their tangents, None for zero."""
         f = self.f
         assert f.jvp is not None
@@ -105,28 +109,30 @@ class _Call(CustomRuleCall):
                                 f"and {dtree}")
             douts = [t for o, t in zip(output_leaves, douts) if o is not None]
 
-        def check(i: int, o: Any, t: Any) -> Any:
+        def check(i: int, o: Value, t: Tangent) -> Tangent:
             return check_type(lambda: f"{self.where} returned a tangent of output{output_path(self.out_tree, i)} that", t,
                               typeof(o).strip_weak_type())
 
         return outs, [check(i, o, t) for i, (o, t) in enumerate(zip(outs, douts))]
 
-    def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
+    @override
+    def push(self, trace: JVPTrace, args: Sequence[Value]) -> list[Value]:
         primals, tangents = trace.split(args)
         with staging_context(primals):  # if the primals are traced, the rule is traced, even if the tangents are constants
             outs, found = self.rule(primals, tangents)
         refuse_closures("custom_jvp", self.f.arguments.name, trace, [*outs, *found])
         return trace.join(outs, found)
 
-    def _stage(self, avals: Sequence[ShapedArray]) -> Any:
-        outer: list[Any] = []
+    @override
+    def _stage(self, avals: Sequence[ShapedArray]) -> tuple[list[Value], Params, PyTreeDef]:
+        outer: list[Value] = []
         closed, places = stage_sharing_outer(outer, self.run, avals)
         out_avals = closed.out_avals
         inner = _Call(self.f, self.tree, self.static)
         inner.out_tree = self.out_tree
         active = [tangent_aval(a) is not None for a in avals]
 
-        def both(*flat: Any) -> list[Any]:
+        def both(*flat: Value) -> list[Value]:
             outs, found = inner.rule(flat[:len(avals)], expand_by_mask(flat[len(avals):], active))
             inner.check_outputs(outs, out_avals)
             return outs + [instantiate(t, o) for o, t in zip(outs, found) if tangent_aval(typeof(o)) is not None]
@@ -143,8 +149,8 @@ class _Call(CustomRuleCall):
             closed, program = prepend_outer_values(closed, places, outer), prepend_outer_values(program, at, outer)
             rule = prims.Rule(function_name(self.f.jvp), lambda: program)
         else:
-            def make() -> Any:
-                found: list[Any] = []
+            def make() -> ClosedJaxpr:
+                found: list[Value] = []
                 made = stage_sharing_outer(found, both, wide)[0]
                 refuse_late_closures(self.f.arguments.call, self.f.arguments.name, found)
                 return prepend_outer_values(made, (), outer)

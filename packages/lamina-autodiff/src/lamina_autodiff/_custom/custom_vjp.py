@@ -4,17 +4,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from typing_extensions import override
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, prims, trees
-from lamina_tracing.extend import (Tracer, function_name, closes_over_tracers, capture_scope, prepend_outer_values,
-                                   stage_sharing_outer, typeof)
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import AxisName, Function, Params, StaticValue, Tree, Value
+from lamina_tracing.extend import (
+    capture_scope, closes_over_tracers, function_name, prepend_outer_values, stage_sharing_outer, Tracer,
+    typeof)
 
 from .._engine.arg_checks import zeros_of
 from .._engine.replicated_cotangents import call_per_member, mean_over_replicas
 from .rule_checks import SymbolicZero, check_type, tangent_aval, staging_rules, refuse_closures
-from .._engine.jvp_trace import instantiate
+from .._engine.jvp_trace import instantiate, JVPTrace
 from .base import P, R, CustomRuleCall, CustomRuleFunction, refuse_late_closures
 from .._engine.custom_vjp_pullback import Pullback, pullback_p
 from .._engine.rule_kinds import drop_zeros, expand_by_mask
+from .._typing import Tangent
 
 __all__ = ["CustomVJPPrimal", "custom_vjp", "custom_vjp_primal_tree_values"]
 
@@ -24,11 +29,11 @@ class CustomVJPPrimal:
 
     __slots__ = ("value", "perturbed")
 
-    def __init__(self, value: Any, perturbed: bool) -> None:
+    def __init__(self, value: Value, perturbed: bool) -> None:
         self.value, self.perturbed = value, perturbed
 
 
-def custom_vjp_primal_tree_values(tree: Any) -> Any:
+def custom_vjp_primal_tree_values(tree: Tree) -> Tree:
     """Replace each `CustomVJPPrimal` of a tree by its value.
 
     Args:
@@ -69,10 +74,10 @@ class custom_vjp(CustomRuleFunction[P, R]):
 
     kind = "custom_vjp"
     setters = "defvjp"
-    fwd: Callable[..., Any] | None = None
-    bwd: Callable[..., Any] | None = None
+    fwd: Function | None = None
+    bwd: Function | None = None
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False,
+    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False,
                optimize_remat: bool = False) -> None:
         """Set the rules.
 
@@ -87,7 +92,8 @@ class custom_vjp(CustomRuleFunction[P, R]):
         self.fwd, self.bwd = fwd, bwd
         self._set(symbolic_zeros)
 
-    def _check_static(self, static: Sequence[Any]) -> None:
+    @override
+    def _check_static(self, static: Sequence[StaticValue]) -> None:
         for n, x in zip(self.nondiff_argnums, static):
             if any(isinstance(leaf, Tracer) for leaf in trees.tree_leaves(x)):
                 raise TypeError(f"custom_vjp of `{self.arguments.name}`: argument {n} is in nondiff_argnums but holds a traced "
@@ -102,7 +108,7 @@ class _Call(CustomRuleCall):
     rule_name, rule_description = "fwd", "forward rule"
 
     # --- the rules on flat values
-    def forward(self, primals: Sequence[Any], active: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
+    def forward(self, primals: Sequence[Value], active: Sequence[bool]) -> tuple[list[Value], list[Value], PyTreeDef]:
         """Run the forward rule; return (results, residual leaves, tree of the residuals)."""
         f = self.f
         assert f.fwd is not None
@@ -113,8 +119,8 @@ class _Call(CustomRuleCall):
         residuals, res_tree = trees.tree_flatten(rest)
         return outs, residuals, res_tree
 
-    def backward(self, res_tree: Any, residuals: Sequence[Any], cts: Sequence[Any], out_avals: Sequence[ShapedArray],
-                 in_avals: Sequence[ShapedArray]) -> list[Any]:
+    def backward(self, res_tree: PyTreeDef, residuals: Sequence[Value], cts: Sequence[Tangent],
+                 out_avals: Sequence[ShapedArray], in_avals: Sequence[ShapedArray]) -> list[Tangent]:
         """Run the backward rule; return the cotangents of the arguments, None for zero."""
         f = self.f
         assert f.bwd is not None
@@ -131,15 +137,16 @@ class _Call(CustomRuleCall):
                             + ("Write (ct,) for one argument" if count == 1 else ""))
         if len(back) != count:
             raise TypeError(f"{where} must return one cotangent per argument, {count}; got a tuple of {len(back)}")
-        found: list[Any] = []
+        found: list[Tangent] = []
         for i, (ct, child) in enumerate(zip(back, trees.treedef_children(self.tree))):
-            parts = _by_leaf(child, ct)
+            parts = _flatten_cotangent(child, ct)
             if parts is None:
                 raise TypeError(f"{where} must return a cotangent {i} of the structure of argument {i}, {child}; got "
                                 f"{trees.tree_structure(ct, is_leaf=lambda x: x is None)}")
             found += parts
 
-        def check(i: int, ct: Any, a: ShapedArray) -> Any:
+        # Lazy text: the path of an argument costs a traversal of the tree, and errors are rare.
+        def check(i: int, ct: Tangent, a: ShapedArray) -> Tangent:
             return check_type(lambda: f"{where} returned a cotangent {self._path(i)} that", ct, a.strip_weak_type())
 
         return [check(i, ct, a) for i, (ct, a) in enumerate(zip(found, in_avals))]
@@ -152,10 +159,12 @@ class _Call(CustomRuleCall):
         return str(i)
 
     # --- transformations
-    def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
+    @override
+    def push(self, trace: JVPTrace, args: Sequence[Value]) -> list[Value]:
         primals, tangents = trace.split(args)
         active = [t is not None for t in tangents]
         outs, residuals, res_tree = self.forward(primals, active)
+        # A rule that closes over a differentiated value would lose the derivative with respect to it.
         refuse_closures("custom_vjp", self.f.arguments.name, trace, [*outs, *residuals])
         pull = Pullback(self, res_tree, residuals, [typeof(p).strip_weak_type() for p in primals], active,
                         [typeof(o).strip_weak_type() for o in outs])
@@ -166,7 +175,8 @@ class _Call(CustomRuleCall):
             # Over axes where replicated values count once, the rule works member by member: its tangents vary over the
             # axes of any operand, and are averaged afterwards for results that are replicated.
             overs = [o.varying_axes for o in pull.out_avals]
-            axes: frozenset[Any] = frozenset().union(*overs, *[typeof(x).varying_axes for x in (*primals, *operands, *given)])
+            axes: frozenset[AxisName] = frozenset().union(
+                *overs, *[typeof(x).varying_axes for x in (*primals, *operands, *given)])
             wide = trace.linear.count_once & axes
             if wide:
                 pull.out_avals = [o.with_varying_axes(o.varying_axes | wide) for o in pull.out_avals]
@@ -175,9 +185,10 @@ class _Call(CustomRuleCall):
                 found = [mean_over_replicas(t, over) for t, over in zip(found, overs)]
         return trace.join(outs, expand_by_mask(found, pull.out_active))
 
-    def _stage(self, avals: Sequence[ShapedArray]) -> Any:
+    @override
+    def _stage(self, avals: Sequence[ShapedArray]) -> tuple[list[Value], Params, PyTreeDef]:
         f = self.f
-        outer: list[Any] = []
+        outer: list[Value] = []
         closed, places = stage_sharing_outer(outer, self.run, avals)
         out_avals = closed.out_avals
         inner = _Call(f, self.tree, self.static)
@@ -186,13 +197,13 @@ class _Call(CustomRuleCall):
         on_in = [tangent_aval(a) is not None for a in avals]
         on_out = [tangent_aval(a) is not None for a in out_avals]
 
-        def forward(*flat: Any) -> list[Any]:
+        def forward(*flat: Value) -> list[Value]:
             outs, residuals, info["tree"] = inner.forward(flat, on_in)
             inner.check_outputs(outs, out_avals)
             info["avals"] = [typeof(r) for r in residuals]
             return outs + residuals
 
-        def backward(*flat: Any) -> list[Any]:
+        def backward(*flat: Value) -> list[Value]:
             cts = expand_by_mask(flat[len(info["avals"]):], on_out)
             back = inner.backward(info["tree"], flat[:len(info["avals"])], cts, [a.strip_weak_type() for a in out_avals],
                                   [a.strip_weak_type() for a in avals])
@@ -212,17 +223,19 @@ class _Call(CustomRuleCall):
                 bwd_program, bwd_at = stage_sharing_outer(outer, backward, backward_avals())
         if stage_now:
             closed, fwd_program = prepend_outer_values(closed, places, outer), prepend_outer_values(fwd_program, fwd_at, outer)
-            fwd_program, bwd_program = _closures_to_residuals(fwd_program, bwd_program, bwd_at, len(info["avals"]))
+            fwd_program, bwd_program = _move_closures_to_residuals(fwd_program, bwd_program, bwd_at, len(info["avals"]))
             fwd = prims.Rule(function_name(f.fwd), lambda: fwd_program)
             bwd = prims.Rule(function_name(f.bwd), lambda: bwd_program)
         else:
-            def late(fun: Any, types: Callable[[], Any], lead: Sequence[Any] = ()) -> Any:
-                found: list[Any] = []
+            def late(fun: Callable[..., Sequence[Value]], types: Callable[[], Sequence[ShapedArray]],
+                     lead: Sequence[Value] = ()) -> ClosedJaxpr:
+                found: list[Value] = []
                 made = stage_sharing_outer(found, fun, types())[0]
                 refuse_late_closures("custom_vjp", f.arguments.name, found)
                 return prepend_outer_values(made, (), lead)
 
             fwd = prims.Rule(function_name(f.fwd), lambda: scope(lambda: late(forward, lambda: avals, outer)))
+            # The forward rule first: it determines the residuals (`info`) that the backward rule takes.
             bwd = prims.Rule(function_name(f.bwd), lambda: (fwd.program(), scope(lambda: late(backward, backward_avals)))[1])
         return outer, dict(bwd=bwd, call_jaxpr=closed, fwd=fwd, name=f.arguments.name, num_consts=len(outer)), self.out_tree
 
@@ -230,18 +243,19 @@ class _Call(CustomRuleCall):
 custom_vjp._call = _Call
 
 
-def _by_leaf(tree: Any, ct: Any) -> list[Any] | None:
+def _flatten_cotangent(tree: PyTreeDef, ct: Tree) -> list[Tangent] | None:
     """Flatten a cotangent to the leaves of the argument's `tree`; return None if the structures do not match.
 
     None in the cotangent means zeros for the whole subtree of the argument. None in the argument is not a leaf: the
     corresponding part of the cotangent is dropped.
     """
+    # None is a leaf here: it stands for a zero cotangent of a whole subtree.
     leaves, outer = trees.tree_flatten(ct, is_leaf=lambda x: x is None)
     try:
         parts = outer.flatten_up_to(trees.tree_unflatten(tree, range(tree.num_leaves)))
     except (TypeError, ValueError):
         return None
-    found: list[Any] = []
+    found: list[Tangent] = []
     for x, part in zip(leaves, parts):
         if x is None:
             found += [None] * trees.tree_structure(part).num_leaves
@@ -252,10 +266,13 @@ def _by_leaf(tree: Any, ct: Any) -> list[Any] | None:
     return found
 
 
-def _closures_to_residuals(fwd: Any, bwd: Any, at: Sequence[int], n_res: int) -> Any:
+def _move_closures_to_residuals(fwd: ClosedJaxpr, bwd: ClosedJaxpr, at: Sequence[int],
+                           n_res: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """Turn the values that the backward rule closes over into residuals of the forward rule."""
     j, b = fwd.jaxpr, bwd.jaxpr
     lead, rest = b.invars[:len(at)], b.invars[len(at):]
+    # The backward program gets only residuals and cotangents. So the forward rule returns the closed-over values,
+    # which are operands of both, as further residuals.
     fwd = ClosedJaxpr(Jaxpr(j.constvars, j.invars, j.eqns, [*j.outvars, *[j.invars[i] for i in at]], j.axis_names, j.effectful),
                       fwd.consts)
     bwd = ClosedJaxpr(Jaxpr(b.constvars, [*rest[:n_res], *lead, *rest[n_res:]], b.eqns, b.outvars, b.axis_names,

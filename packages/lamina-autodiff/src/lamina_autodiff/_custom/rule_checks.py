@@ -4,15 +4,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapedArray, dtypes, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import CacheKey, Function, StaticValue, Tree, Value
 from lamina_tracing import lax
-from lamina_tracing.extend import PositionalSignature, as_tuple, function_name, parameter_names, typeof
+from lamina_tracing.extend import as_tuple, function_name, parameter_names, PositionalSignature, Trace, typeof
 
 from .._engine.arg_checks import float0_zeros, zeros_of
 from .._engine.jvp_trace import JVPTracer
+from .._typing import Tangent
 
 __all__ = ["Arguments", "SymbolicZero", "check_type", "output_path", "refuse_closures", "staging_rules",
            "tangent_aval", "zero_tangent"]
@@ -22,14 +25,14 @@ class _Staging(threading.local):
     """Calls whose rules this thread is staging; a rule may call its own function."""
 
     def __init__(self) -> None:
-        self.calls: set[Any] = set()
+        self.calls: set[CacheKey] = set()
 
 
 _staging = _Staging()
 
 
 @contextmanager
-def staging_rules(f: Any, avals: Sequence[ShapedArray], tree: Any) -> Iterator[bool]:
+def staging_rules(f: object, avals: Sequence[ShapedArray], tree: PyTreeDef) -> Iterator[bool]:
     """Mark the rules of this call as being staged; yield whether an enclosing frame stages them already."""
     key = id(f), tuple(avals), tree
     nested = key in _staging.calls
@@ -58,10 +61,11 @@ class SymbolicZero:
     dtype = property(lambda self: self.aval.dtype)
     ndim = property(lambda self: len(self.aval.shape))
 
-    def instantiate(self) -> Any:
+    def instantiate(self) -> Value:
         """Return the zeros as an array."""
         return zeros_of(self.aval)
 
+    @override
     def __repr__(self) -> str:
         return f"SymbolicZero({self.aval.str_long()})"
 
@@ -71,14 +75,14 @@ def tangent_aval(aval: ShapedArray) -> ShapedArray | None:
     return aval.strip_weak_type() if dtypes.is_inexact(aval.dtype) else None
 
 
-def zero_tangent(aval: ShapedArray, symbolic: bool) -> Any:
+def zero_tangent(aval: ShapedArray, symbolic: bool) -> Value:
     """Return the zero tangent passed to a rule: a `SymbolicZero` or an array of zeros."""
     if dtypes.is_inexact(aval.dtype):
         return SymbolicZero(aval.strip_weak_type()) if symbolic else zeros_of(aval)
     return SymbolicZero(ShapedArray(aval.shape, dtypes.float0, False)) if symbolic else float0_zeros(aval)
 
 
-def output_path(tree: Any, i: int) -> str:
+def output_path(tree: PyTreeDef, i: int) -> str:
     """Return the path of leaf `i` of a tree, such as `['w'][0]`."""
     marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
     for path, at in trees.tree_flatten_with_path(marked)[0]:
@@ -87,7 +91,7 @@ def output_path(tree: Any, i: int) -> str:
     return f"[{i}]"
 
 
-def check_type(where: Callable[[], str], x: Any, wanted: ShapedArray) -> Any:
+def check_type(where: Callable[[], str], x: Tangent, wanted: ShapedArray) -> Tangent:
     """Check a (co)tangent that a rule returned and convert weak types; return None for zero, or raise TypeError."""
     if x is None or type(x) is SymbolicZero:
         return None
@@ -115,7 +119,7 @@ def check_type(where: Callable[[], str], x: Any, wanted: ShapedArray) -> Any:
     return x
 
 
-def refuse_closures(call: str, name: str, trace: Any, values: Sequence[Any]) -> None:
+def refuse_closures(call: str, name: str, trace: Trace, values: Sequence[Value]) -> None:
     """Raise TypeError if a result of a rule belongs to the trace that runs the rule.
 
     Then the rule closes over a value that is being differentiated, and that derivative would be lost.
@@ -131,7 +135,8 @@ def refuse_closures(call: str, name: str, trace: Any, values: Sequence[Any]) -> 
 class Arguments:
     """Argument signature of a function with rules: positional arguments, some of them not differentiated."""
 
-    def __init__(self, call: str, fun: Callable[..., Any], nondiff_argnums: Any, nondiff_argnames: Any = ()) -> None:
+    def __init__(self, call: str, fun: Function, nondiff_argnums: int | Sequence[int],
+                 nondiff_argnames: str | Sequence[str] = ()) -> None:
         if not callable(fun):
             raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
         self.call, self.fun = call, fun
@@ -150,7 +155,7 @@ class Arguments:
         self.nondiff = tuple(sorted(counted))
         self.resolve = PositionalSignature(call, fun).resolve
 
-    def split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def split(self, args: tuple[Tree, ...]) -> tuple[tuple[Tree, ...], tuple[StaticValue, ...]]:
         """Split into (differentiated arguments, non-differentiated arguments)."""
         nums = self.nondiff
         if not nums:
@@ -160,7 +165,7 @@ class Arguments:
                              f"{len(args)} arguments")
         return tuple(a for i, a in enumerate(args) if i not in nums), tuple(args[i] for i in nums)
 
-    def join(self, dyn: Sequence[Any], static: Sequence[Any]) -> list[Any]:
+    def join(self, dyn: Sequence[Tree], static: Sequence[StaticValue]) -> list[Tree]:
         """Merge the arguments again; the inverse of `split`."""
         if not self.nondiff:
             return list(dyn)

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ShapedArray, ShapeError, UnboundAxisError, dtypes, prims, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import AxisName, Function, Tree, Value
 from lamina_tracing import lax, hooks
 from lamina_tracing.extend import EVALUATION, HostArray, argument_path, bind, function_name, trace_state, scalar, typeof
+
+from .._typing import Tangent
 
 __all__ = ["check_cotangents", "check_function", "check_input", "check_output_dtype", "check_scalar_output",
            "check_tangents", "float0_zeros", "get_leaf_avals", "match_weak_type", "resolve_argnums", "scalar_like",
@@ -16,13 +19,13 @@ __all__ = ["check_cotangents", "check_function", "check_input", "check_output_dt
 _reads_arguments = True  # `typeof` is called on user data here: warn if it narrows 64-bit NumPy data
 
 
-def check_function(call: str, fun: Any) -> None:
+def check_function(call: str, fun: object) -> None:
     """Raise TypeError if `fun` is not callable."""
     if not callable(fun):
         raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
 
 
-def resolve_argnums(call: str, fun: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
+def resolve_argnums(call: str, fun: Function, argnums: Tree, args: Sequence[Value]) -> tuple[int, ...]:
     """Return the positions to differentiate, as nonnegative ints."""
     if isinstance(argnums, (list, tuple, range)):
         nums = tuple(argnums)
@@ -45,7 +48,7 @@ def resolve_argnums(call: str, fun: Callable[..., Any], argnums: Any, args: Sequ
     return tuple(found)
 
 
-def get_leaf_avals(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: Any) -> list[ShapedArray]:
+def get_leaf_avals(call: str, fun: Function, flat: Sequence[Value], tree: PyTreeDef) -> list[ShapedArray]:
     """Return the avals of the argument leaves; raise TypeError if a leaf is not an array or a number."""
     found = []
     for i, x in enumerate(flat):
@@ -57,7 +60,7 @@ def get_leaf_avals(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree
     return found
 
 
-def check_input(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorphic: bool, allow_int: bool) -> None:
+def check_input(call: str, fun: Function, aval: ShapedArray, holomorphic: bool, allow_int: bool) -> None:
     """Raise TypeError if an argument of this type cannot be differentiated with these options."""
     name = function_name(fun)
     if holomorphic:
@@ -71,7 +74,7 @@ def check_input(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorph
                         "astype(float), or pass allow_int=True for a float0 derivative")
 
 
-def check_scalar_output(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: Any, holomorphic: bool) -> None:
+def check_scalar_output(call: str, fun: Function, flat: Sequence[Value], tree: PyTreeDef, holomorphic: bool) -> None:
     """Raise TypeError unless the function returned one scalar of a differentiable dtype."""
     name = function_name(fun)
     if tree.num_leaves != 1 or not trees.treedef_is_leaf(tree):
@@ -83,7 +86,7 @@ def check_scalar_output(call: str, fun: Callable[..., Any], flat: Sequence[Any],
     check_output_dtype(call, fun, aval, holomorphic)
 
 
-def check_output_dtype(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorphic: bool) -> None:
+def check_output_dtype(call: str, fun: Function, aval: ShapedArray, holomorphic: bool) -> None:
     """Raise TypeError unless the output is real, or complex with `holomorphic=True`."""
     name = function_name(fun)
     if holomorphic:
@@ -96,9 +99,10 @@ def check_output_dtype(call: str, fun: Callable[..., Any], aval: ShapedArray, ho
         raise TypeError(f"{call} of `{name}`: needs a real output; got {aval.str_long()}")
 
 
-def check_tangents(call: str, primals: Sequence[Any], tangents: Sequence[Any], paths: Callable[[int], str]) -> list[Any]:
+def check_tangents(call: str, primals: Sequence[Value], tangents: Sequence[Value],
+                   paths: Callable[[int], str]) -> list[Value]:
     """Check flat tangents against the primals or their avals; return them with None for integers."""
-    found: list[Any] = []
+    found: list[Value] = []
     for i, (p, t) in enumerate(zip(primals, tangents)):
         a = p if isinstance(p, ShapedArray) else typeof(p)
         want = dtypes.tangent_dtype(a.dtype)
@@ -122,12 +126,12 @@ def check_tangents(call: str, primals: Sequence[Any], tangents: Sequence[Any], p
     return found
 
 
-def check_cotangents(call: str, outs: Sequence[Any], cts: Sequence[Any], integers: bool = False) -> list[Any]:
+def check_cotangents(call: str, outs: Sequence[Value], cts: Sequence[Value], integers: bool = False) -> list[Tangent]:
     """Check flat cotangents against the avals of the results; return them with None for integer results.
 
     With `integers=True`, integer cotangents are kept: `linear_transpose` also transposes linear maps of integers.
     """
-    found: list[Any] = []
+    found: list[Tangent] = []
     for i, (o, ct) in enumerate(zip(outs, cts)):
         want = o.dtype if integers else dtypes.tangent_dtype(o.dtype)
         if want == dtypes.float0:
@@ -149,7 +153,7 @@ def check_cotangents(call: str, outs: Sequence[Any], cts: Sequence[Any], integer
     return found
 
 
-def scalar_like(value: Any, aval: ShapedArray) -> Any:
+def scalar_like(value: complex, aval: ShapedArray) -> Value:
     """Return `value` as a rank-0 array of the dtype and weak type of `aval`; rules may read its shape."""
     if not aval.weak_type:
         return scalar(value, aval.dtype)
@@ -157,7 +161,7 @@ def scalar_like(value: Any, aval: ShapedArray) -> Any:
     return hooks.evaluator.array(host, aval) if trace_state.trace is EVALUATION else HostArray.of(host, aval)
 
 
-def match_weak_type(x: Any, aval: ShapedArray) -> Any:
+def match_weak_type(x: Value, aval: ShapedArray) -> Value:
     """Make `x` weakly typed if `aval` is, so that derivatives of Python numbers promote like Python numbers."""
     if aval.weak_type and not typeof(x).weak_type:
         return bind(prims.convert_element_type_p, x, new_dtype=aval.dtype, weak_type=True)
@@ -169,7 +173,7 @@ def float0_zeros(aval: ShapedArray) -> np.ndarray:
     return np.zeros(aval.shape, dtypes.float0)
 
 
-def zeros_of(aval: ShapedArray) -> Any:
+def zeros_of(aval: ShapedArray) -> Value:
     """Return an array of zeros of the tangent type of `aval`."""
     if not dtypes.is_inexact(aval.dtype):
         return float0_zeros(aval)
@@ -178,7 +182,7 @@ def zeros_of(aval: ShapedArray) -> Any:
     return lax.broadcast_in_dim(scalar(0, aval.dtype), aval.shape, ())
 
 
-def unbound_axes_error(axes: Iterable[Any], name: str | None = None) -> UnboundAxisError | None:
+def unbound_axes_error(axes: Iterable[AxisName], name: str | None = None) -> UnboundAxisError | None:
     """Return an error if a backward rule runs outside the map of one of the `axes`; None if all are bound."""
     bound = [f.name for f in trace_state.axes]
     unbound = [axis for axis in axes if axis not in bound]

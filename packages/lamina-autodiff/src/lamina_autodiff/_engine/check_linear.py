@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Literal, prims
-from lamina_ir.extend import CONST, RegionView, propagate_forward
+from lamina_ir import Atom, ClosedJaxpr, Literal, Primitive, prims, ShapedArray, Source
+from lamina_ir.extend import CONST, propagate_forward, Region, RegionView
+from lamina_ir.typing import Params, Value
 from lamina_tracing.extend import Tracer
 
 from .rule_tables import transpose_rules
@@ -20,7 +20,7 @@ LINEAR, NONZERO, UNKNOWN = "linear", "nonzero", "unknown"
 _LINEAR_IN = {"div": (0,), "gather": (0,), "scatter": (0, 2)}
 
 
-def explain_nonlinearity(prim: Any, operands: Sequence[Any]) -> str:
+def explain_nonlinearity(prim: Primitive, operands: Sequence[Value]) -> str:
     """Explain why a primitive is not linear in its `LINEAR` operands; return "" if it is linear.
 
     Args:
@@ -45,19 +45,20 @@ def explain_nonlinearity(prim: Any, operands: Sequence[Any]) -> str:
         if i not in positions:
             return f"the primitive is not linear in operand {i}"
     for i in positions:
+        # f(x, c) = x + c is affine. It is linear only if the other linear operands are zero.
         if _not_zero(operands[i]):
             return f"operand {i} adds a constant that is not zero"
     return ""
 
 
-def _not_zero(x: Any) -> bool:
+def _not_zero(x: Value) -> bool:
     if type(x) is str:
         return x is NONZERO
     return not isinstance(x, Tracer) and bool(np.any(np.asarray(x) != 0))
 
 
-def check_regions_linear(name: str, prim: Any, operands: Sequence[Any], params: dict[str, Any],
-                         source: Any) -> list[bool] | None:
+def check_regions_linear(name: str, prim: Primitive, operands: Sequence[Value], params: Params,
+                         source: Source | None) -> list[bool] | None:
     """Return which results of a higher-order primitive depend on its `LINEAR` operands; None for other primitives.
 
     Raises:
@@ -67,7 +68,7 @@ def check_regions_linear(name: str, prim: Any, operands: Sequence[Any], params: 
         return None
     w = RegionView(prim, params, len(operands))
 
-    def check(wire: Any, marks: Sequence[bool]) -> list[bool]:
+    def check(wire: Region, marks: Sequence[bool]) -> list[bool]:
         values = tuple([LINEAR if m else NONZERO if w.kinds[i] == CONST and _not_zero(operands[i]) else UNKNOWN
                         for i, m in zip(wire.ins, marks)])
         # Cached with the program, which may be called many times. Errors are not cached.
@@ -75,22 +76,24 @@ def check_regions_linear(name: str, prim: Any, operands: Sequence[Any], params: 
 
     marks, found = propagate_forward(w, [x is LINEAR for x in operands], check)
     for k, i in enumerate(range(len(operands))[w.carry]):
+        # The first iteration starts from the operand: it must be linear itself, or zero.
         if marks[i] and _not_zero(operands[i]):
             raise TypeError(f"linear_transpose: `{name}` is not linear: {prim.name} at {source}: part {k} of its carry, "
                             "to which the arguments are added, starts from a constant that is not zero")
     return list(found)
 
 
-def _walk(name: str, closed: ClosedJaxpr, operands: Sequence[Any], source: Any) -> list[bool]:
+def _walk(name: str, closed: ClosedJaxpr, operands: Sequence[Value], source: Source | None) -> list[bool]:
     """Return which results of a program are `LINEAR`."""
-    env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
+    env: dict[Atom, Value] = dict(zip(closed.jaxpr.constvars, closed.consts))
     env.update(zip(closed.jaxpr.invars, operands))
 
-    def value(a: Any) -> Any:
+    def value(a: Atom) -> Value:
         return a.val if type(a) is Literal else env[a]
 
     for e in closed.jaxpr.eqns:
         found = [value(a) for a in e.invars]
+        # The values are not computed, so whether they are zero is unknown; then no error is reported.
         if not any(x is LINEAR for x in found):
             env.update((v, UNKNOWN) for v in e.outvars)
             continue
@@ -105,7 +108,8 @@ def _walk(name: str, closed: ClosedJaxpr, operands: Sequence[Any], source: Any) 
     return [value(v) is LINEAR for v in closed.jaxpr.outvars]
 
 
-def not_linear_error(name: str, prim: Any, types: Sequence[Any], source: Any, why: str) -> TypeError:
+def not_linear_error(name: str, prim: Primitive, types: Sequence[ShapedArray], source: Source | None,
+                     why: str) -> TypeError:
     """Return the error for an equation that is not linear."""
     return TypeError(f"linear_transpose: `{name}` is not linear: {prim.name}({', '.join(a.str_long() for a in types)}) at "
                      f"{source}: {why}")

@@ -4,11 +4,11 @@ The answers are conservative: a flag is False only if there is certainly no depe
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from lamina_ir import CallbackRuleError, ClosedJaxpr, Eqn, Var, dtypes, find_unrepeatable_effect
+from lamina_ir import Atom, CallbackRuleError, ClosedJaxpr, dtypes, Eqn, find_unrepeatable_effect, Primitive, Var
 from lamina_ir.extend import RegionView, propagate_backward, propagate_forward
+from lamina_ir.typing import Params
 
 from .rule_kinds import ElementwiseJVP
 from .rule_tables import jvp_rules
@@ -33,8 +33,9 @@ def find_needed_args(closed: ClosedJaxpr, wanted: Flags) -> Flags:
     """Return which arguments the marked results depend on."""
     def find() -> Flags:
         jaxpr = closed.jaxpr
-        live: set[Any] = {v for v, w in zip(jaxpr.outvars, wanted) if w and isinstance(v, Var)}
+        live: set[Atom] = {v for v, w in zip(jaxpr.outvars, wanted) if w and isinstance(v, Var)}
         for e in reversed(jaxpr.eqns):
+            # Backward, for the same reason.
             if not live.isdisjoint(e.outvars):
                 flow = e.primitive.region_signature
                 if flow is None or not flow.operands:
@@ -48,16 +49,17 @@ def find_needed_args(closed: ClosedJaxpr, wanted: Flags) -> Flags:
     return closed.memo(("needs", wanted), find)
 
 
-def _forward(closed: ClosedJaxpr, on: Flags, rule: Callable[[Eqn, set[Any]], Any]) -> Flags:
+def _forward(closed: ClosedJaxpr, on: Flags, rule: Callable[[Eqn, set[Atom]], Iterable[Atom]]) -> Flags:
     jaxpr = closed.jaxpr
-    found: set[Any] = {v for v, o in zip(jaxpr.invars, on) if o}
+    found: set[Atom] = {v for v, o in zip(jaxpr.invars, on) if o}
     for e in jaxpr.eqns:
+        # Forward in program order: an equation reads only variables bound before it, so one pass suffices.
         if not found.isdisjoint(e.invars):
             found.update(rule(e, found))
     return tuple([v in found for v in jaxpr.outvars])
 
 
-def find_dependent_eqn_results(prim: Any, params: dict[str, Any], on: Sequence[bool]) -> Flags | None:
+def find_dependent_eqn_results(prim: Primitive, params: Params, on: Sequence[bool]) -> Flags | None:
     """Return which results of a primitive depend on the marked operands; None without a region signature: all may."""
     if prim.region_signature is None or not prim.region_signature.operands:
         return None
@@ -65,15 +67,16 @@ def find_dependent_eqn_results(prim: Any, params: dict[str, Any], on: Sequence[b
                              lambda region, marks: find_dependent_results(region.program, marks))[1]
 
 
-def _reached_eqn(e: Eqn, on: set[Any]) -> Any:
+def _reached_eqn(e: Eqn, on: set[Atom]) -> Iterable[Atom]:
     if e.primitive.region_signature is None:
         return e.outvars
     found = find_dependent_eqn_results(e.primitive, e.params, [v in on for v in e.invars])
     return e.outvars if found is None else [v for v, r in zip(e.outvars, found) if r]
 
 
-def _active_eqn(e: Eqn, on: set[Any]) -> Any:
+def _active_eqn(e: Eqn, on: set[Atom]) -> Iterable[Atom]:
     rule, flow = jvp_rules.get(e.primitive), e.primitive.region_signature
+    # A derivative of None is zero, as that of `floor`. So the result has no tangent, although it depends.
     if type(rule) is ElementwiseJVP and not any(v in on and f is not None for v, f in zip(e.invars, rule.derivatives)):
         return ()
     if flow is None or flow.indivisible or flow.jvp_rule:  # a custom rule may give a tangent to any result

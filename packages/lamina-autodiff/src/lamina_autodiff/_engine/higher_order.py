@@ -20,28 +20,33 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, TypeVar
 
-from lamina_ir import ClosedJaxpr, Eqn, Literal, UnboundedLoopError, Var, dce, dtypes, prims
-from lamina_ir.extend import (CONST, OperandSpec, RegionView, as_scan, propagate_backward, split_equation,
-                              propagate_forward, checkpointed_scan, stack_depth, replace_signature)
+from lamina_ir import ClosedJaxpr, dce, dtypes, Eqn, Literal, Primitive, prims, ShapedArray, UnboundedLoopError, Var
+from lamina_ir.extend import (
+    as_scan, checkpointed_scan, CONST, OperandSpec, propagate_backward, propagate_forward, RegionView,
+    replace_signature, split_equation, stack_depth)
+from lamina_ir.typing import CacheKey, Function, Params, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, stage, typeof
 
 from .replicated_cotangents import outside_map_context, scale_unreduced
 from .dependence import find_active_results, find_needed_args, find_dependent_results, check_no_repeated_effects
-from .jvp_trace import instantiate
+from .jvp_trace import instantiate, JVPTrace
 from .linearize import is_linear
 from .jaxpr_derivatives import jvp_program, linearize_program, pull_back, transpose_program
 from .rule_kinds import LinearizeRule, drop_zeros, rule_from_linearity, expand_by_mask
 from .rule_tables import jvp_rules, transpose_rules
+from .._typing import Cotangents, RebuiltParams, RuleResult, Tangent
 
 __all__ = ["jvp_higher_order", "linearize_higher_order", "make_higher_order_rule", "transpose_higher_order"]
 
 Flags = tuple[bool, ...]
+T = TypeVar("T")
 
 
-def _cached(w: RegionView, what: Any, make: Callable[[], Any]) -> Any:
+def _cached(w: RegionView, what: CacheKey, make: Callable[[], T]) -> T:
     """Return `make()`, cached on the program of the body; the key covers the other subprograms and params."""
     own = w.bodies[0].program
     # The key holds ids of the other programs, so the cached value keeps them alive. The body itself is left out: a
@@ -52,14 +57,14 @@ def _cached(w: RegionView, what: Any, make: Callable[[], Any]) -> Any:
     except TypeError:  # a param is not hashable: no caching
         return make()
 
-    def make_entry() -> Any:
+    def make_entry() -> tuple[list[ClosedJaxpr], T]:
         with stack_depth.with_recursion_limit():  # nested subprograms are visited recursively
             return others, make()
 
     return own.memo_with_settings(key, make_entry)[1]
 
 
-def _map_context(w: RegionView) -> Any:
+def _map_context(w: RegionView) -> AbstractContextManager[object]:
     """Return a context with the axes that a map binds in scope, for deriving its body; empty for other primitives."""
     if not w.region_signature.axis_binding:
         return contextlib.nullcontext()
@@ -71,7 +76,7 @@ def _is_constant(w: RegionView, on: Flags) -> bool:
     return not any(on) or not any(dtypes.is_inexact(v.aval.dtype) for v in w.bodies[0].program.jaxpr.outvars)
 
 
-def _bind_without_tangents(w: RegionView, primals: Sequence[Any]) -> Any:
+def _bind_without_tangents(w: RegionView, primals: Sequence[Value]) -> RuleResult:
     outs = bind(w.prim, *primals, **w.reset_transient_params())
     return outs, [None] * len(outs)
 
@@ -101,13 +106,14 @@ def _tangent_specs(w: RegionView, moved: Sequence[int]) -> list[OperandSpec]:
 
 
 # --- JVP ----------------------------------------------------------------------------------------------------------
-def jvp_higher_order(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
+def jvp_higher_order(prim: Primitive, primals: Sequence[Value], tangents: Sequence[Value],
+                     params: Params) -> RuleResult:
     """Bind one equation whose subprograms compute values and tangents."""
     w, on = RegionView(prim, params, len(primals)), tuple([t is not None for t in tangents])
     if _is_constant(w, on):
         return _bind_without_tangents(w, primals)
 
-    def make() -> Any:
+    def make() -> tuple[RebuiltParams, list[int], Flags]:
         # New equation: operands are the n primals, then the tangents of `moved`; results are the m results, then the
         # tangents of `pushed`.
         n, m = len(on), w.n_results
@@ -136,8 +142,8 @@ def jvp_higher_order(prim: Any, primals: Sequence[Any], tangents: Sequence[Any],
 
 
 # --- linearization ------------------------------------------------------------------------------------------------
-def linearize_higher_order(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequence[Any],
-                           params: dict[str, Any]) -> Any:
+def linearize_higher_order(trace: JVPTrace, prim: Primitive, primals: Sequence[Value], tangents: Sequence[Value],
+                           params: Params) -> RuleResult:
     """Bind the known part, which returns residuals, and record the linear part, which reads them."""
     w, on = RegionView(prim, params, len(primals)), tuple([t is not None for t in tangents])
     if _is_constant(w, on):
@@ -196,7 +202,7 @@ def _split(w: RegionView, on: Flags) -> tuple[Any, ...]:
 
 
 # --- transpose ----------------------------------------------------------------------------------------------------
-def transpose_higher_order(prim: Any, cts: Sequence[Any], args: Sequence[Any], params: dict[str, Any]) -> Any:
+def transpose_higher_order(prim: Primitive, cts: Sequence[Value], args: Sequence[Value], params: Params) -> Cotangents:
     """Return the cotangents of the operands; None for operands that are not linear variables, and for zero."""
     w = RegionView(prim, params, len(args))
     given = tuple([is_linear(a) for a in args])
@@ -210,14 +216,14 @@ def transpose_higher_order(prim: Any, cts: Sequence[Any], args: Sequence[Any], p
     return back[0] if len(args) == 1 else back
 
 
-def _transpose_call(w: RegionView, cts: Sequence[Any], args: Sequence[Any], linear: Flags) -> list[Any]:
+def _transpose_call(w: RegionView, cts: Sequence[Value], args: Sequence[Value], linear: Flags) -> list[Tangent]:
     active = tuple([ct is not None for ct in cts])
     operands = [i for i in w.bodies[0].ins if linear[i]]
     known = [i for i, on in enumerate(linear) if not on]
     # The results of a branch also vary over the axes over which the index varies.
     index_axes = frozenset[Any]() if w.selector is None else typeof(args[w.selector]).varying_axes
 
-    def make() -> Any:
+    def make() -> tuple[RebuiltParams | None, Flags, Sequence[ShapedArray]]:
         # x* = A^T y* by the transpose of each body. All branches must return the same cotangents: if one branch returns
         # a cotangent, the others instantiate it.
         required: Flags = ()
@@ -252,7 +258,7 @@ def _transpose_call(w: RegionView, cts: Sequence[Any], args: Sequence[Any], line
     return [back.get(i) for i in range(len(args))]
 
 
-def _transpose_loop(w: RegionView, cts: Sequence[Any], args: Sequence[Any], given: Flags) -> list[Any]:
+def _transpose_loop(w: RegionView, cts: Sequence[Value], args: Sequence[Value], given: Flags) -> list[Tangent]:
     if w.region_signature.test and (not w.region_signature.max_iters or w.params[w.region_signature.max_iters] is None):
         where = w.bodies[0].program.memo("source", lambda: None)
         at = f" at {where}" if where is not None else ""
@@ -264,7 +270,7 @@ def _transpose_loop(w: RegionView, cts: Sequence[Any], args: Sequence[Any], give
         params, order = _cached(w, "scan", lambda: _as_scan(w))
         scan = RegionView(prims.scan_p, params, len(order))
         found = _transpose_loop(scan, cts, [args[i] for i in order], tuple([given[i] for i in order]))
-        back: list[Any] = [None] * len(args)
+        back: list[Tangent] = [None] * len(args)
         for i, ct in zip(order, found):
             back[i] = ct
         return back
@@ -279,7 +285,7 @@ def _transpose_loop(w: RegionView, cts: Sequence[Any], args: Sequence[Any], give
     ins = w.bodies[0].ins
     known = [i for i in ins if not linear[i] and i not in carry]
     values = [args[i] for i in known]
-    stacked: list[Any] = []
+    stacked: list[Value] = []
     known_carries = [i for i in carry if not linear[i]]
     if known_carries:  # carries such as counters that do not depend on linear values: compute them first and stack them
         stacked = _run_known_carries(w, args, known_carries, known)
@@ -311,9 +317,9 @@ def _transpose_loop(w: RegionView, cts: Sequence[Any], args: Sequence[Any], give
     return back
 
 
-def _backward_body(w: RegionView, linear: Flags, consts: Sequence[int], slices: Sequence[int], known_carries: Sequence[int],
-                   const_cts: Sequence[int], carry_cts: Sequence[int], slice_cts: Sequence[int],
-                   ys: Sequence[int]) -> ClosedJaxpr:
+def _backward_body(w: RegionView, linear: Flags, consts: Sequence[int], slices: Sequence[int],
+                   known_carries: Sequence[int], const_cts: Sequence[int], carry_cts: Sequence[int],
+                   slice_cts: Sequence[int], ys: Sequence[int]) -> ClosedJaxpr:
     """Return the body of the reversed scan.
 
     Its arguments are the constants, the accumulated cotangents of constants, the cotangents of carries, slices of
@@ -328,13 +334,13 @@ def _backward_body(w: RegionView, linear: Flags, consts: Sequence[int], slices: 
               [w.inner_aval(i).strip_weak_type() for i in carry_cts], [w.inner_aval(i) for i in slices],
               [w.inner_aval(i) for i in known_carries], [body.program.out_avals[j].strip_weak_type() for j in ys]]
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: Value) -> list[Value]:
         parts, rest = [], iter(xs)
         for group in groups:
             parts.append([next(rest) for _ in group])
         values = dict(zip([*consts, *slices, *known_carries], [*parts[0], *parts[3], *parts[4]]))
         # Keyed by result number: carry operand i is result i - first.
-        given: dict[int, Any] = dict(zip([i - first for i in carry_cts], parts[2])) | dict(zip(ys, parts[5]))
+        given: dict[int, Value] = dict(zip([i - first for i in carry_cts], parts[2])) | dict(zip(ys, parts[5]))
         cts = [given.get(j) for j in range(w.n_results)]
         on = [linear[i] for i in body.ins]
         overs = [a.varying_axes for a in body.program.out_avals]
@@ -348,7 +354,8 @@ def _backward_body(w: RegionView, linear: Flags, consts: Sequence[int], slices: 
     return stage(run, [a for group in groups for a in group])[0]
 
 
-def _run_known_carries(w: RegionView, args: Sequence[Any], known_carries: Sequence[int], known: Sequence[int]) -> list[Any]:
+def _run_known_carries(w: RegionView, args: Sequence[Value], known_carries: Sequence[int],
+                       known: Sequence[int]) -> list[Value]:
     """Run the loop of carries that are independent of linear values; return their stacked values before each iteration."""
     body = w.bodies[0].program
     first = range(len(w.groups))[w.carry].start
@@ -367,13 +374,13 @@ def _run_known_carries(w: RegionView, args: Sequence[Any], known_carries: Sequen
 
 
 # --- default rules ------------------------------------------------------------------------------------------------
-def _has_derived_rule(prim: Any) -> bool:
+def _has_derived_rule(prim: Primitive) -> bool:
     """Return whether the region signature determines the derivatives: no opaque call, custom rule or checkpoint."""
     flow = prim.region_signature
     return flow is not None and not (flow.indivisible or flow.remat_policy or flow.jvp_rule)
 
 
-def make_higher_order_rule(prim: Any) -> LinearizeRule:
+def make_higher_order_rule(prim: Primitive) -> LinearizeRule:
     """Return the JVP rule that follows from the region signature of a primitive.
 
     It is the default rule of primitives whose region signature determines the derivative. A custom rule may delegate to
@@ -394,14 +401,15 @@ def make_higher_order_rule(prim: Any) -> LinearizeRule:
         lambda trace, primals, tangents, /, **params: linearize_higher_order(trace, prim, primals, tangents, params))
 
 
-def _default_jvp_rule(prim: Any) -> Any:
+def _default_jvp_rule(prim: Primitive) -> Function | None:
     """Return the JVP rule of a primitive without a defined one: from its region signature, else from its linearity."""
     return make_higher_order_rule(prim) if _has_derived_rule(prim) else rule_from_linearity(prim)
 
 
-def _default_transpose_rule(prim: Any) -> Any:
+def _default_transpose_rule(prim: Primitive) -> Function | None:
     # Maps have a rule in lamina_parallel: which cotangents are summed depends on the axes of operands and results.
-    if not _has_derived_rule(prim) or prim.region_signature.axis_binding:
+    flow = prim.region_signature
+    if flow is None or flow.axis_binding or not _has_derived_rule(prim):
         return None
     return lambda cts, /, *args, **params: transpose_higher_order(prim, cts, args, params)
 

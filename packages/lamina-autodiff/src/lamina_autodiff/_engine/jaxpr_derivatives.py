@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, prims
 from lamina_ir.extend import wrap_in_checkpoint, exceeds_residual_budget
+from lamina_ir.typing import AxisName, Value
 from lamina_tracing.extend import StagingTrace, Tracer, bind, new_trace_level, eval_jaxpr, trace_state, stage
+from lamina_ir.layers import former_parameters
 
 from .jvp_trace import instantiate, run_jvp
 from .linearize import LinearProgram, LinearTrace, LinearTracer, linearize_flat
 from .rule_kinds import drop_zeros, expand_by_mask
+from .._typing import Tangent
 
 __all__ = ["LinearizedProgram", "Pushforward", "TransposedProgram", "jvp_program", "linearize_program", "pull_back",
            "transpose_program"]
@@ -74,7 +77,8 @@ class TransposedProgram(NamedTuple):
     active_out: tuple[bool, ...]
 
 
-def _instantiate_required(tangents: Sequence[Any], primals: Sequence[Any], required: Sequence[bool]) -> list[Any]:
+def _instantiate_required(tangents: Sequence[Tangent], primals: Sequence[Value],
+                          required: Sequence[bool]) -> list[Tangent]:
     """Make the required tangents arrays: zeros if they are None."""
     if not required:
         return list(tangents)
@@ -105,7 +109,7 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: tuple[b
         n = len(avals)
         flags: list[bool] = []
 
-        def run(*args: Any) -> list[Any]:
+        def run(*args: Value) -> list[Value]:
             out, dout = run_jvp(lambda *xs: eval_jaxpr(closed, xs), args[:n], expand_by_mask(args[n:], active))
             dout = _instantiate_required(dout, out, required)
             flags[:] = [t is not None for t in dout]
@@ -118,7 +122,8 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: tuple[b
     return closed.memo_with_settings(("jvp", active, required), make)
 
 
-def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: tuple[bool, ...] = ()) -> LinearizedProgram:
+def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...],
+                      required: tuple[bool, ...] = ()) -> LinearizedProgram:
     """Split a program into a part that is computed now and a linear program for later; cached on the program.
 
     Args:
@@ -138,7 +143,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: t
         avals = closed.in_avals
         info: dict[str, Any] = {}
 
-        def run(*args: Any) -> list[Any]:
+        def run(*args: Value) -> list[Value]:
             out, linear = linearize_flat(lambda *xs: eval_jaxpr(closed, xs), args, active)
             # Residuals are the traced operands of the linear equations, keyed by `id` because several equations may
             # share one. Dead equations are dropped first, so that they keep no residuals. Constants stay in their
@@ -147,7 +152,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: t
             trace = trace_state.trace
             assert isinstance(trace, StagingTrace)
             platform = {e.outvars[0]: e.params for e in trace.eqns if e.primitive is prims.platform_index_p}
-            residuals: dict[int, Any] = {}
+            residuals: dict[int, Value] = {}
             platforms: dict[int, Any] = {}  # platform indices: bound again in the linear program, not saved as residuals
             for _, operands, *_ in linear.eqns:
                 for x in operands:
@@ -168,8 +173,8 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: t
         flags = tuple([type(o) is LinearTracer or r for o, r in zip(linear.outs, required or [False] * len(linear.outs))])
         n = len(residuals)
 
-        def push(*args: Any) -> list[Any]:
-            def replace(x: Any) -> Any:
+        def push(*args: Value) -> list[Value]:
+            def replace(x: Value) -> Value:
                 if id(x) in platforms:
                     return bind(prims.platform_index_p, **platforms[id(x)][1])
                 i = numbers.get(id(x))
@@ -189,8 +194,9 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: t
     return closed.memo_with_settings(("linearize", active, required), make)
 
 
-def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], values: Sequence[Any], cts: Sequence[Any],
-              out_varying_axes: Sequence[Any] = (), allow_unreduced: Sequence[bool] = ()) -> list[Any]:
+def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], values: Sequence[Value], cts: Sequence[Tangent],
+              out_varying_axes: Sequence[frozenset[AxisName]] = (),
+              allow_unreduced: Sequence[bool] = ()) -> list[Tangent]:
     """Return the cotangents of the arguments marked linear (None for zero).
 
     Args:
@@ -214,8 +220,9 @@ def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], values: Sequence[Any]
     return program.backward(cts, allow_unreduced=allow_unreduced)
 
 
+@former_parameters(open="allow_unreduced")
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...],
-                      required: tuple[bool, ...] = (), out_varying_axes: tuple[frozenset[Any], ...] = (),
+                      required: tuple[bool, ...] = (), out_varying_axes: tuple[frozenset[AxisName], ...] = (),
                       allow_unreduced: bool = False) -> TransposedProgram:
     """Transpose a program that is linear in some of its arguments; cached on the program.
 
@@ -244,7 +251,8 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
         known = [a for a, on in zip(avals, linear) if not on]
         flags: list[bool] = []
 
-        def run(*args: Any) -> list[Any]:
+        def run(*args: Value) -> list[Value]:
+            # Staged with the known values as arguments, so that one transpose serves every call of the program.
             back = pull_back(closed, linear, args[:len(known)], expand_by_mask(args[len(known):], active), out_varying_axes,
                              [allow_unreduced] * sum(linear))
             back = _instantiate_required(back, [a for a, on in zip(avals, linear) if on], required)

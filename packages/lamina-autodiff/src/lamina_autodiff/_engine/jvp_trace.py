@@ -6,14 +6,17 @@ The tangents are values (`jvp`) or variables of a linear program that is being r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from typing_extensions import override
 from lamina_ir import Primitive, Source, prims
-from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, new_trace_level, eager_source_requests,
-                                   get_concrete_value, trace_state, get_equation_source, typeof)
+from lamina_ir.typing import Params, Value
+from lamina_tracing.extend import (
+    bind, CustomCall, eager_source_requests, EVALUATION, get_concrete_value, get_equation_source, new_trace_level,
+    Trace, trace_state, Tracer, typeof)
 
 from .rule_kinds import PUSH_RULE_TYPES, LinearizeRule, instantiate
 from .rule_tables import jvp_rules
+from .._typing import LinearRecorder, Outputs, RuleResult, Tangent
 
 __all__ = ["JVPTrace", "JVPTracer", "add_tangents", "instantiate", "run_jvp"]
 
@@ -25,46 +28,50 @@ class JVPTracer(Tracer):
 
     __slots__ = ("primal", "tangent")
 
-    def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
+    def __init__(self, trace: Trace, primal: Value, tangent: Value) -> None:
         self._trace = trace
         self.aval = primal.aval if isinstance(primal, Tracer) else typeof(primal)
         self.primal = primal
         self.tangent = tangent
 
-    def _concrete_value(self) -> Any:
+    @override
+    def _concrete_value(self) -> Value:
         return get_concrete_value(self.primal) if self._trace.alive else None
 
-    def _underlying_value(self) -> Any:
+    @override
+    def _underlying_value(self) -> Value:
         return self.primal
 
 
 class JVPTrace(Trace):
     """Apply JVP rules. `linear` is the `LinearTrace` that records the linear part, or None."""
 
-    def __init__(self, level: int, linear: Any = None) -> None:
+    def __init__(self, level: int, linear: LinearRecorder = None) -> None:
         self.level = level
         self.linear = linear
 
-    def process_custom_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    @override
+    def process_custom_call(self, call: CustomCall, args: Sequence[Value]) -> list[Value]:
         return call.push(self, args)
 
-    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def split(self, args: Sequence[Value]) -> tuple[list[Value], list[Tangent]]:
         """Return (primals, tangents), with None for zero tangents."""
-        primals: list[Any] = []
-        tangents: list[Any] = []
+        primals: list[Value] = []
+        tangents: list[Tangent] = []
         for a in args:
             own = type(a) is JVPTracer and a._trace is self
             primals.append(a.primal if own else a)
             tangents.append(a.tangent if own else None)
         return primals, tangents
 
-    def join(self, outs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def join(self, outs: Sequence[Value], tangents: Sequence[Tangent]) -> list[Value]:
         """Wrap each result that has a tangent in a tracer."""
         return [o if t is None else JVPTracer(self, o, t) for o, t in zip(outs, tangents)]
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        primals: list[Any] = []
-        tangents: list[Any] = []
+    @override
+    def process(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
+        primals: list[Value] = []
+        tangents: list[Tangent] = []
         for a in args:
             if type(a) is JVPTracer and a._trace is self:
                 primals.append(a.primal)
@@ -91,7 +98,7 @@ class JVPTrace(Trace):
             return tuple([o if t is None else JVPTracer(self, o, t) for o, t in zip(out, tangent)])
         return out if tangent is None else JVPTracer(self, out, tangent)
 
-    def _apply_rule(self, prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+    def _apply_rule(self, prim: Primitive, primals: list[Value], tangents: list[Tangent], params: Params) -> RuleResult:
         # Common kinds first: `push` takes params as a dict. `linearize` applies only if the linear part is recorded.
         rule = jvp_rules[prim]
         kind = type(rule)
@@ -102,13 +109,13 @@ class JVPTrace(Trace):
         return rule(primals, tangents, **params)
 
 
-def add_tangents(a: Any, b: Any) -> Any:
+def add_tangents(a: Tangent, b: Tangent) -> Tangent:
     """Add two tangents; None is zero."""
     return b if a is None else a if b is None else bind(_add_p, a, b)
 
 
-def run_jvp(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any],
-            linear: Any = None) -> tuple[list[Any], list[Any]]:
+def run_jvp(fun: Callable[..., Sequence[Value]], primals: Sequence[Value], tangents: Sequence[Tangent],
+            linear: LinearRecorder = None) -> tuple[list[Value], list[Tangent]]:
     """Run `fun` on flat primals and tangents (None for zero); return flat results and their tangents."""
     trace = JVPTrace(trace_state.depth + 1, linear)
     with new_trace_level(trace):

@@ -5,12 +5,14 @@ They are pytrees whose leaves are the residuals, so `jit`, loops and rules can t
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
+from typing_extensions import override
 from lamina_ir import trees
+from lamina_ir.typing import Function, Params, Tree, Value
 from lamina_tracing.extend import api_boundary
 
+from .._typing import LinearEqn
 from .linearize import LinearProgram, LinearTrace, LinearTracer, is_linear
 
 __all__ = ["LinearFunction"]
@@ -30,30 +32,32 @@ class LinearFunction:
     ([Array(1., dtype=float32)], (Array(20., dtype=float32),))
     """
 
-    def __init__(self, name: str, program: LinearProgram, apply: Callable[..., Any], form: _Form | None = None) -> None:
+    def __init__(self, name: str, program: LinearProgram, apply: Function, form: _Form | None = None) -> None:
         self.__name__ = self.__qualname__ = name
         self._program, self._apply, self._form = program, apply, form
 
     @api_boundary
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Tree) -> Tree:
         return self._apply(self._program, *args)
 
     @property
-    def func(self) -> Callable[..., Any]:
+    def func(self) -> Function:
         return _flatten(self)[1].apply_to
 
     @property
-    def args(self) -> tuple[list[Any]]:
+    def args(self) -> tuple[list[Value]]:
         return (_flatten(self)[0],)
 
     @property
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self) -> dict[str, object]:
         return {}
 
+    @override
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Function, tuple[list[Value]]]:
         """Pickle the arrays and the form; the differentiated function is left out."""
         values, form = _flatten(self)
         return form.fill, (values,)
@@ -79,7 +83,7 @@ class _Form:
         variables: dict[int, LinearTracer] = {}
         placeholders: dict[int, _Placeholder] = {}
 
-        def strip(x: Any) -> Any:
+        def strip(x: Value) -> Any:
             if is_linear(x):
                 return variables.setdefault(x.number, LinearTracer(trace, x.aval, x.number))
             is_array = hasattr(x, "dtype") and hasattr(x, "shape")
@@ -91,25 +95,26 @@ class _Form:
                       tuple([strip(o) for o in out]) if prim.multiple else strip(out), line)
                      for prim, args, params, out, line in program.live_eqns()]
 
-    def values(self, program: LinearProgram) -> list[Any]:
+    def values(self, program: LinearProgram) -> list[Value]:
         """Return the arrays that a program of this form holds, in the order of the placeholders."""
         found = {h.number: a for (_, form, *_), (_, args, *_) in zip(self.eqns, program.live_eqns())
                  for h, a in zip(form, args) if type(h) is _Placeholder}
         return [found[i] for i in range(len(found))]
 
-    def fill(self, values: list[Any]) -> LinearFunction:
+    def fill(self, values: list[Value]) -> LinearFunction:
         """Return the linear function with these arrays."""
-        eqns = [(prim, [values[a.number] if type(a) is _Placeholder else a for a in args], params, out, line)
-                for prim, args, params, out, line in self.eqns]
+        eqns: list[LinearEqn] = [
+            (prim, [values[a.number] if type(a) is _Placeholder else a for a in args], params, out, line)
+            for prim, args, params, out, line in self.eqns]
         program = LinearProgram(eqns, self.count, self.ins, self.outs, self.count_once, self.out_axes)
         return LinearFunction(self.name, program, self.apply, self)
 
-    def apply_to(self, values: list[Any], *given: Any) -> Any:
+    def apply_to(self, values: list[Value], *given: Tree) -> Tree:
         """Apply the linear function with these arrays to `given`."""
         return self.fill(values)(*given)
 
 
-def _without_residuals(params: dict[str, Any]) -> dict[str, Any]:
+def _without_residuals(params: Params) -> Params:
     """Drop the traced residuals of a custom rule from its params; they are operands of the equation too."""
     if "pull" not in params:
         return params
@@ -118,7 +123,7 @@ def _without_residuals(params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "pull": pull}
 
 
-def _flatten(function: LinearFunction) -> tuple[list[Any], _Form]:
+def _flatten(function: LinearFunction) -> tuple[list[Value], _Form]:
     if function._form is None:
         function._form = _Form(function)
     return function._form.values(function._program), function._form

@@ -8,13 +8,15 @@ backwards with the transpose rules gives the pullback.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import Primitive, ShapedArray, Source, UnboundAxisError, config, prims
 from lamina_ir.extend import find_axis_names, stack_depth, infer_equation_types
-from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, new_trace_level, eager_source_requests, trace_state,
-                                   get_equation_source, typeof, find_user_source)
+from lamina_ir.typing import AxisName, Params, Value
+from lamina_tracing.extend import (
+    bind, CustomCall, eager_source_requests, EVALUATION, find_user_source, get_equation_source, new_trace_level,
+    Trace, trace_state, Tracer, typeof)
 
 from .arg_checks import unbound_axes_error
 from .replicated_cotangents import (get_count_once_axes, accumulate_cotangent, get_named_axes, find_unreduced_axes,
@@ -24,6 +26,7 @@ from .jvp_trace import JVPTrace, instantiate, run_jvp
 from .check_linear import LINEAR, check_regions_linear, not_linear_error, explain_nonlinearity
 from .rule_kinds import LinearizeRule
 from .rule_tables import jvp_rules, transpose_rules
+from .._typing import EquationSource, LinearEqn, Outputs, Tangent
 
 __all__ = ["LinearProgram", "LinearTrace", "LinearTracer", "is_linear", "linearize_flat", "record_linear"]
 
@@ -41,7 +44,7 @@ class LinearTracer(Tracer):
         self.number = number
 
 
-def is_linear(x: Any) -> bool:
+def is_linear(x: Value) -> bool:
     """Return whether an operand of a transpose rule is a linear variable.
 
     A linear variable has `aval`, `shape` and `dtype`, but no value.
@@ -73,14 +76,17 @@ class LinearTrace(Trace):
 
     def __init__(self, level: int) -> None:
         self.level = level
-        self.eqns: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any, Source | None]] = []
+        self.eqns: list[LinearEqn] = []
         self.count_once = get_count_once_axes()  # axes over which a replicated value counts once
+        # Needed only to infer varying axes, which matter only if a replicated value counts once.
         self.bound_axes = get_named_axes() if self.count_once else self.count_once
         self.count = 0
 
-    def process_custom_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    @override
+    def process_custom_call(self, call: CustomCall, args: Sequence[Value]) -> list[Value]:
         return call.run(*args)
 
+    @override
     def end(self) -> None:
         super().end()
         self.eqns = []  # the LinearProgram holds them; equations -> variables -> trace -> equations would be a reference cycle
@@ -90,25 +96,27 @@ class LinearTrace(Trace):
         self.count = number + 1
         return LinearTracer(self, aval, number)
 
-    def record_typed(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], avals: Sequence[ShapedArray]) -> Any:
+    def record_typed(self, prim: Primitive, args: Sequence[Value], params: Params,
+                     avals: Sequence[ShapedArray]) -> tuple[LinearTracer, ...]:
         """Record an equation with known result types; return a tuple of results."""
         if self.count_once:
-            params, avals = self._typed(prim, args, params, avals)
+            params, avals = self._infer_types(prim, args, params, avals)
         outs = tuple([self.variable(a) for a in avals])
         self.eqns.append((prim, args, params, outs, _user_line()))
         return outs
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    @override
+    def process(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         if prim.subprograms:
             results = _record_linear_part(self, prim, args, params)
             if results is not None:
                 return results
         return self.record(prim, args, params)
 
-    def record(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def record(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         """Record an equation."""
         if self.count_once:
-            params, out = self._typed(prim, args, params)
+            params, out = self._infer_types(prim, args, params)
         elif len(args) == 2:  # unrolled: building the list costs a tenth of recording an equation
             a, b = args
             out = prim.infer(a.aval if isinstance(a, Tracer) else typeof(a), b.aval if isinstance(b, Tracer) else typeof(b),
@@ -123,12 +131,14 @@ class LinearTrace(Trace):
         self.count = number + 1
         result = LinearTracer(self, out, number)
         line = trace_state.source
+        # `_user_line`, inlined for its two commonest cases: this runs for every tangent of an eager `grad`.
         if type(line) is not Source:
             line = None if trace_state.trace is EVALUATION and not eager_source_requests else _user_line()
         self.eqns.append((prim, args, params, result, line))
         return result
 
-    def _typed(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Any = None) -> Any:
+    def _infer_types(self, prim: Primitive, args: Sequence[Value], params: Params,
+               outs: Outputs = None) -> tuple[Params, Outputs]:
         avals = [a.aval if isinstance(a, Tracer) else typeof(a) for a in args]
         return infer_equation_types(prim, avals, params, self.bound_axes, outs)
 
@@ -139,7 +149,8 @@ def _user_line() -> Source | None:
     return line if isinstance(line, Source) else None
 
 
-def _record_linear_part(trace: LinearTrace, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _record_linear_part(trace: LinearTrace, prim: Primitive, args: Sequence[Value],
+                        params: Params) -> tuple[Value, ...] | None:
     """Compute the results of a primitive with subprograms that do not depend on linear variables; record the others.
 
     Such a mix occurs if the rule of a `custom_jvp` calls `jvp` itself: one call then computes primals and tangents.
@@ -152,6 +163,8 @@ def _record_linear_part(trace: LinearTrace, prim: Primitive, args: Sequence[Any]
         reached = None if type(rule) is not LinearizeRule else find_dependent_eqn_results(prim, params, linear)
     if reached is None or all(reached):
         return None
+    # The rule computes f(x) and its tangent. For a linear f the tangent is f itself at the linear variables, and the
+    # part that does not depend on them is f at zero.
     zeros = [instantiate(None, a.aval) if on else a for a, on in zip(args, linear)]
     trace.set_handler(trace.record)  # what the rule binds on linear variables is linear: record it without another split
     try:
@@ -174,7 +187,8 @@ class CheckedLinearTrace(LinearTrace):
         super().__init__(level)
         self.name = name
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    @override
+    def process(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         source = find_user_source(2)
         operands = [LINEAR if type(a) is LinearTracer else a for a in args]
         if check_regions_linear(self.name, prim, operands, params, source) is None:
@@ -192,13 +206,14 @@ class LinearProgram:
     there are any, `out_axes` holds for each output the axes over which the primal result varies.
     """
 
-    def __init__(self, eqns: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any],
-                 count_once: frozenset[Any] = frozenset(), out_axes: Sequence[frozenset[Any]] = ()) -> None:
+    def __init__(self, eqns: list[LinearEqn], count: int, ins: Sequence[LinearTracer], outs: Sequence[Tangent],
+                 count_once: frozenset[AxisName] = frozenset(), out_axes: Sequence[frozenset[AxisName]] = ()) -> None:
         self.eqns, self.count, self.ins, self.outs = eqns, count, ins, outs  # the equations use `count` variables
         self.count_once, self.out_axes = count_once, out_axes
 
-    def live_eqns(self) -> list[Any]:
+    def live_eqns(self) -> list[LinearEqn]:
         """Return the equations that results depend on, and effectful ones, in order."""
+        # Indexed by number: tracers raise on hashing, and lists by number are faster than dicts.
         live = bytearray(self.count)
         for o in self.outs:
             if type(o) is LinearTracer:
@@ -214,13 +229,13 @@ class LinearProgram:
         found.reverse()
         return found
 
-    def forward(self, tangents: Sequence[Any], replace: Callable[[Any], Any] | None = None) -> list[Any]:
+    def forward(self, tangents: Sequence[Tangent], replace: Callable[[Value], Value] | None = None) -> list[Tangent]:
         """Push tangents (one per `ins`) forward; return None for zero results.
 
         `replace` maps the non-linear operands stored in the equations. If it is given, the equations are known to be
         live.
         """
-        env: list[Any] = [None] * self.count
+        env: list[Tangent] = [None] * self.count
         for v, t in zip(self.ins, tangents):
             env[v.number] = t
         outer = trace_state.source
@@ -241,8 +256,8 @@ class LinearProgram:
             trace_state.source = outer
         return [env[o.number] if type(o) is LinearTracer else None for o in self.outs]
 
-    def backward(self, cotangents: Sequence[Any], *, free: bool = False,
-                 allow_unreduced: Sequence[bool] = ()) -> list[Any]:
+    def backward(self, cotangents: Sequence[Tangent], *, free: bool = False,
+                 allow_unreduced: Sequence[bool] = ()) -> list[Tangent]:
         """Pull cotangents (one per result, None for zero) back to `ins`; return None for zero.
 
         Args:
@@ -252,8 +267,8 @@ class LinearProgram:
           allow_unreduced: for each of `ins`, whether its cotangent may still vary over further axes. The caller then
             sums over them.
         """
-        cts: list[Any] = [None] * self.count
-        ct: Any
+        cts: list[Tangent] = [None] * self.count
+        ct: Tangent
         if trace_state.axes and get_count_once_axes() != self.count_once:  # recorded under another setting: use that one
             with config.replicated_counts_once(self.count_once or False):
                 return self.backward(cotangents, free=free, allow_unreduced=allow_unreduced)
@@ -273,7 +288,7 @@ class LinearProgram:
             return [reduce_cotangent(cts[v.number], on) for v, on in zip(self.ins, allow_unreduced or [False] * len(self.ins))]
         return [cts[v.number] for v in self.ins]
 
-    def _walk_back(self, cts: list[Any], outer: Any, free: bool) -> None:
+    def _walk_back(self, cts: list[Tangent], outer: EquationSource, free: bool) -> None:
         """Transpose the equations from the last to the first; `cts` holds the cotangent of each variable."""
         # The cotangent of x is the sum of J^T y* over the equations y = J x that read x. One equation binds a variable
         # and only later ones read it. So at the binding equation the cotangent is complete: it is consumed and its
@@ -282,11 +297,12 @@ class LinearProgram:
         at = len(eqns)
         rules = transpose_rules
         count_once = self.count_once
-        ct: Any
-        last: Any = None
+        ct: Outputs
+        last: Source | None = None
         while at:
             at -= 1
             prim, args, params, out, line = eqns[at]
+            # The equation holds the residuals, so dropping it frees them as soon as its transpose has run.
             if free:
                 eqns.pop()
             if prim.multiple:
@@ -304,6 +320,7 @@ class LinearProgram:
                 last = line
                 trace_state.source = outer if line is None else line.backward()
             if count_once:
+                # All uses have contributed, so the sum over members is due now, once for all of them.
                 ct = [reduce_cotangent(c) for c in ct] if prim.multiple else reduce_cotangent(ct)
             try:
                 back = rules[prim](ct, *args, **params)
@@ -316,6 +333,7 @@ class LinearProgram:
                         cts[a.number] = accumulate_cotangent(cts[a.number], b, wide, a.aval.varying_axes, count_once)
                 continue
             if len(args) == 1:
+                # The single operand must be linear, so no test is needed; this is the commonest case.
                 if back is not None:
                     n = args[0].number
                     old = cts[n]
@@ -328,15 +346,15 @@ class LinearProgram:
                     cts[n] = b if old is None else bind(_add_p, old, b)
 
 
-def _raise_unbound_axis(prim: Primitive, params: dict[str, Any], error: UnboundAxisError) -> None:
+def _raise_unbound_axis(prim: Primitive, params: Params, error: UnboundAxisError) -> None:
     """Raise a clearer error if an equation runs outside the map whose axes it names."""
     better = unbound_axes_error(find_axis_names(prim, params))
     if better is not None:
         raise better from error
 
 
-def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
-                   active: Sequence[bool]) -> tuple[list[Any], LinearProgram]:
+def linearize_flat(fun: Callable[..., Sequence[Value]], primals: Sequence[Value],
+                   active: Sequence[bool]) -> tuple[list[Value], LinearProgram]:
     """Run `fun` once; return its results and the linear program from active tangents to the tangents of the results."""
     trace = LinearTrace(trace_state.depth + 1)
     with new_trace_level(trace):
@@ -348,7 +366,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
                                   [typeof(o).varying_axes for o in out] if trace.count_once else ())
 
 
-def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str | None = None) -> LinearProgram:
+def record_linear(fun: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray],
+                  name: str | None = None) -> LinearProgram:
     """Record a function that is linear in all its arguments; with `name`, check the linearity and name it in errors."""
     trace = LinearTrace(trace_state.depth + 1) if name is None else CheckedLinearTrace(trace_state.depth + 1, name)
     with new_trace_level(trace):

@@ -15,18 +15,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
 
-from lamina_ir import ClosedJaxpr, Primitive, UnnamedAxis, config, dtypes, prims, subprograms
+from lamina_ir import ClosedJaxpr, config, dtypes, Primitive, prims, ShapedArray, subprograms, UnnamedAxis
 from lamina_ir.extend import RegionView, find_axis_names
+from lamina_ir.typing import AxisName, Function, Params, Tree, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, Tracer, bind, extend_axis_env, is_counted_once, trace_state, scalar, typeof
+
+from .._typing import Outputs, Tangent
 
 __all__ = ["accumulate_cotangent", "call_per_member", "find_unreduced_axes", "get_count_once_axes", "get_named_axes",
            "mean_over_replicas", "outside_map_context", "reduce_cotangent", "scale_unreduced"]
 
-Axes = frozenset[Any]
+Axes = frozenset[AxisName]
 _NO_AXES: Axes = frozenset()
 
 
@@ -59,6 +61,7 @@ def outside_map_context(axes: Sequence[tuple[Hashable, int]], body: ClosedJaxpr)
     found = config.replicated_counts_once.value
     if found is not True:
         mine = frozenset([name for name, _ in axes if type(name) is not UnnamedAxis])
+        # An inner map that binds the same name hides the axis, so inside, the name must not count once.
         found = ((found or _NO_AXES) - mine | mine - body.memo("binds", lambda: _bound_in(body))) or False
     with config.replicated_counts_once(found), extend_axis_env(*[AxisFrame(name, size) for name, size in axes]):
         yield
@@ -79,7 +82,7 @@ def _bound_in(body: ClosedJaxpr) -> Axes:
     return found
 
 
-def call_per_member(fun: Callable[..., Any], *args: Any) -> Any:
+def call_per_member(fun: Function, *args: Tree) -> Tree:
     """Call a `custom_vjp` rule with `replicated_counts_once` off: rules are written for one member."""
     if not get_count_once_axes():
         return fun(*args)
@@ -87,7 +90,7 @@ def call_per_member(fun: Callable[..., Any], *args: Any) -> Any:
         return fun(*args)
 
 
-def mean_over_replicas(t: Any, over: Axes) -> Any:
+def mean_over_replicas(t: Value, over: Axes) -> Value:
     """Return the mean of a tangent over the axes that are not in `over`, over which its primal is replicated.
 
     The members' tangents are equal, so the mean is the tangent itself; transposed, each member gets an equal share of
@@ -100,7 +103,8 @@ def mean_over_replicas(t: Any, over: Axes) -> Any:
     return lax.mul(total, scalar(1 / math.prod([lax.axis_size((name,)) for name in names]), typeof(t).dtype))
 
 
-def accumulate_cotangent(parts: dict[Axes, Any] | None, ct: Any, wide: Axes, over: Axes, count_once: Axes) -> dict[Axes, Any]:
+def accumulate_cotangent(parts: dict[Axes, Value] | None, ct: Value, wide: Axes, over: Axes,
+                         count_once: Axes) -> dict[Axes, Value]:
     """Add a cotangent to those accumulated for a variable; return {axes still to be reduced: sum of the cotangents}.
 
     Args:
@@ -115,17 +119,18 @@ def accumulate_cotangent(parts: dict[Axes, Any] | None, ct: Any, wide: Axes, ove
     ct, names = _sum_equal(ct, missing - aval.varying_axes), missing & aval.varying_axes
     if parts is None:
         return {names: ct}
+    # Cotangents that need the same sum are added first, so that they take one collective together.
     parts[names] = bind(prims.add_p, parts[names], ct) if names in parts else ct
     return parts
 
 
-def _sum_equal(ct: Any, names: Axes) -> Any:
+def _sum_equal(ct: Value, names: Axes) -> Value:
     """Return the sum of cotangents that are equal on all members of these axes: a multiplication by their number."""
     n = math.prod([lax.axis_size((name,)) for name in names])
     return ct if n == 1 else lax.mul(ct, scalar(n, typeof(ct).dtype))
 
 
-def scale_unreduced(cts: Sequence[Any], avals: Sequence[Any], overs: Sequence[Axes]) -> list[Any]:
+def scale_unreduced(cts: Sequence[Value], avals: Sequence[ShapedArray], overs: Sequence[Axes]) -> list[Value]:
     """Scale the unreduced cotangents that a transposed program returns, where they turned out to be replicated.
 
     A transposed program may leave sums to its caller: over the axes over which its results vary (`avals`) and its
@@ -139,19 +144,20 @@ def scale_unreduced(cts: Sequence[Any], avals: Sequence[Any], overs: Sequence[Ax
             for ct, a, over in zip(cts, avals, overs)]
 
 
-def reduce_cotangent(parts: dict[Axes, Any] | None, allow_unreduced: bool = False) -> Any:
+def reduce_cotangent(parts: dict[Axes, Value] | None, allow_unreduced: bool = False) -> Tangent:
     """Reduce accumulated cotangents to the cotangent of a variable; `allow_unreduced` lets it keep its varying axes."""
     if parts is None:
         return None
     total = None
     for names, ct in parts.items():
+        # An unreduced result can be one array only. So with parts over different axes all of them are reduced.
         if names and not (allow_unreduced and len(parts) == 1):
             ct, = bind(prims.psum_p, ct, axes=tuple(sorted(names, key=repr)), axis_index_groups=None)
         total = ct if total is None else bind(prims.add_p, total, ct)
     return total
 
 
-def find_unreduced_axes(prim: Primitive, args: Sequence[Any], params: dict[str, Any], out: Any) -> Sequence[Axes]:
+def find_unreduced_axes(prim: Primitive, args: Sequence[Value], params: Params, out: Outputs) -> Sequence[Axes]:
     """Return for each operand the axes over which the equation works and its transpose leaves the sum to the caller."""
     overs = [(a.aval if isinstance(a, Tracer) else typeof(a)).varying_axes for a in args]
     flow = prim.region_signature

@@ -7,12 +7,15 @@ part is split off (`linearize`).
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
+from typing_extensions import override
 from lamina_ir import Primitive, ShapedArray, prims
+from lamina_ir.typing import Function, ParamValue, Params, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
+
+from .._typing import RuleResult, Tangent
 
 __all__ = ["ElementwiseJVP", "LinearizeRule", "PUSH_RULE_TYPES", "broadcast_tangent", "drop_zeros", "expand_by_mask",
            "instantiate", "rule_from_linearity"]
@@ -29,12 +32,13 @@ class _Rule:
     def __init__(self, prim: Primitive) -> None:
         self.prim = prim
 
-    def push(self, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+    def push(self, primals: list[Value], tangents: list[Tangent], params: Params) -> RuleResult:
         raise NotImplementedError
 
-    def __call__(self, primals: list[Any], tangents: list[Any], /, **params: Any) -> tuple[Any, Any]:
+    def __call__(self, primals: list[Value], tangents: list[Tangent], /, **params: ParamValue) -> RuleResult:
         return self.push(primals, tangents, params)
 
+    @override
     def __repr__(self) -> str:
         return f"<{self.kind} rule of {self.prim.name}>"
 
@@ -59,7 +63,7 @@ class ElementwiseJVP(_Rule):
     __slots__ = ("derivatives",)
     kind = property(lambda self: "elementwise" if any(self.derivatives) else "zero")
 
-    def __init__(self, prim: Primitive, *derivatives: Callable[..., Any] | None) -> None:
+    def __init__(self, prim: Primitive, *derivatives: Function | None) -> None:
         if not isinstance(prim, Primitive):
             raise TypeError(f"ElementwiseJVP: expected a Primitive; got {type(prim).__name__}: {prim!r:.60}")
         self.prim = prim
@@ -78,8 +82,10 @@ class ElementwiseJVP(_Rule):
                                     "also a parameter of the primitive, which is passed by keyword. Write a / after the "
                                     "operands and the result")
 
-    def push(self, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+    @override
+    def push(self, primals: list[Value], tangents: list[Tangent], params: Params) -> RuleResult:
         fs = self.derivatives
+        # The result first: many derivatives use it (exp' = exp), and it is computed only once.
         ans = bind(self.prim, *primals, **params)
         if len(fs) == 1:
             t, f = tangents[0], fs[0]
@@ -102,7 +108,8 @@ class _Linear(_Rule):
     __slots__ = ()
     kind = "linear"
 
-    def push(self, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+    @override
+    def push(self, primals: list[Value], tangents: list[Tangent], params: Params) -> RuleResult:
         prim = self.prim
         ans = bind(prim, *primals, **params)
         if len(primals) == 1:
@@ -112,12 +119,14 @@ class _Linear(_Rule):
             return ans, ([None] * len(ans) if prim.multiple else None)
         if prim is _add_p or prim is _sub_p:
             a, b = tangents
+            # The commonest primitives: the missing tangent is not added as zeros.
             if b is None:
                 return ans, broadcast_tangent(a, ans)
             if a is None:
                 return ans, broadcast_tangent(b if prim is _add_p else bind(_neg_p, b), ans)
         args = []
         for i, (x, t) in enumerate(zip(primals, tangents)):
+            # An operand in which the primitive is not linear, such as an index: its primal value.
             if i not in linear:
                 args.append(x)
             elif t is None and prim.elementwise:
@@ -134,7 +143,8 @@ class _Bilinear(_Rule):
     __slots__ = ()
     kind = "bilinear"
 
-    def push(self, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+    @override
+    def push(self, primals: list[Value], tangents: list[Tangent], params: Params) -> RuleResult:
         prim = self.prim
         ans = bind(prim, *primals, **params)
         total = None
@@ -142,6 +152,7 @@ class _Bilinear(_Rule):
             if tangents[i] is not None:
                 args = list(primals)
                 args[i] = tangents[i]
+                # One term per tangent, at the primal values of the other operand.
                 term = bind(prim, *args, **params)
                 total = term if total is None else bind(_add_p, total, term)
         return ans, total
@@ -174,34 +185,35 @@ class LinearizeRule:
 
     __slots__ = ("jvp", "linearize")
 
-    def __init__(self, jvp: Callable[..., Any], linearize: Callable[..., Any]) -> None:
+    def __init__(self, jvp: Function, linearize: Function) -> None:
         for what, f in (("jvp", jvp), ("linearize", linearize)):
             if not callable(f):
                 raise TypeError(f"LinearizeRule: expected a function as {what}; got {type(f).__name__}: {f!r:.60}")
         self.jvp, self.linearize = jvp, linearize
 
-    def __call__(self, primals: list[Any], tangents: list[Any], /, **params: Any) -> tuple[Any, Any]:
+    def __call__(self, primals: list[Value], tangents: list[Tangent], /, **params: ParamValue) -> RuleResult:
         return self.jvp(primals, tangents, **params)
 
 
-def broadcast_tangent(t: Any, ans: Any) -> Any:
+def broadcast_tangent(t: Value, ans: Value) -> Value:
     """Broadcast the tangent of a rank-0 operand to the shape of the result `ans`."""
     shape = ans.shape  # `ans` is a result of bind, so it has a shape, unlike a Python number
+    # Rank-0 operands of elementwise primitives broadcast, and so must their tangents.
     return t if typeof(t).shape == shape else lax.broadcast_in_dim(t, shape, ())
 
 
-def drop_zeros(tangents: Iterable[Any]) -> list[Any]:
+def drop_zeros(tangents: Iterable[Tangent]) -> list[Value]:
     """Return the entries that are not None (symbolic zeros)."""
     return [t for t in tangents if t is not None]
 
 
-def expand_by_mask(values: Iterable[Any], mask: Iterable[bool]) -> list[Any]:
+def expand_by_mask(values: Iterable[Value], mask: Iterable[bool]) -> list[Tangent]:
     """Return one entry per flag: the next value if the flag is set, else None (a symbolic zero)."""
     rest = iter(values)
     return [next(rest) if m else None for m in mask]
 
 
-def instantiate(t: Any, primal: Any) -> Any:
+def instantiate(t: Tangent, primal: Value) -> Value:
     """Return a tangent as an array.
 
     Args:

@@ -12,10 +12,8 @@ from its linearity.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from lamina_ir import Primitive, RuleTable
+from lamina_ir.typing import Function
 
 from .rule_kinds import ElementwiseJVP, rule_from_linearity
 
@@ -25,7 +23,7 @@ jvp_rules = RuleTable("jvp", "lamina_autodiff/jvp_rules", leading_params=("prima
 transpose_rules = RuleTable("transpose", "lamina_autodiff/transpose_rules", leading_params=("ct",))
 
 
-def def_elementwise_jvp(prim: Primitive, *derivatives: Callable[..., Any] | None) -> None:
+def def_elementwise_jvp(prim: Primitive, *derivatives: Function | None) -> None:
     """Define the JVP rule of an elementwise primitive by its partial derivatives.
 
     Args:

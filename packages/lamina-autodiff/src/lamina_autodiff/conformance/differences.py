@@ -1,4 +1,4 @@
-"""What the tests compare with: central differences of functions of NumPy arrays, and pairings of trees."""
+"""References for the tests: central differences of functions of NumPy arrays, and inner products of trees."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from lamina_ir import dtypes, trees
 
 
 def host(x: Any) -> np.ndarray:
-    """A value in the widest type of its kind."""
+    """Convert a value to the widest dtype of its kind."""
     a = np.asarray(x)
     if a.dtype == dtypes.float0:
         return np.zeros(a.shape)
@@ -17,13 +17,13 @@ def host(x: Any) -> np.ndarray:
 
 
 def inner(a: Any, b: Any) -> float:
-    """The real pairing of two trees: complex numbers count as pairs of reals."""
+    """Return the real inner product of two trees: complex numbers count as pairs of reals."""
     pairs = list(zip(trees.tree_leaves(a), trees.tree_leaves(b), strict=True))
     return float(sum(np.real(np.sum(host(x) * host(y))) for x, y in pairs))
 
 
 def noise(rng: np.random.Generator, like: Any) -> np.ndarray:
-    """A random tangent: numbers neither large nor so small that a wrong factor would not be seen; float0 of integers."""
+    """Return a random tangent: values of moderate size, so that a wrong factor is noticed; float0 for integers."""
     a = np.asarray(like)
     if not dtypes.is_inexact(a.dtype):
         return np.zeros(a.shape, dtypes.float0)
@@ -34,8 +34,9 @@ def noise(rng: np.random.Generator, like: Any) -> np.ndarray:
     return np.asarray(draw() + 1j * draw() if dtypes.is_complex(a.dtype) else draw(), a.dtype)
 
 
-def differences(one: Callable[..., Any], point: Sequence[Any], direction: Sequence[Any], eps: float) -> list[np.ndarray]:
-    """The derivative of `one`, a function of NumPy arrays with a list of results, along a direction."""
+def differences(one: Callable[..., Any], point: Sequence[Any], direction: Sequence[Any],
+                eps: float) -> list[np.ndarray]:
+    """Return the directional derivative of `one`, a function of NumPy arrays that returns a list."""
     def at(sign: float) -> Any:
         moved = [x if t.dtype == dtypes.float0 else np.asarray(np.asarray(x) + sign * eps * t, np.asarray(x).dtype)
                  for x, t in zip(point, direction)]

@@ -1,4 +1,4 @@
-"""`checkpoint` changes what is kept, never a value; the marks say what it must not keep."""
+"""`checkpoint` changes which residuals are stored, never a value."""
 from __future__ import annotations
 
 import numpy as np
@@ -27,7 +27,7 @@ WAYS = {"grad": grad, "jit of grad": lambda f: jit(grad(f)), "grad of jit": lamb
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_values_and_derivatives_are_those_of_the_function(policy, way):
+def test_checkpoint_keeps_values_and_derivatives(policy, way):
     f = checkpoint(body, policy=POLICIES[policy])
     x = 0.7
     want = np.cos(np.cos(np.sin(x))) * -np.sin(np.sin(x)) * np.cos(x)
@@ -35,7 +35,7 @@ def test_values_and_derivatives_are_those_of_the_function(policy, way):
     np.testing.assert_allclose(float(f(X)), np.sin(np.cos(np.sin(x))), rtol=1e-6)
 
 
-def test_trees_closures_and_static_arguments():
+def test_checkpoint_with_trees_closures_and_static_arguments():
     def loss(w, n, x):
         return lax.mul(lax.integer_pow(w["a"], n), x)
 
@@ -47,7 +47,7 @@ def test_trees_closures_and_static_arguments():
 
 
 @pytest.mark.cost
-def test_what_is_not_kept_is_computed_again():
+def test_unsaved_values_are_recomputed():
     def count(f):
         closed = make_jaxpr(grad(f))(X)
         return sum(e.primitive.name in ("sin", "cos") for e in walk(closed))
@@ -57,7 +57,7 @@ def test_what_is_not_kept_is_computed_again():
 
 
 @pytest.mark.cost
-def test_a_backward_pass_runs_the_function_again():
+def test_backward_pass_runs_function_again():
     seen = []
 
     def f(x):

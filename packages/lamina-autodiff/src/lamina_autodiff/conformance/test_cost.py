@@ -1,4 +1,4 @@
-"""How much a derivative does: ops are counted where they are run, by an evaluator in the slot."""
+"""The work of derivatives: an installed evaluator counts the primitives that run."""
 from __future__ import annotations
 
 import numpy as np
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.cost
 X = np.linspace(0.1, 1, 5, dtype=np.float32)
 
 
-class Counting:
-    """The evaluator in force, counting the ops it runs."""
+class CountingEvaluator:
+    """An evaluator that counts the primitives it runs."""
 
     def __init__(self, under):
         self.under, self.ops = under, 0
@@ -35,8 +35,8 @@ class Counting:
 
 @pytest.fixture
 def ops():
-    """How many ops a call runs: `ops(f, *args)`."""
-    counting = Counting(hooks.evaluator)
+    """Return `ops(f, *args)`, which counts the primitives that a call runs."""
+    counting = CountingEvaluator(hooks.evaluator)
     hooks.set_evaluator(counting)
 
     def run(fun, *args):
@@ -58,19 +58,19 @@ def chain(n):
 
 @pytest.mark.parametrize("make", [grad, lambda f: lambda x: jvp(f, (x,), (x,)), lambda f: lambda x: vjp(f, x)[1](
     np.float32(1)), value_and_grad], ids=["grad", "jvp", "vjp", "value_and_grad"])
-def test_a_derivative_takes_a_few_times_the_ops_of_the_function(ops, make):
+def test_derivative_runs_a_small_multiple_of_the_primitives(ops, make):
     for n in (10, 100):
         plain = ops(chain(n), X)
         assert plain == 2 * n + 1
         assert ops(make(chain(n)), X) <= 5 * plain + 10
 
 
-def test_the_size_of_the_argument_does_not_count(ops):
+def test_cost_does_not_depend_on_argument_size(ops):
     few, many = (ops(grad(chain(10)), np.full(n, 0.5, np.float32)) for n in (1, 1000))
     assert few == many
 
 
-def test_the_number_of_arguments_does_not_count_for_each(ops):
+def test_cost_does_not_grow_with_arguments_times_function(ops):
     def f(*xs):
         total = np.float32(0)
         for x in xs:
@@ -82,14 +82,14 @@ def test_the_number_of_arguments_does_not_count_for_each(ops):
         assert ops(lambda *xs, n=n: grad(f, tuple(range(n)))(*xs), *xs) <= 5 * ops(f, *xs) + 10
 
 
-def test_the_function_runs_once():
+def test_function_runs_once():
     for make in (grad, lambda f: lambda x: jvp(f, (x,), (x,)), lambda f: lambda x: vjp(f, x)[1](x)):
         count = []
         make(lambda x, count=count: count.append(1) or lax.sin(x))(np.float32(1))
         assert len(count) == 1
 
 
-def test_linear_functions_do_not_run_it_again(ops):
+def test_linear_functions_do_not_run_function_again(ops):
     count = []
 
     def f(x):
@@ -103,14 +103,14 @@ def test_linear_functions_do_not_run_it_again(ops):
     assert len(count) == 2
 
 
-def test_a_staged_gradient_is_as_long_as_its_function():
+def test_staged_gradient_length_is_linear_in_function():
     def length(n):
         return len(list(walk(make_jaxpr(grad(chain(n)))(X))))
 
     assert length(40) - length(20) <= 2 * 5 * 20
 
 
-def test_what_does_not_depend_on_the_argument_is_not_differentiated():
+def test_independent_values_are_not_differentiated():
     def f(x, y):
         return lax.mul(x, lax.sin(lax.exp(y)))
 
@@ -118,7 +118,7 @@ def test_what_does_not_depend_on_the_argument_is_not_differentiated():
     assert "cos" not in names and names.count("exp") == 1
 
 
-def test_a_linear_part_holds_no_op_that_is_not_linear():
+def test_linear_part_has_only_linear_primitives():
     def f(x, t):
         return linearize(lambda x: lax.sin(lax.exp(x)), x)[1](t)
 

@@ -1,4 +1,4 @@
-"""What does not fit is refused, and the error names the argument. Classes and names are the contract, not sentences."""
+"""Wrong arguments are rejected with an error that names them. Tests compare classes and names, not texts."""
 from __future__ import annotations
 
 import functools
@@ -44,26 +44,26 @@ def vector(x):
     (lambda: linearize(vector, X)[1](X, X), BAD, "tangents"),
     (lambda: linearize(vector, X)[1](X[:1]), BAD, "shape"),
 ], ids=range(24))
-def test_what_does_not_fit_is_refused_by_name(call, error, words):
+def test_wrong_arguments_are_rejected_by_name(call, error, words):
     with pytest.raises(error, match=f"(?s){words}"):
         call()
 
 
-def test_an_error_of_the_function_comes_out_and_leaves_the_thread_usable():
+def test_error_of_function_propagates_and_leaves_thread_usable():
     for make in (grad, lambda f: lambda x: jvp(f, (x,), (x,)), lambda f: lambda x: vjp(f, x)):
         with pytest.raises(ZeroDivisionError):
             make(lambda x: 1 / 0)(X[0])
     assert float(grad(lambda x: lax.mul(x, x))(X[1])) == 4
 
 
-def test_an_op_that_nobody_can_differentiate_is_refused_by_name():
+def test_primitive_without_derivative_is_rejected_by_name():
     lonely = Primitive("lonely_of_contract", infer=lambda x: x, numpy=lambda x: x, family="elementwise")
     for make in (grad, lambda f: lambda x: jvp(f, (x,), (x,))):
         with pytest.raises(MissingRuleError, match="lonely_of_contract"):
             make(functools.partial(bind, lonely))(X[0])
 
 
-def test_a_value_that_would_lose_its_derivative_is_refused():
+def test_conversion_that_loses_derivative_is_rejected():
     for lose in (float, np.asarray):
         with pytest.raises(TypeError):
             grad(lambda x, lose=lose: lax.mul(x, lose(x)))(X[1])

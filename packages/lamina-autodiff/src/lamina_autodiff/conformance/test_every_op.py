@@ -1,4 +1,4 @@
-"""Every op of `lamina_ir.prims`, on every sample: tangents are differences of its NumPy meaning, cotangents their transpose."""
+"""Every primitive, on every sample: tangents equal finite differences, cotangents are their transpose."""
 from __future__ import annotations
 
 import functools
@@ -14,38 +14,39 @@ from lamina_tracing.extend import bind
 
 from lamina_autodiff.conformance.differences import differences, host, inner, noise
 
-# Collectives are tried over axes with names. Maps over devices have their derivatives from the layer that has such maps.
-# A stopped gradient is zero where the function is not constant: the other tests have it.
+# Collectives are tested over named axes. Maps over devices get their derivatives from the layer above.
+# stop_gradient has a zero derivative although it is not constant; it has its own test.
 LEFT_OUT = ("stop_gradient", "xla_pmap")
-# No derivative is known, or it is no smooth function, or the op is opaque: an implementation may refuse these.
+# Without known derivative, not smooth, or opaque: an implementation may reject these.
 MAY_REFUSE = {
     "nextafter": "steps from one float to the next", "rng_uniform": "its draws cannot be repeated",
     "geqrf": "its packed form", "hessenberg": "no smooth invariant", "tridiagonal": "no smooth invariant",
     "schur": "no smooth invariant", "reduce": "its computation is opaque", "reduce_window": "its computation is opaque",
 }
-# No closed form is known for the operands that are not named.
+# No closed form is known for the operands that are not listed.
 KNOWN_OPERANDS = {"polygamma": (1,), "zeta": (1,), "igamma_grad_a": (1,), "random_gamma_grad": (1,),
                   "regularized_incomplete_beta": (2,)}
 
 
-def moving(sample: Any) -> list[int]:
-    """The operands that are differentiated."""
+def diff_operands(sample: Any) -> list[int]:
+    """Return the positions of the differentiated operands."""
     return [i for i, a in enumerate(sample.args) if dtypes.is_inexact(a.dtype)
             and i in KNOWN_OPERANDS.get(sample.prim.name, range(99))]
 
 
 SAMPLES = [s for p in prims.ALL if p.family not in ("collectives", "maps") and p.name not in LEFT_OUT for s in samples_of(p)
-           if s.differentiable and moving(s) and all(np.isfinite(a).all() for a in s.args if dtypes.is_inexact(a.dtype))]
+           if s.differentiable and diff_operands(s)
+           and all(np.isfinite(a).all() for a in s.args if dtypes.is_inexact(a.dtype))]
 
 
 class Case:
-    """A sample as a function of its inexact operands, in 64 bits where it holds no program of its own types."""
+    """A sample as a function of its inexact operands, in 64 bits unless it has a region with fixed types."""
 
     def __init__(self, sample: Any) -> None:
         self.prim, self.params = sample.prim, sample.params
         wide = {} if sample.prim.subprograms else {"float32": "float64", "complex64": "complex128"}
         self.full = [np.asarray(a, wide.get(a.dtype.name, a.dtype)) for a in sample.args]
-        self.moving = moving(sample)
+        self.moving = diff_operands(sample)
         self.point = [self.full[i] for i in self.moving]
 
     def _with(self, xs: Any) -> list[Any]:
@@ -55,13 +56,13 @@ class Case:
         return args
 
     def fun(self, *xs: Any) -> list[Any]:
-        """The op, through whatever differentiates it."""
+        """Apply the primitive, to be differentiated."""
         out = bind(self.prim, *self._with(xs), **self.params)
         out = canonicalize_results(self.prim, out if self.prim.multiple else (out,), bind)
         return [o for o in out if dtypes.is_inexact(o.dtype)]
 
     def one(self, *xs: Any) -> list[Any]:
-        """Its meaning in NumPy."""
+        """Evaluate the primitive with NumPy."""
         out = evaluate_primitive(self.prim, self._with(xs), self.params)
         out = canonicalize_results(self.prim, out if self.prim.multiple else (out,))
         return [np.asarray(o) for o in out if dtypes.is_inexact(np.asarray(o).dtype)]
@@ -71,19 +72,19 @@ class Case:
 
     def may_refuse(self, error: Exception) -> bool:
         if self.prim.name == "while" and self.params["max_iters"] is None and isinstance(error, UnboundedLoopError):
-            return True  # what a loop of unknown length computed on the way cannot be kept
+            return True  # residuals of a loop of unknown length cannot be stored
         return self.prim.name in MAY_REFUSE and isinstance(error, MissingRuleError) and self.prim.name in str(error)
 
 
-def precise(sample: Any) -> bool:
-    """Whether there are differences to compare with: at finite results, of at least 32 bits."""
+def is_precise(sample: Any) -> bool:
+    """Return whether finite differences are usable: finite results of at least 32 bits."""
     with config.enable_x64(True), np.errstate(all="ignore"):
         case = Case(sample)
         return case.coarseness() < 1e-4 and all(np.isfinite(v).all() for v in case.one(*case.point))
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if precise(s)], ids=lambda s: s.id)
-def test_tangents_of_an_op_are_differences_of_its_meaning(sample):
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if is_precise(s)], ids=lambda s: s.id)
+def test_tangents_equal_finite_differences(sample):
     with config.enable_x64(True):
         case = Case(sample)
         coarse = case.coarseness()
@@ -94,15 +95,15 @@ def test_tangents_of_an_op_are_differences_of_its_meaning(sample):
         except MissingRuleError as e:
             assert case.may_refuse(e), str(e)
             return
-        want, slopes = case.one(*case.point), differences(case.one, case.point, direction, eps)
-        for v, w, t, d in zip(value, want, tangent, slopes, strict=True):
+        want, expected = case.one(*case.point), differences(case.one, case.point, direction, eps)
+        for v, w, t, d in zip(value, want, tangent, expected, strict=True):
             np.testing.assert_allclose(host(v), host(w), rtol=10 * coarse, atol=10 * coarse)
             assert np.asarray(t).dtype == np.asarray(v).dtype and np.shape(t) == np.shape(v)
             np.testing.assert_allclose(host(t), d, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
-def test_cotangents_of_an_op_are_the_transpose_of_its_tangents(sample):
+def test_cotangents_are_transpose_of_tangents(sample):
     with config.enable_x64(True):
         case = Case(sample)
         tol = max(1e-7, 20 * case.coarseness())
@@ -121,7 +122,7 @@ def test_cotangents_of_an_op_are_the_transpose_of_its_tangents(sample):
         np.testing.assert_allclose(inner(ct, tangent), inner(back, direction), rtol=tol, atol=tol)
 
 
-def test_a_stopped_gradient_is_zero():
+def test_stop_gradient_has_zero_derivative():
     stopped = functools.partial(bind, prims.stop_gradient_p)
     value, tangent = jvp(lambda x: bind(prims.mul_p, stopped(x), x), (np.float32(3),), (np.float32(1),))
     assert (float(value), float(tangent)) == (9, 3)

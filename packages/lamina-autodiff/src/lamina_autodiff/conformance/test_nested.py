@@ -1,4 +1,4 @@
-"""Derivatives of derivatives: each level has tangents of its own, in whatever modes."""
+"""Derivatives of derivatives: each level has separate tangents, in any combination of modes."""
 from __future__ import annotations
 
 import itertools
@@ -37,7 +37,7 @@ def second(x):
 
 
 @pytest.mark.parametrize("ways", list(itertools.product(WAYS, WAYS)), ids="-".join)
-def test_any_derivative_of_any_derivative(ways):
+def test_second_derivatives_in_all_mode_combinations(ways):
     outer, inner = (WAYS[w] for w in ways)
     x = np.float32(0.8)
     np.testing.assert_allclose(float(outer(inner(f))(x)), second(0.8), rtol=1e-4)
@@ -46,7 +46,7 @@ def test_any_derivative_of_any_derivative(ways):
 
 @pytest.mark.parametrize("ways", [
     ("grad",) * 4, ("jvp",) * 4, ("jvp", "grad", "jvp", "grad"), ("grad", "linearize", "vjp", "jvp")], ids="-".join)
-def test_four_deep(ways):
+def test_fourth_derivative(ways):
     g = lax.exp
     for way in ways:
         g = WAYS[way](g)
@@ -54,21 +54,21 @@ def test_four_deep(ways):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_perturbations_keep_apart(way):
-    """d/dx (x * d/dy (x + y)) is 1: the inner tangent must not be taken for the outer one."""
+def test_nested_perturbations_are_distinguished(way):
+    """d/dx (x * d/dy (x + y)) is 1: the inner tangent must not be confused with the outer one."""
     d = WAYS[way]
     assert float(d(lambda x: lax.mul(x, d(lambda y: lax.add(x, y))(ONE)))(np.float32(2))) == 1
     assert float(d(lambda x: lax.mul(x, d(lambda y: lax.mul(x, y))(ONE)))(np.float32(3))) == 6
 
 
-def test_derivatives_with_respect_to_what_a_derivative_closes_over():
+def test_derivative_with_respect_to_closed_over_value():
     def outer(w):
         return grad(lambda x: lax.mul(w, lax.mul(x, x)))(np.float32(3))
 
     assert float(grad(outer)(np.float32(2))) == 6
 
 
-def test_a_step_of_descent_is_differentiated_like_anything():
+def test_gradient_descent_can_be_differentiated():
     def trained(rate):
         w = np.float32(1)
         for _ in range(3):
@@ -87,7 +87,7 @@ def test_mixed_partial_derivatives_commute():
     np.testing.assert_allclose(float(a), float(b), rtol=1e-5)
 
 
-def test_hessians_of_trees_and_products_with_them():
+def test_hessians_of_trees_and_hessian_vector_products():
     a = np.float32([[2, 1], [0, 3]])
     g = lambda x: lax.dot(x, lax.sin(lax.dot(a, x)))
     x, v = np.float32([0.2, -0.4]), np.float32([1, 2])
@@ -100,13 +100,13 @@ def test_hessians_of_trees_and_products_with_them():
 @pytest.mark.parametrize("around", [
     jit, checkpoint, lambda f: lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=1)[0],
     lambda f: lambda x: lax.cond(True, f, lambda y: y, x)], ids=["jit", "checkpoint", "scan", "cond"])
-def test_second_derivatives_through_what_holds_a_program(around):
+def test_second_derivatives_through_primitives_with_regions(around):
     x = np.float32(0.8)
     for outer, inner in ((grad, grad), (forward, grad), (grad, forward), (forward, forward)):
         np.testing.assert_allclose(float(outer(inner(around(f)))(x)), second(0.8), rtol=1e-4)
 
 
-def test_rules_are_differentiated_themselves():
+def test_custom_rules_are_differentiated():
     by_jvp = custom_jvp(lax.sin)
     by_jvp.defjvp(lambda p, t: (by_jvp(p[0]), lax.mul(t[0], lax.mul(p[0], p[0]))))
     by_vjp = custom_vjp(lax.sin)

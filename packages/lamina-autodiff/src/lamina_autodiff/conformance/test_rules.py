@@ -1,4 +1,4 @@
-"""Derivatives that the user gives: they are what the derivative is, however they came to be."""
+"""User-defined derivatives: they are used as the derivative, whether correct or not."""
 from __future__ import annotations
 
 from functools import partial
@@ -25,7 +25,7 @@ def tenfold():
 
 
 @pytest.mark.parametrize("around", [lambda f: f, jit], ids=["eager", "jit"])
-def test_a_forward_rule_is_the_derivative(around):
+def test_custom_jvp_rule_is_the_derivative(around):
     f = around(sevenfold())
     assert float(f(TWO)) == 4
     for got in (jvp(f, (TWO,), (ONE,))[1], linearize(f, TWO)[1](ONE), vjp(f, TWO)[1](ONE)[0], grad(f)(TWO), jacfwd(f)(TWO)):
@@ -33,7 +33,7 @@ def test_a_forward_rule_is_the_derivative(around):
 
 
 @pytest.mark.parametrize("around", [lambda f: f, jit], ids=["eager", "jit"])
-def test_a_reverse_rule_is_the_derivative(around):
+def test_custom_vjp_rule_is_the_derivative(around):
     f = around(tenfold())
     y = {"a": np.float32(3)}
     assert float(f(TWO, y)) == 6
@@ -41,7 +41,7 @@ def test_a_reverse_rule_is_the_derivative(around):
     assert (float(value), float(dx), float(dy["a"])) == (6, 30, 2)
 
 
-def test_a_reverse_rule_that_is_linear_pushes_forward_too():
+def test_linear_custom_vjp_supports_forward_mode():
     f = tenfold()
     y = {"a": np.float32(3)}
     for g in (f, jit(f)):
@@ -50,7 +50,7 @@ def test_a_reverse_rule_that_is_linear_pushes_forward_too():
 
 
 @pytest.mark.backward
-def test_a_reverse_rule_that_is_not_linear_holds_in_reverse_mode():
+def test_nonlinear_custom_vjp_works_in_reverse_mode():
     clip = custom_vjp(lambda x: x)
     clip.defvjp(lambda x: (x, None), lambda _, ct: (lax.clamp(-1.0, ct, 1.0),))
     for g in (clip, jit(clip)):
@@ -60,7 +60,7 @@ def test_a_reverse_rule_that_is_not_linear_holds_in_reverse_mode():
             jvp(g, (TWO,), (ONE,))
 
 
-def test_a_function_without_derivatives_is_just_run():
+def test_rule_is_not_run_without_differentiation():
     seen = []
     f = custom_jvp(lambda x: seen.append("fun") or x)
     f.defjvp(lambda p, t: seen.append("rule") or (p[0], t[0]))
@@ -68,7 +68,7 @@ def test_a_function_without_derivatives_is_just_run():
     assert seen == ["fun"]
 
 
-def test_arguments_that_are_not_differentiated():
+def test_nondiff_argnums():
     @partial(custom_jvp, nondiff_argnums=(0,))
     def apply(fun, x):
         return fun(x)
@@ -84,7 +84,7 @@ def test_arguments_that_are_not_differentiated():
     assert float(grad(power)(TWO, 3)) == 3
 
 
-def test_rules_of_several_results_and_unused_ones():
+def test_rules_with_several_and_unused_results():
     f = custom_vjp(lambda x: (lax.sin(x), lax.cos(x)))
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (lax.add(lax.mul(ct[0], 100.0), ct[1]),))
     assert float(grad(lambda x: f(x)[0])(TWO)) == 100
@@ -101,7 +101,7 @@ def test_rules_inside_loops_and_branches():
         assert float(make(branched)(TWO)) == 7
 
 
-def test_rules_close_over_what_is_differentiated_outside():
+def test_rules_may_close_over_differentiated_values():
     def outer(x, w):
         f = custom_jvp(lambda x: lax.mul(x, w))
         f.defjvp(lambda p, t: (lax.mul(p[0], w), lax.mul(lax.mul(t[0], w), 10.0)))
@@ -111,12 +111,12 @@ def test_rules_close_over_what_is_differentiated_outside():
     assert float(jit(grad(outer))(TWO, np.float32(3))) == 30
 
 
-def test_a_gradient_that_comes_with_the_value():
+def test_custom_gradient():
     f = custom_gradient(lambda x: (lax.mul(x, x), lambda g: lax.mul(g, lax.mul(x, 5.0))))
     assert float(f(TWO)) == 4 and float(grad(f)(TWO)) == 10
 
 
-def test_closures_made_into_arguments():
+def test_closure_convert():
     def area(pi):
         converted, values = closure_convert(lambda r: lax.mul(pi, lax.mul(r, r)), TWO)
         return converted(TWO, *values)
@@ -125,11 +125,11 @@ def test_closures_made_into_arguments():
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_a_solution_is_differentiated_by_what_it_solves(symmetric):
+def test_linear_solve_is_differentiated_implicitly(symmetric):
     a = np.float32([[4, 1], [1, 3]]) if symmetric else np.float32([[4, 1], [0, 3]])
 
     def solved(m, b):
-        def solve(matvec, b):  # Richardson's iteration: its own derivative would be that of so many steps
+        def solve(matvec, b):  # Richardson iteration: its own derivative would be that of finitely many steps
             return lax.stop_gradient(lax.fori_loop(0, 60, lambda i, x: lax.add(x, lax.mul(0.2, lax.sub(b, matvec(x)))),
                                                    lax.mul(b, 0.0)))
         return custom_linear_solve(lambda x: lax.dot(m, x), b, solve, lambda vecmat, b: solve(vecmat, b), symmetric=symmetric)
@@ -144,7 +144,7 @@ def test_a_solution_is_differentiated_by_what_it_solves(symmetric):
     np.testing.assert_allclose(np.asarray(jvp(lambda b: solved(a, b), (b,), (v,))[1]), inverse @ v, rtol=1e-4)
 
 
-def test_a_root_is_differentiated_by_what_it_is_a_root_of():
+def test_root_is_differentiated_implicitly():
     def root(a):
         return custom_root(lambda x: lax.sub(lax.mul(x, x), a), ONE,
                            lambda f, x: lax.stop_gradient(lax.fori_loop(0, 30, lambda i, x: lax.sub(x, lax.div(f(x), lax.mul(
@@ -159,12 +159,12 @@ def test_a_root_is_differentiated_by_what_it_is_a_root_of():
 @pytest.mark.parametrize("bad", [
     lambda: grad(custom_jvp(lambda x: x))(TWO),
     lambda: grad(custom_vjp(lambda x: x))(TWO)], ids=["custom_jvp", "custom_vjp"])
-def test_a_function_that_has_no_rule_yet_is_refused(bad):
+def test_function_without_rule_is_rejected(bad):
     with pytest.raises(AttributeError, match="defjvp|defvjp"):
         bad()
 
 
-def test_a_rule_that_gives_something_else_is_refused():
+def test_rule_with_wrong_result_is_rejected():
     f = custom_jvp(lambda x: x)
     f.defjvp(lambda p, t: (p[0], np.zeros(3, np.float32)))
     with pytest.raises((TypeError, ValueError)):

@@ -7,37 +7,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Jaxpr, Var, dce, dtypes, prims
+from lamina_ir import ClosedJaxpr, dce, dtypes, Jaxpr, Primitive, prims, ShapedArray, Var
+from lamina_ir.typing import Function, Params, ParamValue, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, typeof
 
 from .._engine.replicated_cotangents import mean_over_replicas
 from .._engine.custom_vjp_pullback import transpose_backward_rule
 from .._engine.arg_checks import unbound_axes_error
-from .._engine.jvp_trace import instantiate, run_jvp
+from .._engine.jvp_trace import instantiate, JVPTrace, run_jvp
 from .._engine.jaxpr_derivatives import jvp_program
-from .._checkpoint.checkpoint import recompute_program, call_program
+from .._checkpoint.checkpoint import call_program, recompute_program, RecomputedProgram
 from .._engine.rule_kinds import LinearizeRule, drop_zeros, expand_by_mask
 from .._engine.rule_tables import jvp_rules
+from .._typing import LinearRecorder, Policy, RuleResult, Tangent
 
 __all__: list[str] = []
 
 
-def _inexact(aval: Any) -> bool:
+def _inexact(aval: ShapedArray) -> bool:
     return dtypes.is_inexact(aval.dtype)
 
 
-def _check_constant_consts(prim: Any, name: str, tangents: Sequence[Any], num_consts: int) -> None:
+def _check_constant_consts(prim: Primitive, name: str, tangents: Sequence[Tangent], num_consts: int) -> None:
     if any(t is not None for t in tangents[:num_consts]):
         raise TypeError(f"{prim.name.removesuffix('_call')} of `{name}`: it closes over a value that is being differentiated, "
                         f"so its rule cannot give the derivative. Pass the value to `{name}` as an argument "
                         "(lamina.closure_convert finds such values), or wrap it in lax.stop_gradient")
 
 
-def _make_rule(prim: Any, jvp: Any, linearize: Any = None) -> Any:
+def _make_rule(prim: Primitive, jvp: Function, linearize: Function | None = None) -> Function:
     """Return a rule that just calls the function if no operand has a tangent, and `jvp` or `linearize` otherwise."""
-    def skip_if_constant(rule: Any) -> Any:
-        def wrapped(*args: Any, call_jaxpr: Any, **params: Any) -> Any:
+    def skip_if_constant(rule: Function) -> Function:
+        def wrapped(*args: Any, call_jaxpr: ClosedJaxpr, **params: ParamValue) -> RuleResult:
             if drop_zeros(args[-1]):
                 return rule(*args, call_jaxpr=call_jaxpr, **params)
             outs = call_program(prim, call_jaxpr, args[-2], **params)
@@ -49,7 +51,8 @@ def _make_rule(prim: Any, jvp: Any, linearize: Any = None) -> Any:
 
 
 # --- custom_jvp_call ----------------------------------------------------------------------------------------------
-def custom_jvp_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, jvp: Any, name: str, num_consts: int) -> Any:
+def custom_jvp_call_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], *, call_jaxpr: ClosedJaxpr,
+                        jvp: prims.Rule, name: str, num_consts: int) -> RuleResult:
     avals = call_jaxpr.out_avals
     _check_constant_consts(prims.custom_jvp_call_p, name, tangents, num_consts)
     given = [instantiate(t, p) for p, t in zip(primals[num_consts:], tangents[num_consts:]) if _inexact(typeof(p))]
@@ -58,7 +61,8 @@ def custom_jvp_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, jvp: An
 
 
 # --- custom_vjp_call ----------------------------------------------------------------------------------------------
-def _forward_pass(primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
+def _forward_pass(primals: Sequence[Value], tangents: Sequence[Tangent],
+                  params: Params) -> tuple[list[Value], list[Value], ClosedJaxpr]:
     """Run the forward rule; return (results, residuals, backward program for the active arguments)."""
     n = params["num_consts"]
     _check_constant_consts(prims.custom_vjp_call_p, params["name"], tangents, n)
@@ -71,7 +75,7 @@ def _forward_pass(primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
     return outs[:count], outs[count:], small
 
 
-def custom_vjp_call_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def custom_vjp_call_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], **params: ParamValue) -> RuleResult:
     outs, residuals, bwd = _forward_pass(primals, tangents, params)
     error = unbound_axes_error(bwd.jaxpr.axis_names, params["name"])
     if error is not None:
@@ -81,7 +85,8 @@ def custom_vjp_call_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
                                 map(_inexact, params["call_jaxpr"].out_avals))
 
 
-def custom_vjp_call_linearize(trace: Any, primals: Any, tangents: Any, **params: Any) -> Any:
+def custom_vjp_call_linearize(trace: JVPTrace, primals: Sequence[Value], tangents: Sequence[Tangent],
+                              **params: ParamValue) -> RuleResult:
     outs, residuals, bwd = _forward_pass(primals, tangents, params)
     n, name = len(residuals), params["name"]
     # Record a call whose transpose is the backward rule itself. Its forward meaning, the transposed backward rule, is
@@ -97,7 +102,8 @@ def custom_vjp_call_linearize(trace: Any, primals: Any, tangents: Any, **params:
 
 
 # --- transposed_call ----------------------------------------------------------------------------------------------
-def _transposed_call(primals: Any, tangents: Any, linear: Any, *, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
+def _transposed_call(primals: Sequence[Value], tangents: Sequence[Tangent], linear: LinearRecorder, *,
+                     forward: prims.Rule, num_held: int, transpose_jaxpr: ClosedJaxpr) -> RuleResult:
     if any(t is not None for t in tangents[:num_held]):  # not linear in the residuals: differentiate the program itself
         return run_jvp(lambda *xs: eval_jaxpr(forward.program(), xs), primals, tangents, linear)
     params = dict(forward=forward, num_held=num_held, transpose_jaxpr=transpose_jaxpr)
@@ -109,14 +115,16 @@ def _transposed_call(primals: Any, tangents: Any, linear: Any, *, forward: Any, 
 
 
 # --- remat --------------------------------------------------------------------------------------------------------
-def remat_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, **params: Any) -> Any:
+def remat_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], *, call_jaxpr: ClosedJaxpr,
+              **params: ParamValue) -> RuleResult:
     push = jvp_program(call_jaxpr, tuple(t is not None for t in tangents))
     outs = call_program(prims.remat_p, push.program, [*primals, *drop_zeros(tangents)], **params)
     n = len(push.active_out)
     return outs[:n], expand_by_mask(outs[n:], push.active_out)
 
 
-def remat_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any, policy: Any, **params: Any) -> Any:
+def remat_linearize(trace: JVPTrace, primals: Sequence[Value], tangents: Sequence[Tangent], *, call_jaxpr: ClosedJaxpr,
+                    policy: Policy | None, **params: ParamValue) -> RuleResult:
     """Compute the results and the saved values; record one call that recomputes the other residuals."""
     params["policy"] = policy
     what = f"the checkpointed function `{params['name']}`"
@@ -133,21 +141,21 @@ def remat_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any,
 
 
 # --- custom_vmap_call: the batching rule of the derivative is the derivative of the batching rule -------------------
-def _repeat_over_batch(x: Any, size: int) -> Any:
+def _repeat_over_batch(x: Value, size: int) -> Value:
     """Broadcast `x` along a new batch axis at the front."""
     shape = typeof(x).shape
     return lax.broadcast_in_dim(x, (size, *shape), tuple(range(1, len(shape) + 1)))
 
 
-def _jvp_of_rule(rule: Any, on: Sequence[bool], active_out: Sequence[bool], values: bool) -> Any:
+def _jvp_of_rule(rule: Any, on: Sequence[bool], active_out: Sequence[bool], values: bool) -> prims.Rule:
     """Return the batching rule of the JVP: (operands, tangents of those `on`) -> (results, tangents of active ones).
 
     With `values=False` it returns the tangents only.
     """
-    def call(size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
+    def call(size: int, batched: Sequence[bool], args: Sequence[Value]) -> tuple[list[Value], list[bool]]:
         n = len(on)
         primals, flags = list(args[:n]), list(batched[:n])
-        tangents: list[Any] = []
+        tangents: list[Tangent] = []
         for i, pair in enumerate(expand_by_mask(zip(args[n:], batched[n:]), on)):
             t, t_batched = pair or (None, flags[i])
             # The rule takes one flag per operand, so a primal and its tangent are both batched, or both unbatched.
@@ -160,7 +168,7 @@ def _jvp_of_rule(rule: Any, on: Sequence[bool], active_out: Sequence[bool], valu
             tangents.append(t)
         out_batched: list[bool] = []
 
-        def run(*xs: Any) -> list[Any]:
+        def run(*xs: Value) -> list[Value]:
             outs, out_batched[:] = rule.call(size, flags, xs)
             return list(outs)
 
@@ -172,7 +180,8 @@ def _jvp_of_rule(rule: Any, on: Sequence[bool], active_out: Sequence[bool], valu
     return rule if rule.call is None else prims.Rule(rule.name, call=call)
 
 
-def custom_vmap_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, name: str, num_consts: int, rule: Any) -> Any:
+def custom_vmap_call_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], *, call_jaxpr: ClosedJaxpr, name: str,
+                         num_consts: int, rule: prims.Rule) -> RuleResult:
     _check_constant_consts(prims.custom_vmap_call_p, name, tangents, num_consts)
     on = tuple(t is not None for t in tangents)
     push = jvp_program(call_jaxpr, on)
@@ -182,8 +191,8 @@ def custom_vmap_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, name: 
     return outs[:n], expand_by_mask(outs[n:], push.active_out)
 
 
-def custom_vmap_call_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any, name: str, num_consts: int,
-                               rule: Any) -> Any:
+def custom_vmap_call_linearize(trace: JVPTrace, primals: Sequence[Value], tangents: Sequence[Tangent], *,
+                               call_jaxpr: ClosedJaxpr, name: str, num_consts: int, rule: prims.Rule) -> RuleResult:
     _check_constant_consts(prims.custom_vmap_call_p, name, tangents, num_consts)
     on = tuple(t is not None for t in tangents)
     # The linear part recomputes its residuals. Its batching rule is the derivative of the user's rule, which works on
@@ -198,9 +207,9 @@ def custom_vmap_call_linearize(trace: Any, primals: Any, tangents: Any, *, call_
     return outs, expand_by_mask(pushed, parts.active_out)
 
 
-def _with_all_operands(parts: Any, call_jaxpr: Any, on: Sequence[bool]) -> Any:
+def _with_all_operands(parts: RecomputedProgram, call_jaxpr: ClosedJaxpr, on: Sequence[bool]) -> ClosedJaxpr:
     """Return `parts.linear` with arguments for all operands and active tangents, as its batching rule expects them."""
-    def make() -> Any:
+    def make() -> ClosedJaxpr:
         jaxpr = parts.linear.jaxpr
         rest = iter(jaxpr.invars)
         avals = [*call_jaxpr.in_avals, *[a.strip_weak_type() for a, o in zip(call_jaxpr.in_avals, on) if o]]
@@ -211,7 +220,7 @@ def _with_all_operands(parts: Any, call_jaxpr: Any, on: Sequence[bool]) -> Any:
     return parts.linear.memo("wide", make)
 
 
-def optimization_barrier_jvp(primals: Any, tangents: Any) -> Any:
+def optimization_barrier_jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> RuleResult:
     outs = bind(prims.optimization_barrier_p, *primals)
     given = drop_zeros(tangents)
     return outs, expand_by_mask(bind(prims.optimization_barrier_p, *given) if given else (), [t is not None for t in tangents])

@@ -7,17 +7,19 @@ bilinear.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
-from lamina_ir import MissingRuleError, dtypes, prims
+from lamina_ir import dtypes, MissingRuleError, Primitive, prims
+from lamina_ir.typing import Function, Value
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import bind, one_like, scalar, typeof
 
 from .._custom.custom_jvp import custom_jvp
 from .._engine.rule_tables import declare_missing, jvp_rules, def_elementwise_jvp, def_zero_jvp
+from .._typing import RuleResult, Tangent
 
 __all__: list[str] = []
 
@@ -34,7 +36,7 @@ for _prim in (prims.floor_p, prims.ceil_p, prims.round_p, prims.is_finite_p, pri
 declare_missing(prims.nextafter_p, "it steps from one float to the next, which is no smooth function")
 
 
-def _scalar_of(x: Any, value: float) -> Any:
+def _scalar_of(x: Value, value: float) -> Value:
     """A rank-0 constant of the dtype of x."""
     return scalar(value, typeof(x).dtype)
 
@@ -42,7 +44,7 @@ def _scalar_of(x: Any, value: float) -> Any:
 # --- one operand: derivatives -------------------------------------------------------------------------------------------
 
 
-def _integer_pow_derivative(x: Any, ans: Any, *, y: int) -> Any:
+def _integer_pow_derivative(x: Value, ans: Value, *, y: int) -> Value:
     if y == 0:
         return _scalar_of(x, 0)
     return one_like(x) if y == 1 else lax.add(x, x) if y == 2 else lax.mul(float(y), lax.integer_pow(x, y - 1))
@@ -50,14 +52,14 @@ def _integer_pow_derivative(x: Any, ans: Any, *, y: int) -> Any:
 
 @custom_jvp
 @partial(jit, inline=True)
-def _sech_squared(x: Any) -> Any:
+def _sech_squared(x: Value) -> Value:
     """4 e / (1 + e)^2 with e = exp(-2|x|)."""
     e = lax.exp(lax.mul(-2.0, lax.abs(x)))
     return lax.div(lax.mul(4.0, e), lax.square(lax.add(1.0, e)))
 
 
 @_sech_squared.defjvp
-def _sech_squared_jvp(primals: Any, tangents: Any) -> Any:
+def _sech_squared_jvp(primals: Sequence[Value], tangents: Sequence[Value]) -> Value:
     """-2 tanh(x) sech(x)^2: the derivative of the formula would cancel near 0."""
     (x,), (t,) = primals, tangents
     value = _sech_squared(x)
@@ -66,7 +68,7 @@ def _sech_squared_jvp(primals: Any, tangents: Any) -> Any:
 
 @custom_jvp
 @partial(jit, inline=True)
-def _logistic_density(x: Any, ans: Any) -> Any:
+def _logistic_density(x: Value, ans: Value) -> Value:
     """s (1 - s) for s = logistic(x); for x > 0, where 1 - s cancels, exp(-x) s^2.
 
     XLA's logistic has the same exponential, so that it is computed once.
@@ -76,14 +78,14 @@ def _logistic_density(x: Any, ans: Any) -> Any:
 
 
 @_logistic_density.defjvp
-def _logistic_density_jvp(primals: Any, tangents: Any) -> Any:
+def _logistic_density_jvp(primals: Sequence[Value], tangents: Sequence[Value]) -> Value:
     """-tanh(x/2) times the density. The derivative of its formula would be NaN where exp(-x) overflows."""
     (x, ans), (t, _) = primals, tangents
     value = _logistic_density(x, ans)
     return value, lax.mul(t, lax.neg(lax.mul(lax.tanh(lax.mul(0.5, x)), value)))
 
 
-def _tanh_derivative(x: Any, ans: Any) -> Any:
+def _tanh_derivative(x: Value, ans: Value) -> Value:
     """1 - tanh(x)^2, which cancels: it is 0 from x = 19. For float64 sech(x)^2 is computed from x.
 
     For other dtypes the exponential would cost up to half of the gradient of tanh alone.
@@ -91,7 +93,7 @@ def _tanh_derivative(x: Any, ans: Any) -> Any:
     return _sech_squared(x) if typeof(x).dtype == _F64 else lax.sub(1.0, lax.square(ans))
 
 
-def _logistic_derivative(x: Any, ans: Any) -> Any:
+def _logistic_derivative(x: Value, ans: Value) -> Value:
     """s (1 - s) for s = logistic(x), where 1 - s cancels; for float64 computed from x."""
     return _logistic_density(x, ans) if typeof(x).dtype == _F64 else lax.mul(ans, lax.sub(1.0, ans))
 
@@ -109,7 +111,7 @@ _BESSEL_64 = (-2.19406429877265e-09, 9.161905341915251e-10, 1.7620850167321837e-
               8.890591389966004e-05, 0.000682786717230606, 0.008963486348115163, 0.5083559131494412)
 
 
-def _bessel_ratio_gap(x: Any, is_small: Any) -> tuple[Any, Any]:
+def _bessel_ratio_gap(x: Value, is_small: Value) -> tuple[Value, Value]:
     """Return |x| and 1 - I1(|x|) / I0(|x|), valid where `is_small` (|x| < 8) is false.
 
     I1 / I0 tends to 1 for large x, so computing the difference from the two functions would cancel its digits.
@@ -123,7 +125,7 @@ def _bessel_ratio_gap(x: Any, is_small: Any) -> tuple[Any, Any]:
     return size, lax.div(total, size)
 
 
-def _bessel_i0e_derivative(x: Any, ans: Any) -> Any:
+def _bessel_i0e_derivative(x: Value, ans: Value) -> Value:
     """For i0e(x) = exp(-|x|) I0(x): i0e' = i1e(x) - sign(x) i0e(x), since I0' = I1 [DLMF 10.29.3].
 
     For |x| >= 8 the two terms cancel; there it is -sign(x) i0e(x) (1 - I1(|x|) / I0(|x|)).
@@ -133,13 +135,14 @@ def _bessel_i0e_derivative(x: Any, ans: Any) -> Any:
                       lax.neg(lax.mul(signed, _bessel_ratio_gap(x, is_small)[1])))
 
 
-def _bessel_i1e_derivative(x: Any, ans: Any) -> Any:
+def _bessel_i1e_derivative(x: Value, ans: Value) -> Value:
     """For i1e(x) = exp(-|x|) I1(x): i1e' = i0e(x) - sign(x) i1e(x) - i1e(x) / x.
 
     It follows from I1' = I0 - I1 / x [DLMF 10.29.2].
     For |x| < 1, I1(x) / x is computed by its power series, so that its derivative is accurate near 0 too. For |x| >= 8,
     with g = 1 - I1(|x|) / I0(|x|), the derivative is i0e(x) (g - (1 - g) / |x|), which avoids cancellation.
     """
+    # Series of I1(x) / x = 1/2 sum over k of (x^2/4)^k / (k! (k+1)!) [DLMF 10.25.2], which is finite at 0.
     small = lax.lt(lax.abs(x), 1.0)
     quarter, total = lax.square(lax.mul(0.5, lax.select(small, x, lax.full_like(x, 0.0)))), lax.full_like(x, 1.0)
     for k in range(9, 0, -1):
@@ -182,9 +185,9 @@ def_elementwise_jvp(prims.digamma_p, lambda x, ans: lax.polygamma(1.0, x))
 # --- one operand: tangent / divisor, one equation less than tangent * (1 / divisor) ---------------------------------
 
 
-def _def_reciprocal_jvp(prim: Any, divisor: Callable[[Any, Any], Any]) -> None:
+def _def_reciprocal_jvp(prim: Primitive, divisor: Callable[[Value, Value], Value]) -> None:
     """Define the JVP rule of a primitive whose derivative is `1 / divisor(x, ans)`."""
-    def jvp(primals: Any, tangents: Any) -> Any:
+    def jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> RuleResult:
         x, t = primals[0], tangents[0]
         ans = bind(prim, x)
         return ans, None if t is None else lax.div(t, divisor(x, ans))
@@ -200,32 +203,32 @@ _def_reciprocal_jvp(prims.atanh_p, lambda x, ans: lax.sub(1.0, lax.square(x)))
 # --- several operands: derivatives --------------------------------------------------------------------------------------
 
 
-def _pow_by_base(x: Any, y: Any, ans: Any) -> Any:
+def _pow_by_base(x: Value, y: Value, ans: Value) -> Value:
     """y x^(y-1); 0 for y = 0, even at x = 0, where x^(y-1) is infinite."""
     if not dtypes.is_inexact(typeof(y).dtype):
         y = lax.convert_element_type(y, typeof(x).dtype)
     return lax.select(lax.eq(y, 0.0), _scalar_of(x, 0), lax.mul(y, lax.pow(x, lax.sub(y, 1.0))))
 
 
-def _pow_by_exponent(x: Any, y: Any, ans: Any) -> Any:
+def _pow_by_exponent(x: Value, y: Value, ans: Value) -> Value:
     """log(x) x^y, with log(x) replaced by 0 at x = 0."""
     return lax.mul(lax.log(lax.select(lax.eq(x, 0.0), one_like(x), x)), ans)
 
 
-def _minmax_derivative(x: Any, y: Any, ans: Any) -> Any:
+def _minmax_derivative(x: Value, y: Value, ans: Value) -> Value:
     """d max / d x or d min / d x: 1 if x is the result, 0 if y is, and 1/2 if both are equal."""
     half, one, zero = (_scalar_of(x, c) for c in (0.5, 1, 0))
     return lax.select(lax.eq(x, ans), lax.select(lax.eq(y, ans), half, one), zero)
 
 
-def _undefined(call: str, operand: str) -> Callable[..., Any]:
-    def refuse(*args: Any) -> Any:
+def _undefined(call: str, operand: str) -> Function:
+    def refuse(*args: Value) -> NoReturn:
         raise MissingRuleError(f"jvp of `{call}` by its operand {operand} is not defined: no closed form is known; "
                                f"hold {operand} constant with lax.stop_gradient")
     return refuse
 
 
-def _over_squares(a: Any, x: Any, y: Any) -> Any:
+def _over_squares(a: Value, x: Value, y: Value) -> Value:
     return lax.div(a, lax.add(lax.square(x), lax.square(y)))
 
 
@@ -239,7 +242,7 @@ def_elementwise_jvp(prims.zeta_p, _undefined("zeta", "x"), lambda x, q, ans: lax
 # --- function rules ------------------------------------------------------------------------------------------------
 
 
-def abs_jvp(primals: Any, tangents: Any) -> Any:
+def abs_jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> RuleResult:
     """d|x| = Re(t conj(x) / |x|), the component of the tangent t along x; 0 at x = 0."""
     x, t = primals[0], tangents[0]
     ans = lax.abs(x)
@@ -250,7 +253,7 @@ def abs_jvp(primals: Any, tangents: Any) -> Any:
     return ans, lax.real(lax.mul(t, lax.conj(lax.sign(x))))
 
 
-def sign_jvp(primals: Any, tangents: Any) -> Any:
+def sign_jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> RuleResult:
     """0 for real x. For complex x, s = x / |x|: ds = t / |x| - s Re(conj(s) t / |x|), the component orthogonal to s."""
     x, t = primals[0], tangents[0]
     ans = lax.sign(x)
@@ -263,7 +266,7 @@ def sign_jvp(primals: Any, tangents: Any) -> Any:
     return ans, lax.select(lax.eq(x, zero), zero, lax.sub(t, along))
 
 
-def div_jvp(primals: Any, tangents: Any) -> Any:
+def div_jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> RuleResult:
     """For q = x / y: dq = (dx - q dy) / y.
 
     With both tangents this is one division, in the transpose too: the cotangent of y is -q times that of x. If only y
@@ -278,7 +281,7 @@ def div_jvp(primals: Any, tangents: Any) -> Any:
     return ans, lax.div(lax.sub(tx, lax.mul(ty, ans)), y)
 
 
-def rem_jvp(primals: Any, tangents: Any) -> Any:
+def rem_jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> RuleResult:
     """x rem y = x - trunc(x / y) y, and trunc(x / y) is locally constant: d = dx - trunc(x / y) dy."""
     (x, y), (tx, ty) = primals, tangents
     ans = lax.rem(x, y)
@@ -291,7 +294,7 @@ def rem_jvp(primals: Any, tangents: Any) -> Any:
     return ans, ty if tx is None else tx if ty is None else lax.add(tx, ty)
 
 
-def select_jvp(primals: Any, tangents: Any) -> Any:
+def select_jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> RuleResult:
     """Select between the tangents of the operands."""
     (pred, on_true, on_false), (_, t, f) = primals, tangents
     ans = lax.select(pred, on_true, on_false)
@@ -305,7 +308,7 @@ def select_jvp(primals: Any, tangents: Any) -> Any:
     return ans, lax.select(pred, t, f)
 
 
-def clamp_jvp(primals: Any, tangents: Any) -> Any:
+def clamp_jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> RuleResult:
     """The tangent of x if lo < x < hi, of lo if x < lo, of hi if x > hi; 0 if x equals a bound."""
     (lo, x, hi), (t_lo, t, t_hi) = primals, tangents
     ans = lax.clamp(lo, x, hi)
@@ -316,13 +319,14 @@ def clamp_jvp(primals: Any, tangents: Any) -> Any:
             term = lax.select(where(), tangent, _scalar_of(x, 0))
             terms.append(term if typeof(term).shape == typeof(ans).shape
                          else lax.broadcast_in_dim(term, typeof(ans).shape, ()))
-    total: Any = terms[0] if terms else None
+    total: Tangent = terms[0] if terms else None
     for term in terms[1:]:
         total = lax.add(total, term)
     return ans, total
 
 
-def convert_element_type_jvp(primals: Any, tangents: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+def convert_element_type_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], *, new_dtype: np.dtype,
+                             weak_type: bool) -> RuleResult:
     """Linear between inexact dtypes; integers have no tangent."""
     x, t = primals[0], tangents[0]
     ans = bind(prims.convert_element_type_p, x, new_dtype=new_dtype, weak_type=weak_type)

@@ -138,6 +138,8 @@ def _eigenvectors_jvp(t, w, v):
     if 0 in shape:
         return w, v
     axis = len(shape) - 2
+    # Eigenvectors are unique up to a factor. The tangent holds their norm and the phase of their largest entry
+    # constant.
     size = lax.abs(v)
     largest = lax.eq(lax.broadcasted_iota(np.int32, shape, axis),
                      lax.broadcast_in_dim(lax.argmax(size, axis, np.int32), shape, (*range(axis), axis + 1)))
@@ -222,6 +224,7 @@ def triangular_solve_jvp(primals, tangents, *, left_side, lower, transpose_a, co
     x = bind(prims.triangular_solve_p, a, b, **params)
     right = db
     if da is not None:
+        # The solver does not read the other triangle, nor a unit diagonal, so their tangents have no effect.
         da = tril(da, -1 if unit_diagonal else 0) if lower else triu(da, 1 if unit_diagonal else 0)
         da = lax.conj(da) if conjugate_a and dtypes.is_complex(typeof(da).dtype) else da
         da = matrix_transpose(da) if transpose_a else da

@@ -6,30 +6,32 @@ attain the max/min (`scatter_min`, `scatter_max`), and pass tangents accordingly
 """
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from lamina_ir import prims
+from lamina_ir import Primitive, prims
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode
+from lamina_ir.typing import Function, Params, ParamValue, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
 from .._engine.rule_tables import jvp_rules
+from .._typing import RuleResult, Tangent
 
 __all__: list[str] = []
 
 
-def _zeros(like: Any) -> Any:
+def _zeros(like: Value) -> Value:
     aval = typeof(like)
     zero = np.zeros((), aval.dtype)[()]
     return lax.broadcast_in_dim(zero, aval.shape, ()) if aval.shape else zero
 
 
-def _sum(a: Any, b: Any) -> Any:
+def _sum(a: Tangent, b: Tangent) -> Tangent:
     return b if a is None else a if b is None else lax.add(a, b)
 
 
-def _read(x: Any, indices: Any, updates: Any, fill: Any, p: dict[str, Any]) -> Any:
+def _read(x: Value, indices: Value, updates: Value, fill: Value, p: Params) -> Value:
     """Gather from `x` at the position of each element of `updates`; `fill` if the position is out of bounds."""
     if 0 in typeof(x).shape:
         value, shape = np.asarray(fill, typeof(x).dtype)[()], typeof(updates).shape
@@ -45,7 +47,7 @@ def _read(x: Any, indices: Any, updates: Any, fill: Any, p: dict[str, Any]) -> A
                 indices_are_sorted=p["indices_are_sorted"], unique_indices=p["unique_indices"])
 
 
-def gather_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+def gather_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], **p: ParamValue) -> RuleResult:
     x, indices = primals
     t = tangents[0]
     out = bind(prims.gather_p, x, indices, **p)
@@ -56,7 +58,7 @@ def gather_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
     return out, bind(prims.gather_p, t, indices, **p)
 
 
-def scatter_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+def scatter_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], **p: ParamValue) -> RuleResult:
     x, indices, u = primals
     tx, _, tu = tangents
     if tx is None and tu is None:
@@ -74,14 +76,14 @@ def scatter_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
     untouched = lax.eq(winner, np.int32(0))
     was_written = lax.eq(_read(winner, indices, numbers, 0, p), numbers)
 
-    def place(base: Any, updates: Any) -> Any:
+    def place(base: Value, updates: Value) -> Value:
         base = _zeros(x) if base is None else lax.select(untouched, base, _zeros(x))
         return bind(prims.scatter_add_p, base, indices, lax.select(was_written, updates, _zeros(u)), **p)
 
     return place(x, u), place(tx, tu)
 
 
-def scatter_mul_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+def scatter_mul_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], **p: ParamValue) -> RuleResult:
     """For y = x prod_i u_i: dy = dx prod_i u_i + sum_i du_i x prod_{j != i} u_j."""
     x, indices, u = primals
     tx, _, tu = tangents
@@ -106,9 +108,9 @@ def scatter_mul_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
     return out, bind(prims.scatter_add_p, _zeros(x) if t is None else t, indices, lax.mul(tu, others), **p)
 
 
-def _make_scatter_minmax_jvp(prim: Any) -> Any:
+def _make_scatter_minmax_jvp(prim: Primitive) -> Function:
     """Return a rule that divides the derivative equally among the operands that attain the max/min."""
-    def jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+    def jvp(primals: Sequence[Value], tangents: Sequence[Tangent], **p: ParamValue) -> RuleResult:
         x, indices, u = primals
         tx, _, tu = tangents
         out = bind(prim, x, indices, u, **p)

@@ -1,21 +1,21 @@
 """JVP rule of `linear_solve`: `dx = A^-1 (db - dA x)`, another solve with the same programs."""
 from __future__ import annotations
 
-from typing import Any
-
-from lamina_ir import prims
+from lamina_ir import ClosedJaxpr, prims
+from lamina_ir.typing import ParamValue, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr
 
-from .._engine.jvp_trace import instantiate, run_jvp
+from .._engine.jvp_trace import instantiate, JVPTrace, run_jvp
 from .._engine.rule_kinds import LinearizeRule
 from .._engine.rule_tables import jvp_rules
+from .._typing import LinearRecorder, RuleResult, Tangent
 
 __all__: list[str] = []
 
 
-def _linear_solve(linear: Any, primals: list[Any], tangents: list[Any], num_consts: int, num_aux: int, matvec: Any,
-                  **params: Any) -> Any:
+def _linear_solve(linear: LinearRecorder, primals: list[Value], tangents: list[Tangent], num_consts: int, num_aux: int,
+                  matvec: ClosedJaxpr, **params: ParamValue) -> RuleResult:
     params.update(num_consts=num_consts, num_aux=num_aux, matvec=matvec)
     outs = bind(prims.linear_solve_p, *primals, **params)
     n = len(outs) - num_aux
@@ -32,11 +32,12 @@ def _linear_solve(linear: Any, primals: list[Any], tangents: list[Any], num_cons
     return outs, [*tangent[:n], *[None] * num_aux]
 
 
-def linear_solve_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> Any:
+def linear_solve_jvp(primals: list[Value], tangents: list[Tangent], **params: ParamValue) -> RuleResult:
     return _linear_solve(None, primals, tangents, **params)
 
 
-def linear_solve_linearize(trace: Any, primals: list[Any], tangents: list[Any], **params: Any) -> Any:
+def linear_solve_linearize(trace: JVPTrace, primals: list[Value], tangents: list[Tangent],
+                           **params: ParamValue) -> RuleResult:
     return _linear_solve(trace.linear, primals, tangents, **params)
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import prims, shaped
+from lamina_ir import ClosedJaxpr, Primitive, prims, shaped
+from lamina_ir.typing import Function, Params, ParamValue, Value
 from lamina_tracing.extend import bind, eval_jaxpr, trace_state, make_rule_source
 
 from .._engine.arg_checks import zeros_of
@@ -18,17 +19,20 @@ from .._engine.jaxpr_derivatives import transpose_program
 from .._checkpoint.checkpoint import call_program
 from .._engine.rule_kinds import drop_zeros, expand_by_mask
 from .._engine.rule_tables import transpose_rules
+from .._typing import Cotangents, Tangent
 
 __all__: list[str] = []
 
 
-def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, params: dict[str, Any]) -> Any:
+def _call_transpose(prim: Primitive, cts: list[Value], args: Sequence[Value], call_jaxpr: ClosedJaxpr,
+                    params: Params) -> Cotangents:
     linear = tuple(is_linear(a) for a in args)
     # The sum over members for a replicated operand comes after the call; with a batching rule, inside its program.
     back = transpose_program(call_jaxpr, linear, tuple(ct is not None for ct in cts), allow_unreduced="rule" not in params)
     known = [a for a in args if not is_linear(a)]
     if "rule" in params:
         params["rule"] = _transpose_batching_rule(params["rule"], call_jaxpr, linear, cts, back.active_out)
+    # The transposed call is a call of the same kind: a checkpointed one recomputes, also inside other transforms.
     outs = call_program(prim, back.program, [*known, *drop_zeros(cts)], **params)
     overs = [a.aval.varying_axes for a, on in zip([a for a in args if is_linear(a)], back.active_out) if on]
     outs = scale_unreduced(outs, back.program.out_avals, overs)
@@ -36,7 +40,7 @@ def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, param
     return result[0] if len(args) == 1 else result
 
 
-def remat_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
+def remat_transpose(cts: list[Value], *args: Value, call_jaxpr: ClosedJaxpr, **params: ParamValue) -> Cotangents:
     # The transpose recomputes the forward part and must not be merged with it (`differentiated`). It saves nothing
     # further.
     params["differentiated"] = True
@@ -44,29 +48,33 @@ def remat_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) 
     return _call_transpose(prims.remat_p, cts, args, call_jaxpr, params)
 
 
-def custom_vmap_call_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
+def custom_vmap_call_transpose(cts: list[Value], *args: Value, call_jaxpr: ClosedJaxpr,
+                               **params: ParamValue) -> Cotangents:
     return _call_transpose(prims.custom_vmap_call_p, cts, args, call_jaxpr, params)
 
 
-def _transpose_batching_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequence[Any], active: Sequence[bool]) -> Any:
+def _transpose_batching_rule(rule: Any, closed: ClosedJaxpr, linear: Sequence[bool], cts: Sequence[Tangent],
+                             active: Sequence[bool]) -> prims.Rule:
     """Return the batching rule of the transpose: the transposed batching rule, with all linear operands batched."""
     if rule.call is None:
         return rule
     on = [ct is not None for ct in cts]
 
-    def call(size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
+    def call(size: int, batched: Sequence[bool], args: Sequence[Value]) -> tuple[list[Value], list[bool]]:
         # args: known values, then cotangents. fixed: per operand of the rule (value, batched), or None if it is linear.
         n = len(linear) - sum(linear)
         known, flags = iter(args[:n]), iter(batched[:n])
         fixed = [None if is_lin else (next(known), next(flags)) for is_lin in linear]
+        # The transposed rule works on a whole batch, so cotangents that all examples share are repeated.
         given = [x if b else _repeat_over_batch(x, size) for x, b in zip(args[n:], batched[n:])]
         avals = [a.strip_weak_type() for a, is_lin in zip(closed.in_avals, linear) if is_lin]
         out_batched: list[bool] = []
 
-        def run(*ts: Any) -> list[Any]:
+        def run(*ts: Value) -> list[Value]:
             rest = iter(ts)
             full = [next(rest) if f is None else f[0] for f in fixed]
             outs, out_batched[:] = rule.call(size, [True if f is None else f[1] for f in fixed], full)
+            # Repeating is linear: its transpose sums the cotangents of the examples.
             return [o if b else _repeat_over_batch(o, size) for o, b in zip(outs, out_batched)]
 
         wide = [shaped((size, *a.shape), a.dtype) for a in avals]
@@ -77,7 +85,8 @@ def _transpose_batching_rule(rule: Any, closed: Any, linear: Sequence[bool], cts
     return prims.Rule(rule.name, call=call)
 
 
-def transposed_call_transpose(cts: list[Any], *args: Any, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
+def transposed_call_transpose(cts: list[Value], *args: Value, forward: prims.Rule, num_held: int,
+                              transpose_jaxpr: ClosedJaxpr) -> Cotangents:
     avals = transpose_jaxpr.in_avals[num_held:]
     given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, avals)]
     # Equations get the lines of the user's backward rule.
@@ -91,15 +100,15 @@ def transposed_call_transpose(cts: list[Any], *args: Any, forward: Any, num_held
     return [None] * num_held + [b if is_linear(a) else None for a, b in zip(args[num_held:], found)]
 
 
-def _make_body_transpose(prim: Any) -> Any:
+def _make_body_transpose(prim: Primitive) -> Function:
     """Return a rule that transposes the function itself, ignoring its custom derivative: the call is linear."""
-    def rule(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
+    def rule(cts: list[Value], *args: Value, call_jaxpr: ClosedJaxpr, **params: ParamValue) -> Cotangents:
         return _call_transpose(prims.xla_call_p, cts, args, call_jaxpr, dict(
             name=params["name"], donated_invars=(), inline=False, device=None, backend=None))
     return rule
 
 
-def _transpose_barrier(cts: list[Any]) -> list[Any]:
+def _transpose_barrier(cts: list[Value]) -> list[Tangent]:
     return expand_by_mask(bind(prims.optimization_barrier_p, *drop_zeros(cts)), [ct is not None for ct in cts])
 
 

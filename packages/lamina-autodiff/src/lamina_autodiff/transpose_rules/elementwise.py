@@ -5,37 +5,38 @@ without conjugation.
 """
 from __future__ import annotations
 
-from typing import Any
-
+import numpy as np
 from lamina_ir import prims
+from lamina_ir.typing import Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar
 
 from ..extend import is_linear
 from .._engine.linearize import LinearTracer
 from .._engine.rule_tables import transpose_rules
+from .._typing import Cotangents
 
 __all__: list[str] = []
 
 _define = transpose_rules.define
 
 
-def _unbroadcast(ct: Any, x: Any) -> Any:
+def _unbroadcast(ct: Value, x: Value) -> Value:
     """Return the cotangent of the operand `x`: `ct`, summed to rank 0 if `x` was broadcast."""
     if x.aval.shape == ct.shape:
         return ct
     return bind(prims.reduce_sum_p, ct, axes=tuple(range(ct.ndim)))
 
 
-def add_transpose(ct: Any, x: Any, y: Any) -> Any:
+def add_transpose(ct: Value, x: Value, y: Value) -> Cotangents:
     return _unbroadcast(ct, x) if is_linear(x) else None, _unbroadcast(ct, y) if is_linear(y) else None
 
 
-def sub_transpose(ct: Any, x: Any, y: Any) -> Any:
+def sub_transpose(ct: Value, x: Value, y: Value) -> Cotangents:
     return _unbroadcast(ct, x) if is_linear(x) else None, lax.neg(_unbroadcast(ct, y)) if is_linear(y) else None
 
 
-def mul_transpose(ct: Any, x: Any, y: Any) -> Any:
+def mul_transpose(ct: Value, x: Value, y: Value) -> Cotangents:
     # `is_linear` and the common case of `_unbroadcast` are inlined: this is the most frequent rule.
     if type(x) is LinearTracer:
         out = lax.mul(ct, y)
@@ -44,19 +45,19 @@ def mul_transpose(ct: Any, x: Any, y: Any) -> Any:
     return None, out if y.aval.shape == out.shape else _unbroadcast(out, y)
 
 
-def select_transpose(ct: Any, pred: Any, on_true: Any, on_false: Any) -> Any:
+def select_transpose(ct: Value, pred: Value, on_true: Value, on_false: Value) -> Cotangents:
     zero = scalar(0, ct.dtype)
     return (None, _unbroadcast(lax.select(pred, ct, zero), on_true) if is_linear(on_true) else None,
             _unbroadcast(lax.select(pred, zero, ct), on_false) if is_linear(on_false) else None)
 
 
-def complex_transpose(ct: Any, x: Any, y: Any) -> Any:
+def complex_transpose(ct: Value, x: Value, y: Value) -> Cotangents:
     """For z = x + i y, Re(ct z) = Re(ct) x - Im(ct) y."""
     return (_unbroadcast(lax.real(ct), x) if is_linear(x) else None,
             lax.neg(_unbroadcast(lax.imag(ct), y)) if is_linear(y) else None)
 
 
-def convert_element_type_transpose(ct: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+def convert_element_type_transpose(ct: Value, x: Value, *, new_dtype: np.dtype, weak_type: bool) -> Cotangents:
     return bind(prims.convert_element_type_p, ct, new_dtype=x.aval.dtype, weak_type=x.aval.weak_type)
 
 

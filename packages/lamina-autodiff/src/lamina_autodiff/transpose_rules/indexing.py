@@ -1,32 +1,32 @@
 """Transpose rules of indexing primitives: a read transposes to an addition, a write to a read and a clearing."""
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from lamina_ir import MissingRuleError, prims
+from lamina_ir import MissingRuleError, prims, ShapedArray
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_ir.typing import ParamValue, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind
 
 from ..extend import is_linear
 from .._engine.rule_tables import transpose_rules
+from .._typing import Cotangents
 
 __all__: list[str] = []
 
 
-def _zeros(aval: Any) -> Any:
+def _zeros(aval: ShapedArray) -> Value:
     zero = np.zeros((), aval.dtype)[()]
     return lax.broadcast_in_dim(zero, aval.shape, ()) if aval.shape else zero
 
 
-def dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Any) -> Any:
+def dynamic_slice_transpose(ct: Value, x: Value, *starts: Value, slice_sizes: tuple[int, ...]) -> Cotangents:
     # y = P x selects the window. x* = P^T y*: the window written into zeros.
     out = bind(prims.dynamic_update_slice_p, _zeros(x.aval), ct, *starts)
     return (out, *(None for _ in starts)) if starts else out
 
 
-def dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> Any:
+def dynamic_update_slice_transpose(ct: Value, x: Value, update: Value, *starts: Value) -> Cotangents:
     # y is u inside the window and x outside: x* is y* with zeros in the window, u* is y* inside the window.
     shape, dtype = update.shape, ct.dtype
     ct_x = ct_update = None
@@ -39,16 +39,17 @@ def dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -
     return ct_x, ct_update, *(None for _ in starts)
 
 
-def gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: Any, fill_value: Any,
-                     indices_are_sorted: bool, mode: Any, slice_sizes: Any, unique_indices: bool) -> Any:
+def gather_transpose(ct: Value, x: Value, indices: Value, *, dimension_numbers: ParamValue, fill_value: ParamValue,
+                     indices_are_sorted: bool, mode: ParamValue, slice_sizes: tuple[int, ...],
+                     unique_indices: bool) -> Cotangents:
     # An element that is read several times gets the sum of the cotangents.
     out = bind(prims.scatter_add_p, _zeros(x.aval), indices, ct, mode=mode, unique_indices=unique_indices,
                indices_are_sorted=indices_are_sorted, dimension_numbers=ScatterDimensionNumbers(*dimension_numbers))
     return out, None
 
 
-def _read(ct: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool, mode: Any,
-          unique_indices: bool) -> Any:
+def _read(ct: Value, indices: Value, updates: Value, *, dimension_numbers: ParamValue, indices_are_sorted: bool,
+          mode: ParamValue, unique_indices: bool) -> Value:
     """Gather the cotangents at the positions of the updates; zero for updates that are out of bounds."""
     if 0 in ct.shape:
         return _zeros(updates.aval)
@@ -61,11 +62,11 @@ def _read(ct: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indice
                 dimension_numbers=GatherDimensionNumbers(window, inserted, index_map, x_batch, i_batch))
 
 
-def scatter_add_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> Any:
+def scatter_add_transpose(ct: Value, x: Value, indices: Value, updates: Value, **p: ParamValue) -> Cotangents:
     return ct if is_linear(x) else None, None, _read(ct, indices, updates, **p) if is_linear(updates) else None
 
 
-def scatter_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> Any:
+def scatter_transpose(ct: Value, x: Value, indices: Value, updates: Value, **p: ParamValue) -> Cotangents:
     # Overwritten elements of x do not occur in the result: x* is zero there.
     ct_x = ct_updates = None
     if is_linear(x):
@@ -81,7 +82,7 @@ def scatter_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> 
     return ct_x, None, ct_updates
 
 
-def scatter_mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> Any:
+def scatter_mul_transpose(ct: Value, x: Value, indices: Value, updates: Value, **p: ParamValue) -> Cotangents:
     if is_linear(x):
         return bind(prims.scatter_mul_p, ct, indices, updates, **p), None, None
     if not p["unique_indices"]:

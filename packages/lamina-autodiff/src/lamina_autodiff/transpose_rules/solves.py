@@ -1,21 +1,21 @@
 """Transpose rule of `linear_solve` in its right-hand side: solve the transposed system with `transpose_solve`."""
 from __future__ import annotations
 
-from typing import Any
-
 from lamina_ir import ClosedJaxpr, Jaxpr, MissingRuleError, prims
+from lamina_ir.typing import Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind
 
 from .._engine.linearize import is_linear
 from .._engine.jaxpr_derivatives import transpose_program
 from .._engine.rule_tables import transpose_rules
+from .._typing import Cotangents
 
 __all__: list[str] = []
 
 
-def linear_solve_transpose(cts: list[Any], *args: Any, matvec: Any, num_aux: int, num_consts: int, solve: Any,
-                           transpose_solve: Any) -> Any:
+def linear_solve_transpose(cts: list[Value], *args: Value, matvec: ClosedJaxpr, num_aux: int, num_consts: int,
+                           solve: ClosedJaxpr, transpose_solve: ClosedJaxpr) -> Cotangents:
     consts, right = args[:num_consts], args[num_consts:]
     if transpose_solve is None:
         raise MissingRuleError("transpose of custom_linear_solve is not defined: transpose_solve is missing; pass it, or "

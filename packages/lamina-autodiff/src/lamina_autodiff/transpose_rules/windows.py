@@ -42,9 +42,11 @@ def select_and_gather_add_transpose(ct, t, x, *, base_dilation, padding, select,
         return lax.full(typeof(x).shape, 0, typeof(ct).dtype), None
     dtype = typeof(x).dtype
     worst = scalar((lowest if select == "ge" else highest)(dtype), dtype)
+    # `select_and_scatter` of StableHLO has no dilations.
     if any(g != 1 for g in (*window_dilation, *base_dilation)):
         return _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilation, window_dimensions,
                                 window_strides), None
+    # Nor has it negative padding: crop the operand first, and put zeros back in `_unpad`.
     config = [(min(low, 0), min(high, 0), 0) for low, high in padding]
     positive = tuple((max(low, 0), max(high, 0)) for low, high in padding)
     out = bind(prims.select_and_scatter_add_p, ct, lax.pad(x, worst, config), padding=positive, select=select,
@@ -75,6 +77,8 @@ def _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilati
     config = [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)]
     wide = [dilated_length(n, b) + low + high for n, (low, high), b in zip(shape, padding, base_dilation, strict=True)]
     total = None
+    # Element `at` of window p is at p * stride + at * dilation. So the cotangents of windows that selected it are
+    # dilated by stride and padded to that position.
     for number, at in enumerate(np.ndindex(*window_dimensions)):
         term = lax.select(lax.eq(which, np.int32(number)), ct, zero)
         firsts = [k * g for k, g in zip(at, window_dilation, strict=True)]

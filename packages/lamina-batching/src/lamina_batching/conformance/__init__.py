@@ -1,21 +1,23 @@
-"""What batching means, as tests: `python -m lamina_batching.conformance [pytest arguments]`.
+"""Conformance tests of lamina-batching. Run them on any implementation: `python -m lamina_batching.conformance`.
 
-`vmap(f)` is the function of a whole batch that does what a loop does: take each example from the mapped axes, apply `f`, and
-stack the results. How it does so is an implementation's own affair: op by op, example by example, or in pieces.
+`vmap(f)` applies `f` to a whole batch and gives the results of a loop: take each example from the mapped axes, apply
+`f`, stack the results. An implementation may work primitive by primitive, example by example, or in chunks.
 
-- `in_axes` says which axis of each argument holds the examples, `None` that all examples share the argument as it is;
-  `out_axes` says where the results are stacked, `None` that a result is the same for all. Both are prefixes of trees.
-- Maps nest, each with an axis of its own, and a map of a staged, looping or branching function is the map of what it does.
-- Collectives over a named axis have the meaning of docs/internals/collectives.md, including those over other axes in scope
-  and over nested names.
-- `custom_vmap` puts a rule of the user's in place of all that; `sequential_vmap` runs the examples in their order.
-- What does not fit is refused by a `TypeError` or `ValueError` that names the argument.
+- `in_axes` gives the mapped axis of each argument; with `None`, all examples share the argument. `out_axes` gives the
+  axis of the examples in each result; with `None`, the result is the same for all. Both can be tree prefixes.
+- Maps nest, each with a separate axis. The map of a staged, looping or branching function equals the loop over it.
+- Collectives over a named axis are defined in docs/internals/collectives.md, including those over outer axes and over
+  nested axes of equal names.
+- `custom_vmap` uses a batching rule of the user; `sequential_vmap` runs the examples in order.
+- Wrong arguments are rejected with a `TypeError` or `ValueError` that names the argument.
 
-The oracle is a loop over the NumPy meaning of each op (`lamina_ir.evaluate_primitive`).
+The reference is a loop over the NumPy evaluation of each primitive (`lamina_ir.evaluate_primitive`).
 
-Marks. `core`, `collectives` and `order` are what the words above say: an implementation has them all. `cost` asks that a
-function runs once per batch, binds an op as often for a hundred examples as for one, and leaves what is shared alone; one
-that works by a loop may leave it out (`-m "not cost"`), and then promises no speed. `rows` asks that rows added to
-`batching_rules`, or put in another's place, are what is done; one that consults no table may leave it out, and then takes no
-rules for new ops.
+Marks, and which implementations may leave them out (`-m "not cost"`):
+
+- `core`, `collectives` and `order` (nested maps): the properties above. Nothing is optional.
+- `cost`: a function runs once per batch, binds a primitive as often for a hundred examples as for one, and does not
+  batch shared values. An implementation that works by a loop may leave it out.
+- `rules`: rules added to `batching_rules`, or overridden there, are used. An implementation without a rule table may
+  leave it out; it then accepts no rules for new primitives.
 """

@@ -1,4 +1,4 @@
-"""What the tests compare with: a loop over the examples, written with NumPy alone."""
+"""Reference for the tests: a loop over the examples in plain NumPy."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from lamina_ir.testing import assert_close
 
 
 def looped(one: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[int | None], out_axes: int = 0) -> list[Any]:
-    """The flat results of `one`, a function of NumPy arrays, for each example, stacked."""
+    """Apply `one`, a function of NumPy arrays, to each example and stack the flat results."""
     size = next(np.shape(a)[axis] for a, axis in zip(args, in_axes) if axis is not None)
     rows = [trees.tree_leaves(one(*[a if axis is None else np.take(a, i, axis) for a, axis in zip(args, in_axes)]))
             for i in range(size)]
@@ -20,7 +20,7 @@ def looped(one: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[int |
 
 def check(fun: Callable[..., Any], one: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[int | None],
           out_axes: int = 0, slack: float = 10.0, **options: Any) -> None:
-    """`vmap(fun)` gives what a loop over `one`, its meaning in NumPy, gives."""
+    """Check that `vmap(fun)` equals a loop over `one`, the same function in NumPy."""
     got = trees.tree_leaves(vmap(fun, tuple(in_axes), out_axes, **options)(*args))
     want = looped(one, args, in_axes, out_axes)
     assert len(got) == len(want), f"{len(got)} results, expected {len(want)}"

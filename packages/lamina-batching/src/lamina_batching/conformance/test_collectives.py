@@ -1,4 +1,4 @@
-"""Collectives over the named axis of a map: all members' values to all members' results (docs/internals/collectives.md)."""
+"""Collectives over the named axis of a map, as docs/internals/collectives.md defines them."""
 from __future__ import annotations
 
 from typing import Any
@@ -31,7 +31,7 @@ def permuted(xs: np.ndarray, perm: list[tuple[int, int]]) -> list[np.ndarray]:
 
 PERM, RING = [(0, 2), (3, 1)], [(k, (k + 1) % N) for k in range(N)]
 SQUARE = X[:, :N]
-# function of one member, all members' operands, what all members get
+# function of one member, operands of all members, results of all members
 MEANING = {
     "psum": (lambda x: lax.psum(x, "i"), X, lambda xs: [xs.sum(0)] * N),
     "pmean": (lambda x: lax.pmean(x, "i"), X, lambda xs: [xs.mean(0)] * N),
@@ -62,38 +62,38 @@ MEANING = {
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("name", MEANING)
-def test_members_get_what_the_table_says(name, axis):
+def test_collectives_equal_their_definition(name, axis):
     fun, xs, meaning = MEANING[name]
     got = vmap(fun, in_axes=axis, axis_name="i")(np.moveaxis(xs, 0, axis))
     np.testing.assert_allclose(np.asarray(got), np.stack(meaning(xs)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MEANING)
-def test_staged_members_get_the_same(name):
+def test_staged_collectives_give_equal_results(name):
     fun, xs, meaning = MEANING[name]
     for mapped in (jit(vmap(fun, axis_name="i")), vmap(jit(fun), axis_name="i")):
         np.testing.assert_allclose(np.asarray(mapped(xs)), np.stack(meaning(xs)), rtol=1e-5, atol=1e-6)
 
 
-def test_the_size_of_an_axis_is_a_number():
+def test_psum_of_1_is_the_axis_size():
     sizes = []
     vmap(lambda x: sizes.append(lax.psum(1, "i")) or x, axis_name="i")(X)
     assert set(sizes) == {N} and isinstance(sizes[0], int)
 
 
-def test_a_value_that_is_the_same_everywhere_counts_for_each_member():
+def test_psum_counts_replicated_value_for_each_member():
     got = vmap(lambda x, y: lax.psum(y, "i"), (0, None), axis_name="i")(X, np.float32(3))
     np.testing.assert_array_equal(np.asarray(got), [12] * N)
 
 
-def test_a_name_of_any_kind():
+def test_axis_name_may_be_any_hashable_value():
     for name in ("batch", ("a", 3), frozenset("x")):
         over = (name,) if isinstance(name, tuple) else name
         got = vmap(lambda x, over=over: lax.psum(x, over), axis_name=name)(X)
         np.testing.assert_allclose(np.asarray(got), [X.sum(0)] * N, rtol=1e-5)
 
 
-def test_axes_of_the_operand_beside_a_name():
+def test_psum_over_positional_and_named_axes():
     got = vmap(lambda x: lax.psum(x, (0, "i")), axis_name="i")(X)
     np.testing.assert_allclose(np.asarray(got), [X.sum((0, 1))] * N, rtol=1e-5, atol=1e-6)
 
@@ -105,7 +105,7 @@ def both(fun: Any, outer: int = 0, inner: int = 0) -> Any:
 Y = np.random.default_rng(1).normal(size=(4, 2, 3)).astype(np.float32)
 
 
-def test_nested_maps_speak_over_either_axis_and_both():
+def test_collectives_in_nested_maps_over_either_axis_and_both():
     np.testing.assert_allclose(np.asarray(both(lambda x: lax.psum(x, "j"))(Y)), np.repeat(Y.sum(1, keepdims=True), 2, 1),
                                rtol=1e-5)
     np.testing.assert_allclose(np.asarray(both(lambda x: lax.psum(x, "i"))(Y)), np.repeat(Y.sum(0, keepdims=True), 4, 0),
@@ -114,14 +114,14 @@ def test_nested_maps_speak_over_either_axis_and_both():
                                rtol=1e-5, atol=1e-6)
 
 
-def test_of_two_names_the_first_varies_slowest():
+def test_first_of_two_axis_names_varies_slowest():
     got = both(lambda x: lax.axis_index(("i", "j")))(Y)
     np.testing.assert_array_equal(np.asarray(got), np.arange(8).reshape(4, 2))
     turned = both(lambda x: lax.axis_index(("j", "i")))(Y)
     np.testing.assert_array_equal(np.asarray(turned), np.arange(8).reshape(2, 4).T)
 
 
-def test_an_inner_axis_hides_one_of_its_name():
+def test_inner_axis_shadows_equal_name():
     sizes = []
 
     def outer(row):
@@ -134,7 +134,7 @@ def test_an_inner_axis_hides_one_of_its_name():
     assert set(sizes[:-1]) == {2} and sizes[-1] == 4
 
 
-def test_a_collective_in_a_loop_and_in_a_branch():
+def test_collectives_in_loop_and_branch():
     def fun(x):
         x = lax.fori_loop(0, 3, lambda _, v: lax.pmean(lax.add(v, 1.0), "i"), x)
         return lax.cond(True, lambda v: lax.psum(v, "i"), lambda v: v, x)
@@ -147,7 +147,7 @@ SAMPLES = [s for p in prims.ALL if p.family == "collectives" for s in samples_of
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
-def test_every_sample_over_two_nested_maps(sample):
+def test_samples_over_two_nested_maps(sample):
     env = AxisEnv([("i", 4), ("j", 2)])
     operands = [[np.asarray(np.roll(a, d) if a.dtype == bool else a * (1 + d % 3) + a.dtype.type(d % 5), a.dtype)
                  for d in range(8)] for a in sample.args]

@@ -1,4 +1,4 @@
-"""How much a map does: the function runs once, each op is bound once, and what examples share is done once."""
+"""The work of a map: the function runs once, each primitive is bound once, shared values are computed once."""
 from __future__ import annotations
 
 import numpy as np
@@ -14,14 +14,14 @@ def count(closed, name):
     return sum(e.primitive.name == name for e in walk(closed))
 
 
-def test_the_function_runs_once_whatever_the_size():
+def test_function_runs_once_for_any_size():
     shapes = []
     vmap(lambda x: shapes.append(np.shape(x)) or x)(np.zeros((1000, 2), np.float32))
     assert shapes == [(2,)]
 
 
 @pytest.mark.parametrize("size", [1, 100])
-def test_an_op_of_a_batch_is_one_op(size):
+def test_batched_primitive_is_one_primitive(size):
     def chain(x, y):
         return lax.reduce_sum(lax.mul(lax.sin(x), lax.exp(y)), (0,))
 
@@ -31,25 +31,25 @@ def test_an_op_of_a_batch_is_one_op(size):
     assert len(list(walk(closed))) < 10
 
 
-def test_what_is_shared_is_done_once_without_the_batch():
+def test_unbatched_values_are_computed_once():
     closed = make_jaxpr(vmap(lambda x, y: lax.add(x, lax.sin(y)), in_axes=(0, None)))(np.ones(50, np.float32), np.float32(1))
     sine, = [e for e in walk(closed) if e.primitive is prims.sin_p]
     assert sine.outvars[0].aval.shape == ()
 
 
-def test_the_work_of_a_product_is_that_of_all_examples_and_no_more():
+def test_batched_product_does_not_repeat_shared_operand():
     closed = make_jaxpr(vmap(lax.dot, in_axes=(0, None)))(np.ones((5, 7), np.float32), np.ones((7, 3), np.float32))
     product, = [e for e in walk(closed) if e.primitive is prims.dot_general_p]
     assert sorted(product.outvars[0].aval.shape) == [3, 5]
     assert all(np.prod(v.aval.shape) <= 35 for v in product.invars)
 
 
-def test_no_data_is_moved_where_it_may_stay():
+def test_equal_in_and_out_axes_need_no_transpose():
     closed = make_jaxpr(vmap(lambda x: lax.sin(x), in_axes=1, out_axes=1))(np.ones((3, 5), np.float32))
     assert [e.primitive.name for e in walk(closed)] == ["sin"]
 
 
-def test_a_batch_of_loops_of_one_length_is_one_loop():
+def test_batch_of_loops_with_equal_length_is_one_loop():
     def fun(x):
         return lax.scan(lambda c, v: (lax.add(c, v), c), np.float32(0), x)[0]
 

@@ -1,4 +1,4 @@
-"""Functions with a rule of their own, and functions that are run example by example."""
+"""Functions with custom batching rules, and functions that run example by example."""
 from __future__ import annotations
 
 import numpy as np
@@ -22,34 +22,34 @@ def ruled(seen):
     return f
 
 
-def test_without_a_map_it_is_the_function():
+def test_custom_vmap_without_map_is_the_function():
     seen = []
     np.testing.assert_array_equal(np.asarray(ruled(seen)(X, X)), X + X)
     assert seen == []
 
 
-def test_a_map_asks_the_rule():
+def test_map_calls_the_rule():
     seen = []
     got = vmap(ruled(seen), in_axes=(0, None))(X, X[0])
     np.testing.assert_array_equal(np.asarray(got), 100 * X)
     assert seen == [(2, [True, False], (2, 3), (3,))]
 
 
-def test_the_rule_finds_examples_at_the_front():
+def test_rule_receives_batch_at_axis_0():
     seen = []
     got = vmap(ruled(seen), in_axes=(1, None))(X, X[:, 0])
     np.testing.assert_array_equal(np.asarray(got), 100 * X.T)
     assert seen == [(3, [True, False], (3, 2), (2,))]
 
 
-def test_a_staged_call_asks_it_too():
+def test_staged_map_calls_the_rule():
     seen = []
     for mapped in (jit(vmap(ruled(seen))), vmap(jit(ruled(seen)))):
         np.testing.assert_array_equal(np.asarray(mapped(X, X)), 100 * X)
     assert seen and all(s == (2, [True, True], (2, 3), (2, 3)) for s in seen)
 
 
-def test_a_function_without_a_rule_is_refused():
+def test_function_without_rule_is_rejected():
     with pytest.raises(AttributeError, match="def_vmap"):
         @custom_vmap
         def f(x):
@@ -57,11 +57,11 @@ def test_a_function_without_a_rule_is_refused():
         f(X)
 
 
-def test_examples_one_after_another():
+def test_sequential_vmap_runs_examples_in_order():
     np.testing.assert_array_equal(np.asarray(vmap(sequential_vmap(lambda x: lax.mul(x, 2.0)))(X)), 2 * X)
     got = vmap(sequential_vmap(lax.sub), in_axes=(1, None))(X, X[:, 0])
     np.testing.assert_array_equal(np.asarray(got), X.T - X[:, 0])
 
 
-def test_a_sequential_function_is_the_function_where_nothing_is_mapped():
+def test_sequential_vmap_without_map_is_the_function():
     np.testing.assert_array_equal(np.asarray(sequential_vmap(lambda x: lax.mul(x, 2.0))(X)), 2 * X)

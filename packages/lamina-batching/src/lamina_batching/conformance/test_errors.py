@@ -1,4 +1,4 @@
-"""What does not fit is refused, and the error names the argument. Classes and names are the contract, not sentences."""
+"""Wrong arguments are rejected with an error that names them. Tests compare classes and names, not texts."""
 from __future__ import annotations
 
 import numpy as np
@@ -32,12 +32,12 @@ def g(first, second):
     (lambda: vmap(g, axis_name=3)(X, X), TypeError, "axis_name|name"),
     (lambda: vmap(g, axis_name=["i"])(X, X), TypeError, "axis_name|name"),
 ], ids=range(16))
-def test_what_does_not_fit_is_refused_by_name(call, error, words):
+def test_wrong_arguments_are_rejected_by_name(call, error, words):
     with pytest.raises(error, match=f"(?s){words}"):
         call()
 
 
-def test_an_error_of_the_function_comes_out_and_the_name_goes_with_it():
+def test_error_of_function_propagates_and_unbinds_axis_name():
     with pytest.raises(ZeroDivisionError):
         vmap(lambda x: 1 / 0, axis_name="i")(X)
     with pytest.raises(UnboundAxisError):
@@ -45,17 +45,17 @@ def test_an_error_of_the_function_comes_out_and_the_name_goes_with_it():
     np.testing.assert_array_equal(np.asarray(lax.neg(X)), -X)
 
 
-def test_the_name_ends_with_the_map():
+def test_axis_name_is_unbound_after_map():
     np.testing.assert_array_equal(np.asarray(vmap(lambda x: lax.psum(x, "i"), axis_name="i")(X)), np.stack([X.sum(0)] * 2))
     with pytest.raises(UnboundAxisError, match="'i'"):
         lax.psum(X, "i")
 
 
-def test_a_name_that_is_not_bound_is_refused():
+def test_unbound_axis_name_is_rejected():
     with pytest.raises(UnboundAxisError, match="'j'"):
         vmap(lambda x: lax.psum(x, "j"), axis_name="i")(X)
 
 
-def test_shapes_inside_are_those_of_one_example():
+def test_function_sees_shapes_of_one_example():
     with pytest.raises((TypeError, ValueError)):
         vmap(lambda x: lax.dot(x, np.ones(2, np.float32)))(X)

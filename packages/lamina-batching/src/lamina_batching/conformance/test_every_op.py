@@ -1,4 +1,4 @@
-"""Every op of `lamina_ir.prims`, on every sample: a batch gives what its meaning gives example by example."""
+"""Every primitive, on every sample: a batch equals its NumPy evaluation example by example."""
 from __future__ import annotations
 
 import itertools
@@ -13,16 +13,16 @@ from lamina_tracing.extend import bind
 
 from lamina_batching.conformance.reference_loop import check
 
-# Collectives are tried over axes with names; the row of a map over devices comes with the layer that has such maps.
-# What several keys of the device's generator draw together is a layer's own choice: a loop, or one draw for all.
+# Collectives are tested over named axes; the rule of maps over devices is in the layer that has such maps.
+# How several keys of the device's generator draw together is up to the implementation: a loop, or one draw.
 SAMPLES = [s for p in prims.ALL if p.family != "collectives" and p.name not in ("xla_pmap", "rng_bit_generator")
            for s in samples_of(p) if s.args]
-# A computation of the user's may start from a value that is no neutral element: batches of those may be refused, in words.
+# A user's computation may start from a value that is not neutral: batches of those may be rejected.
 MAY_REFUSE = ("reduce", "reduce_window")
 
 
 def another(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.ndarray:
-    """The i-th example beside `x`; matrices to factorise stay well conditioned, integers, which may be indices, stay."""
+    """Return example i, a variant of `x`: matrices stay well conditioned, integers (indices) are unchanged."""
     if not i or x.dtype.kind in "iu":
         return x
     if prim.family == "factorizations":
@@ -31,12 +31,12 @@ def another(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.nd
 
 
 def patterns(n: int) -> list[tuple[bool, ...]]:
-    """Each operand batched alone, and all of them."""
+    """Return the batching patterns: each operand separately, and all of them."""
     return sorted({tuple(i == j for j in range(n)) for i in range(n)} | {(True,) * n})
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
-def test_a_batch_of_an_op_is_the_op_of_each_example(sample):
+def test_batched_primitive_equals_primitive_of_each_example(sample):
     prim, params = sample.prim, sample.params
 
     def fun(*xs: Any) -> Any:
@@ -63,7 +63,7 @@ def test_a_batch_of_an_op_is_the_op_of_each_example(sample):
 
 @pytest.mark.parametrize("sample", [s for p in prims.ALL for s in samples_of(p) if not s.args and p.family != "collectives"],
                          ids=lambda s: s.id)
-def test_an_op_without_operands_is_the_same_for_all_examples(sample):
+def test_primitive_without_operands_is_equal_for_all_examples(sample):
     want = evaluate_primitive(sample.prim, (), sample.params)
     got = vmap(lambda x: bind(sample.prim, **sample.params), out_axes=None)(np.zeros(3, np.float32))
     np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
@@ -71,7 +71,7 @@ def test_an_op_without_operands_is_the_same_for_all_examples(sample):
 
 @pytest.mark.parametrize("count", [0, 2])
 @pytest.mark.parametrize("sample", samples_of(prims.rng_bit_generator_p), ids=lambda s: s.id)
-def test_keys_of_the_devices_generator_draw_for_each_example(sample, count):
+def test_keys_of_device_generator_draw_for_each_example(sample, count):
     key = np.asarray(sample.args[0])
     keys = np.stack([key, key + np.asarray(1, key.dtype)])[:count]
     moved, bits = vmap(lambda k: tuple(bind(sample.prim, k, **sample.params)))(keys)

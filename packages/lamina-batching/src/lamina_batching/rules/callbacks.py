@@ -1,19 +1,22 @@
 """Batching rules of host callbacks: one call per example, in order, unless the callback accepts batches."""
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from lamina_ir import CallbackRuleError, UnnamedAxis, prims
+from lamina_ir import CallbackRuleError, Primitive, prims, UnnamedAxis
+from lamina_ir.typing import ParamValue, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..batch_trace import materialise, move_axis
+from ..batch_trace import BatchAxis, materialise, move_axis
 from ..tables import batching_rules
+from .._typing import RuleResult
 
 __all__: list[str] = []
 
 
-def _per_example(prim: Any, axis: Any, args: Any, dims: Any, batch: Any, mapped: Any, callback: Any, **params: Any) -> Any:
+def _per_example(prim: Primitive, axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None],
+                 batch: tuple[int, ...], mapped: ParamValue, callback: ParamValue, **params: ParamValue) -> RuleResult:
     """Bind the callback with one more batch axis, outside of the existing ones."""
     inner_flags = mapped if batch else [()] * len(args)
     moved = [a if d is None else move_axis(a, d, 0) for a, d in zip(args, dims)]
@@ -23,7 +26,8 @@ def _per_example(prim: Any, axis: Any, args: Any, dims: Any, batch: Any, mapped:
     return outs, [0] * len(outs)
 
 
-def pure_callback_batch(axis: Any, args: Any, dims: Any, *, vmap_method: Any, **params: Any) -> Any:
+def pure_callback_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *, vmap_method: str | None,
+                        **params: ParamValue) -> RuleResult:
     if vmap_method in (None, "sequential", "sequential_unrolled"):
         return _per_example(prims.pure_callback_p, axis, args, dims, vmap_method=vmap_method, **params)
     batched = []
@@ -39,7 +43,8 @@ def pure_callback_batch(axis: Any, args: Any, dims: Any, *, vmap_method: Any, **
     return outs, [0] * len(outs)
 
 
-def io_callback_batch(axis: Any, args: Any, dims: Any, *, ordered: bool, callback: Any, **params: Any) -> Any:
+def io_callback_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *, ordered: bool,
+                      callback: ParamValue, **params: ParamValue) -> RuleResult:
     if callback.batched is not None:
         outs = bind(prims.io_callback_p, *args, ordered=ordered, callback=callback.batched(callback, tuple(dims)), **params)
         return outs, [None] * len(outs)
@@ -50,7 +55,8 @@ def io_callback_batch(axis: Any, args: Any, dims: Any, *, ordered: bool, callbac
     return _per_example(prims.io_callback_p, axis, args, dims, ordered=ordered, callback=callback, **params)
 
 
-def debug_callback_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+def debug_callback_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None],
+                         **params: ParamValue) -> RuleResult:
     return _per_example(prims.debug_callback_p, axis, args, dims, **params)
 
 

@@ -7,35 +7,39 @@ numbered in row-major order, the first name slowest; `rest` are the other names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import prims, shaped
+from lamina_ir import Primitive, prims, shaped
 from lamina_ir.extend import as_axis_name, check_axis_names, split_axis_names
+from lamina_ir.typing import AxisName, Function, ParamValue, Params, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
 from ..extend import BatchAxis, materialise, move_axis
 from ..tables import batching_rules
+from .._typing import RuleResult
 
 __all__: list[str] = []
 
-Names = tuple[Any, ...]
+Names = tuple[AxisName, ...]
+Groups = tuple[tuple[int, ...], ...] | None  # `axis_index_groups`: member numbers of each group
+Permutation = Sequence[tuple[int, int]]  # (source, destination) of each message
 
 
 def _has_batch_name(axis: BatchAxis, names: Names) -> bool:
     return axis.name is not None and axis.name in names
 
 
-def _check(prim: Any, args: Any, dims: Any, params: dict[str, Any]) -> None:
+def _check(prim: Primitive, args: Sequence[Value], dims: Sequence[int | None], params: Params) -> None:
     """Apply the type rule of the primitive to one example; the array operations would accept more types."""
     avals = [typeof(x) for x in args]
     prim.infer(*[a if d is None else shaped(a.shape[:d] + a.shape[d + 1:], a.dtype, a.weak_type) for a, d in zip(avals, dims)],
                **params)
 
 
-def _take(x: Any, indices: Any) -> Any:
+def _take(x: Value, indices: Value) -> Value:
     """Take elements of axis 0 by index; `indices` is a constant or traced array of any shape."""
     s, at = typeof(x).shape, typeof(indices).shape
     if isinstance(indices, np.ndarray) and np.array_equal(indices, np.arange(s[0])):
@@ -44,13 +48,13 @@ def _take(x: Any, indices: Any) -> Any:
     return lax.gather(x, lax.reshape(indices, (*at, 1)), dims, (1, *s[1:]), mode=prims.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def _merge(x: Any, at: int, n: int = 2) -> Any:
+def _merge(x: Value, at: int, n: int = 2) -> Value:
     """Merge the `n` axes from `at` on into one."""
     s = typeof(x).shape
     return lax.reshape(x, (*s[:at], math.prod(s[at:at + n]), *s[at + n:]))
 
 
-def _divide(x: Any, at: int, *sizes: int) -> Any:
+def _divide(x: Value, at: int, *sizes: int) -> Value:
     """Split axis `at` into axes of these sizes and the remaining factor, which comes last."""
     s = typeof(x).shape
     return lax.reshape(x, (*s[:at], *sizes, s[at] // math.prod(sizes), *s[at + 1:]))
@@ -68,18 +72,18 @@ class _Groups(NamedTuple):
     members: np.ndarray  # [index along rest, example] -> member number
 
     @staticmethod
-    def of(axis: BatchAxis, names: Names, groups: Any) -> _Groups:
+    def of(axis: BatchAxis, names: Names, groups: tuple[tuple[int, ...], ...]) -> _Groups:
         at, sizes = names.index(axis.name), [lax.axis_size(n) for n in names]
         members = np.moveaxis(np.arange(math.prod(sizes)).reshape(sizes), at, -1).reshape(-1, axis.size)
         return _Groups(groups, names[:at] + names[at + 1:], members)
 
-    def table(self, entry: Callable[[int, int], Any]) -> Any:
+    def table(self, entry: Callable[[int, int], int | list[int]]) -> Value:
         """Return `entry(group, position in group)` for each local example; a constant if there are no other names."""
         entries = {m: entry(g, k) for g, group in enumerate(self.groups) for k, m in enumerate(group)}
         rows = np.array([[entries[m] for m in row] for row in self.members.tolist()], np.int32)
         return lax.dynamic_index_in_dim(rows, lax.axis_index(self.rest), 0, False) if self.rest else rows[0]
 
-    def all_members(self, x: Any) -> tuple[Any, Callable[[int], int]]:
+    def all_members(self, x: Value) -> tuple[Value, Callable[[int], int]]:
         """Gather the `x` of all members; return it and a function from member number to index."""
         if self.rest:
             n = len(self.members)
@@ -93,11 +97,11 @@ class _Groups(NamedTuple):
 # Members that attain a max/min share its derivative equally. So a max/min is computed in one step over the batch, the
 # other names and the positional axes (`positions`); a max of partial maxima would share it unequally. Sums are computed
 # locally first, then over the other names.
-_TOTAL: dict[Any, Callable[[Any, Any], Any]] = {prims.psum_p: lax.reduce_sum, prims.pmax_p: lax.reduce_max,
-                                                prims.pmin_p: lax.reduce_min}
+_TOTAL: dict[Primitive, Callable[[Value, Sequence[int]], Value]] = {
+    prims.psum_p: lax.reduce_sum, prims.pmax_p: lax.reduce_max, prims.pmin_p: lax.reduce_min}
 
 
-def _totals(g: _Groups, prim: Any, x: Any, positions: tuple[int, ...] = ()) -> Any:
+def _totals(g: _Groups, prim: Primitive, x: Value, positions: tuple[int, ...] = ()) -> Value:
     """Reduce each group and stack the results at axis 0.
 
     The operand has the batch at axis 0; `positions` are counted without it.
@@ -117,23 +121,24 @@ def _totals(g: _Groups, prim: Any, x: Any, positions: tuple[int, ...] = ()) -> A
     return lax.concatenate([lax.expand_dims(total(_take(gathered, r), (0, *shifted(1))), (0,)) for r in members], 0)
 
 
-def _def_reduction(prim: Any, repeated: Callable[[Any, int], Any]) -> None:
+def _def_reduction(prim: Primitive, repeated: Callable[[Value, int], Value]) -> None:
     """Define the rule of psum, pmax or pmin; `repeated(x, n)` reduces n equal copies of x."""
     total = _TOTAL[prim]
 
-    def reduce(xs: list[Any], names: Names, positions: tuple[int, ...], groups: Any = None) -> list[Any]:
+    def reduce(xs: list[Value], names: Names, positions: tuple[int, ...], groups: Groups = None) -> list[Value]:
         if positions and (prim is prims.psum_p or not names):
             xs, positions = [total(x, positions) for x in xs], ()
         return list(bind(prim, *xs, axes=(*names, *positions), axis_index_groups=groups)) if names and xs else xs
 
-    def reduce_separately(args: Any, dims: Any, names: Names, positions: tuple[int, ...], batched: tuple[int, ...],
-                          groups: Any = None) -> list[Any]:
+    def reduce_separately(args: Sequence[Value], dims: Sequence[int | None], names: Names, positions: tuple[int, ...],
+                          batched: tuple[int, ...], groups: Groups = None) -> list[Value]:
         """Reduce unbatched operands over `positions`, batched ones over `batched`, counted with the batch at axis 0."""
         shared = iter(reduce([x for x, d in zip(args, dims) if d is None], names, positions, groups))
         outs = iter(reduce([move_axis(x, d, 0) for x, d in zip(args, dims) if d is not None], names, batched, groups))
         return [next(shared if d is None else outs) for d in dims]
 
-    def rule(axis: BatchAxis, args: Any, dims: Any, *, axes: Any, axis_index_groups: Any) -> Any:
+    def rule(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *, axes: tuple[AxisName, ...],
+             axis_index_groups: Groups) -> RuleResult:
         names, positions = split_axis_names(prim.name, axes)
         if not _has_batch_name(axis, names):
             if not positions:
@@ -163,8 +168,8 @@ _def_reduction(prims.pmin_p, lambda x, n: x)
 
 
 # --- all_gather, psum_scatter, all_to_all, ppermute ---------------------------------------------------------------
-def _def_exchange(prim: Any, shifted: tuple[str, ...], own: Callable[..., Any], several: Callable[..., Any],
-                  grouped: Callable[..., Any] | None = None) -> None:
+def _def_exchange(prim: Primitive, shifted: tuple[str, ...], own: Function, several: Function,
+                  grouped: Function | None = None) -> None:
     """Define the rule of a collective with one operand, which gets the batch at axis 0.
 
     Args:
@@ -175,10 +180,11 @@ def _def_exchange(prim: Any, shifted: tuple[str, ...], own: Callable[..., Any], 
         the collective over one of them.
       grouped: `grouped(g, x, **params)` computes it with `axis_index_groups`.
     """
-    def outside(params: dict[str, Any]) -> dict[str, Any]:
+    def outside(params: Params) -> Params:
         return {k: v + 1 if k in shifted else v for k, v in params.items()}
 
-    def rule(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any, **params: Any) -> Any:
+    def rule(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *, axis_name: AxisName,
+             **params: ParamValue) -> RuleResult:
         x, names = materialise(args[0], dims[0], axis.size), check_axis_names(prim.name, axis_name)
         if not _has_batch_name(axis, names):
             return bind(prim, x, axis_name=axis_name, **outside(params)), 0
@@ -188,7 +194,7 @@ def _def_exchange(prim: Any, shifted: tuple[str, ...], own: Callable[..., Any], 
         if len(names) == 1:
             return own(x, axis.size, **params)
 
-        def along(name: Any, x: Any, **params: Any) -> Any:
+        def along(name: AxisName, x: Value, **params: ParamValue) -> Value:
             """Apply the collective over one of the names; the batch is at axis 0 of operand and result."""
             if name == axis.name:
                 out, d = own(x, axis.size, **params)
@@ -207,13 +213,14 @@ def _others(axis: BatchAxis, names: Names) -> tuple[Names, list[int]]:
     return rest, [lax.axis_size((n,)) for n in rest]
 
 
-def _own_all_gather(x: Any, size: int, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
+def _own_all_gather(x: Value, size: int, *, all_gather_dimension: int, tiled: bool,
+                    **_: ParamValue) -> tuple[Value, int | None]:
     x = move_axis(x, 0, all_gather_dimension)  # unbatched: all members get the same result
     return (_merge(x, all_gather_dimension) if tiled else x), None
 
 
-def _several_all_gather(axis: BatchAxis, along: Any, x: Any, names: Names, *, all_gather_dimension: int, tiled: bool,
-                        **_: Any) -> Any:
+def _several_all_gather(axis: BatchAxis, along: Function, x: Value, names: Names, *, all_gather_dimension: int,
+                        tiled: bool, **_: ParamValue) -> tuple[Value, int | None]:
     rest, sizes = _others(axis, names)
     x = bind(prims.all_gather_p, x, all_gather_dimension=0, axis_index_groups=None, axis_name=as_axis_name(rest),
              axis_size=math.prod(sizes), tiled=False)
@@ -223,20 +230,21 @@ def _several_all_gather(axis: BatchAxis, along: Any, x: Any, names: Names, *, al
     return (_merge(x, all_gather_dimension) if tiled else x), None  # unbatched: all members get the same result
 
 
-def _grouped_all_gather(g: _Groups, x: Any, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
+def _grouped_all_gather(g: _Groups, x: Value, *, all_gather_dimension: int, tiled: bool, **_: ParamValue) -> Value:
     gathered, at = g.all_members(x)
     x = _take(gathered, g.table(lambda group, _: [at(m) for m in g.groups[group]]))
     x = move_axis(x, 1, all_gather_dimension + 1)
     return _merge(x, all_gather_dimension + 1) if tiled else x
 
 
-def _own_psum_scatter(x: Any, size: int, *, scatter_dimension: int, tiled: bool, **_: Any) -> Any:
+def _own_psum_scatter(x: Value, size: int, *, scatter_dimension: int, tiled: bool,
+                      **_: ParamValue) -> tuple[Value, int | None]:
     total = lax.reduce_sum(x, (0,))
     return (_divide(total, scatter_dimension, size) if tiled else total), scatter_dimension
 
 
-def _several_psum_scatter(axis: BatchAxis, along: Any, x: Any, names: Names, *, scatter_dimension: int, tiled: bool,
-                          **_: Any) -> Any:
+def _several_psum_scatter(axis: BatchAxis, along: Function, x: Value, names: Names, *, scatter_dimension: int,
+                          tiled: bool, **_: ParamValue) -> tuple[Value, int | None]:
     # Sum the local examples first. Then each device gets the sums of its examples, and the scatter axis becomes the
     # batch.
     rest, sizes = _others(axis, names)
@@ -247,13 +255,15 @@ def _several_psum_scatter(axis: BatchAxis, along: Any, x: Any, names: Names, *, 
     return (x if tiled else lax.squeeze(x, (scatter_dimension + 1,))), 0
 
 
-def _grouped_psum_scatter(g: _Groups, x: Any, *, scatter_dimension: int, tiled: bool, axis_size: int, **_: Any) -> Any:
+def _grouped_psum_scatter(g: _Groups, x: Value, *, scatter_dimension: int, tiled: bool, axis_size: int,
+                          **_: ParamValue) -> Value:
     total = move_axis(_divide(_totals(g, prims.psum_p, x), scatter_dimension + 1, axis_size), scatter_dimension + 1, 1)
     x = _take(_merge(total, 0), g.table(lambda group, k: group * axis_size + k))
     return x if tiled else lax.squeeze(x, (scatter_dimension + 1,))
 
 
-def _own_all_to_all(x: Any, size: int, *, concat_axis: int, split_axis: int, tiled: bool, **_: Any) -> Any:
+def _own_all_to_all(x: Value, size: int, *, concat_axis: int, split_axis: int, tiled: bool,
+                    **_: ParamValue) -> tuple[Value, int | None]:
     if tiled:
         x = move_axis(_divide(x, split_axis + 1, size), split_axis + 1, 0)  # [to, from, ...]
         return _merge(move_axis(x, 1, concat_axis + 1), concat_axis + 1), 0
@@ -261,8 +271,8 @@ def _own_all_to_all(x: Any, size: int, *, concat_axis: int, split_axis: int, til
     return move_axis(move_axis(x, split_axis + 1, 0), 1, concat_axis + 1), 0
 
 
-def _several_all_to_all(axis: BatchAxis, along: Any, x: Any, names: Names, *, concat_axis: int, split_axis: int, tiled: bool,
-                        **_: Any) -> Any:
+def _several_all_to_all(axis: BatchAxis, along: Function, x: Value, names: Names, *, concat_axis: int, split_axis: int,
+                        tiled: bool, **_: ParamValue) -> tuple[Value, int | None]:
     split, concat = split_axis + 1, concat_axis + 1
     x = _divide(x, split, *[lax.axis_size((n,)) for n in names])
     for i, name in enumerate(names):  # in place: the axis of receivers becomes the axis of senders
@@ -273,7 +283,8 @@ def _several_all_to_all(axis: BatchAxis, along: Any, x: Any, names: Names, *, co
     return move_axis(lax.squeeze(x, (split + 1,)), split, concat), 0
 
 
-def _grouped_all_to_all(g: _Groups, x: Any, *, concat_axis: int, split_axis: int, tiled: bool, axis_size: int, **_: Any) -> Any:
+def _grouped_all_to_all(g: _Groups, x: Value, *, concat_axis: int, split_axis: int, tiled: bool, axis_size: int,
+                        **_: ParamValue) -> Value:
     gathered, at = g.all_members(_divide(x, split_axis + 1, axis_size))
     parts = _merge(move_axis(gathered, split_axis + 1, 1), 0)  # [member * axis_size + part, ...]
     x = _take(parts, g.table(lambda group, k: [at(m) * axis_size + k for m in g.groups[group]]))
@@ -282,7 +293,7 @@ def _grouped_all_to_all(g: _Groups, x: Any, *, concat_axis: int, split_axis: int
     return move_axis(lax.squeeze(x, (split_axis + 2,)), 1, concat_axis + 1)
 
 
-def _own_ppermute(x: Any, size: int, *, perm: Any) -> Any:
+def _own_ppermute(x: Value, size: int, *, perm: Permutation) -> tuple[Value, int | None]:
     # Example b of the result is example a of x for each pair (a, b), and zero if nothing is sent to b.
     source = np.zeros(size, np.int32)
     reached = np.zeros(size, bool)
@@ -295,7 +306,8 @@ def _own_ppermute(x: Any, size: int, *, perm: Any) -> Any:
     return lax.select(lax.broadcast_in_dim(reached, shape, (0,)), moved, lax.full_like(moved, 0)), 0
 
 
-def _several_ppermute(axis: BatchAxis, along: Any, x: Any, names: Names, *, perm: Any) -> Any:
+def _several_ppermute(axis: BatchAxis, along: Function, x: Value, names: Names, *,
+                      perm: Permutation) -> tuple[Value, int | None]:
     at = names.index(axis.name)
     rest = names[:at] + names[at + 1:]
     sizes = [lax.axis_size((n,)) for n in names]
@@ -330,7 +342,8 @@ _def_exchange(prims.ppermute_p, (), _own_ppermute, _several_ppermute)
 
 
 # --- axis_index ---------------------------------------------------------------------------------------------------
-def axis_index_batching(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any) -> Any:
+def axis_index_batching(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *,
+                        axis_name: AxisName) -> tuple[Value, int]:
     own = lax.iota(np.dtype("int32"), axis.size)
     total: Any = None
     for name in check_axis_names("axis_index", axis_name):

@@ -22,6 +22,7 @@ def _join(x, d, axis, outer=1):
     size, n = shape[axis:axis + 2]
     rest = shape[axis + 2:]
     if outer > 1:
+        # Groups are the slowest factor of a grouped axis, so the batch goes between groups and their elements.
         x = lax.reshape(x, (*shape[:axis], size, outer, n // outer, *rest))
         order = list(range(len(shape) + 1))
         order[axis:axis + 2] = axis + 1, axis
@@ -53,8 +54,10 @@ def conv_general_dilated_batching(axis, args, dims, *, batch_group_count, dimens
     if not size:  # no examples: the shape of the result follows from the type rule
         return _empty_result(args, dims, batch_group_count=batches, dimension_numbers=dimension_numbers,
                              feature_group_count=features, **params), 0
+    # Examples are independent convolutions with one kernel: more elements of the convolution's own batch.
     if r is None:
         lhs, out_axis, outer = _join(lhs, l, lhs_spec[0], batches), out_spec[0], 1
+    # More kernels on one input: more output features, inside each group.
     elif l is None:
         rhs, out_axis, outer = _join(rhs, r, rhs_spec[0], groups), out_spec[1], groups
     elif batches > 1:

@@ -4,31 +4,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import MissingRuleError, ShapeError, dtypes, prims, shaped
+from lamina_ir import ClosedJaxpr, dtypes, MissingRuleError, prims, shaped, ShapedArray, ShapeError
+from lamina_ir.typing import ParamValue, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, is_counted_once, eval_jaxpr, capture_scope, stage, typeof
 
 from ..batch_trace import BatchAxis, batch_program, materialise, move_axis
 from ..higher_order import make_higher_order_rule
 from ..tables import batching_rules
+from .._typing import RuleResult
 
 __all__: list[str] = []
 
 
-def _move_to_front(args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+def _move_to_front(args: Sequence[Value], dims: Sequence[int | None]) -> list[Value]:
     return [a if d is None else move_axis(a, d, 0) for a, d in zip(args, dims)]
 
 
-def _inexact(avals: Sequence[Any], flags: Sequence[bool]) -> tuple[bool, ...]:
+def _select_inexact(avals: Sequence[ShapedArray], flags: Sequence[bool]) -> tuple[bool, ...]:
     return tuple(f for a, f in zip(avals, flags) if dtypes.is_inexact(a.dtype))
 
 
-def _batch_all_results(closed: Any, axis: BatchAxis, flags: Sequence[bool]) -> Any:
+def _batch_all_results(closed: ClosedJaxpr, axis: BatchAxis, flags: Sequence[bool]) -> ClosedJaxpr:
     """Return the batched program with all results batched."""
     return batch_program(closed, axis, tuple(flags), True).program
 
 
-def _results_and_dims(axis: BatchAxis, outs: Sequence[Any], avals: Sequence[Any]) -> Any:
+def _drop_replicated_batch(axis: BatchAxis, outs: Sequence[Value], avals: Sequence[ShapedArray]) -> RuleResult:
     """Return results that are all batched, and their batch axes.
 
     If replicated values count once over the axis, a result with a replicated type is reduced to its first example: the
@@ -36,43 +38,48 @@ def _results_and_dims(axis: BatchAxis, outs: Sequence[Any], avals: Sequence[Any]
     """
     if axis.name is None or not is_counted_once(axis.name):
         return outs, [0] * len(outs)
+    # A replicated result has equal examples, and must count once in derivatives: keep one of them.
     replicated = [axis.name not in a.varying_axes for a in avals]
     outs = [lax.index_in_dim(o, 0, 0, keepdims=False) if r else o for o, r in zip(outs, replicated)]
     return outs, [None if r else 0 for r in replicated]
 
 
-def custom_jvp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, jvp: Any, num_consts: int,
-                          **params: Any) -> Any:
+def custom_jvp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *,
+                          call_jaxpr: ClosedJaxpr, jvp: prims.Rule, num_consts: int,
+                          **params: ParamValue) -> RuleResult:
     flags = tuple(d is not None for d in dims)
 
-    def make() -> tuple[Any, Any]:
+    def make() -> tuple[ClosedJaxpr, prims.Rule]:
         scope = capture_scope()
-        wide = (*flags, *_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:]))
+        # The rule takes the operands, then the tangents of the inexact ones; a tangent is batched as its primal.
+        wide = (*flags, *_select_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:]))
         rule = prims.Rule(jvp.name, lambda: scope(lambda: _batch_all_results(jvp.program(), axis, wide)))
         return _batch_all_results(call_jaxpr, axis, flags), rule
 
     program, rule = call_jaxpr.memo_with_settings(("vmap of custom_jvp", jvp, axis, flags), make)
     outs = bind(prims.custom_jvp_call_p, *_move_to_front(args, dims), call_jaxpr=program, jvp=rule, num_consts=num_consts,
                 **params)
-    return _results_and_dims(axis, outs, call_jaxpr.out_avals)
+    return _drop_replicated_batch(axis, outs, call_jaxpr.out_avals)
 
 
-def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, bwd: Any, fwd: Any, num_consts: int,
-                          **params: Any) -> Any:
+def custom_vjp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *,
+                          call_jaxpr: ClosedJaxpr, bwd: prims.Rule, fwd: prims.Rule, num_consts: int,
+                          **params: ParamValue) -> RuleResult:
     """Batch the call and its rules; the cotangent of an operand that all examples share is summed over the examples."""
     flags = tuple(d is not None for d in dims)
 
-    def backward() -> Any:
+    def backward() -> ClosedJaxpr:
         program = bwd.program()
         # All results of the batched forward rule are batched, including residuals; so are the cotangents.
         batched = _batch_all_results(program, axis, (True,) * len(program.in_avals))
-        shared = [not f for f in _inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:])]
+        # The transpose of sharing a value with all examples is a sum over them.
+        shared = [not f for f in _select_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:])]
 
-        def run(*xs: Any) -> list[Any]:
+        def run(*xs: Value) -> list[Value]:
             return [lax.reduce_sum(b, (0,)) if one else b for b, one in zip(eval_jaxpr(batched, xs), shared)]
         return stage(run, batched.in_avals)[0] if any(shared) else batched
 
-    def make() -> tuple[Any, Any, Any]:
+    def make() -> tuple[ClosedJaxpr, prims.Rule, prims.Rule]:
         scope = capture_scope()
         return (_batch_all_results(call_jaxpr, axis, flags),
                 prims.Rule(fwd.name, lambda: scope(lambda: _batch_all_results(fwd.program(), axis, flags))),
@@ -81,10 +88,13 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
     program, forward, back = call_jaxpr.memo_with_settings(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
     outs = bind(prims.custom_vjp_call_p, *_move_to_front(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
                 num_consts=num_consts, **params)
-    return _results_and_dims(axis, outs, call_jaxpr.out_avals)
+    return _drop_replicated_batch(axis, outs, call_jaxpr.out_avals)
 
 
-def transposed_call_batch(axis: BatchAxis, args: Any, dims: Any, *, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
+def transposed_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *, forward: prims.Rule,
+                          num_held: int, transpose_jaxpr: ClosedJaxpr) -> RuleResult:
+    # Only residuals may be unbatched. The linear operands and results are batched all, so that the forward program and
+    # its transpose keep matching signatures.
     residual_flags = tuple(d is not None for d in dims[:num_held])
     n = len(transpose_jaxpr.in_avals) - num_held
     scope = capture_scope()
@@ -97,8 +107,8 @@ def transposed_call_batch(axis: BatchAxis, args: Any, dims: Any, *, forward: Any
     return outs, [0] * len(outs)
 
 
-def custom_vmap_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, name: str, num_consts: int,
-                           rule: Any) -> Any:
+def custom_vmap_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *,
+                           call_jaxpr: ClosedJaxpr, name: str, num_consts: int, rule: Any) -> RuleResult:
     if any(d is not None for d in dims[:num_consts]):
         raise TypeError(f"custom_vmap of `{name}`: it closes over a value that is being mapped, which its rule cannot batch; "
                         f"pass the value to `{name}` as an argument")
@@ -106,6 +116,7 @@ def custom_vmap_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr:
         raise MissingRuleError(f"vmap of `{name}`: its batching rule is a Python function, which program text and saved "
                                "programs do not contain. Make the program again from its function")
     flags = [d is not None for d in dims[num_consts:]]
+    # The user's rule sees the batch axis at position 0 of every batched argument.
     outs, batched = rule.call(axis.size, flags, _move_to_front(args, dims)[num_consts:])
     for i, (o, b, a) in enumerate(zip(outs, batched, call_jaxpr.out_avals)):
         shape = (axis.size, *a.shape) if b else a.shape

@@ -1,22 +1,24 @@
 """Batching rules of elementwise primitives: align the batch axes of the operands and apply the primitive."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
-from lamina_ir import prims
+import numpy as np
+from lamina_ir import Primitive, prims
+from lamina_ir.typing import Function, ParamValue, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..extend import move_axis
+from ..extend import BatchAxis, move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
 
 
-def make_elementwise_rule(prim: Any) -> Callable[..., Any]:
+def make_elementwise_rule(prim: Primitive) -> Function:
     """Return the batching rule of an elementwise primitive with one result, built-in or third-party."""
-    def rule(axis: Any, args: Any, dims: Any, /, **params: Any) -> Any:
+    def rule(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], /,
+             **params: ParamValue) -> tuple[Value, int | None]:
         if len(args) == 1:
             return bind(prim, args[0], **params), dims[0]
         if len(args) == 2:  # fast path for the two common cases
@@ -24,6 +26,7 @@ def make_elementwise_rule(prim: Any) -> Callable[..., Any]:
             if dy is None:
                 if not getattr(y, "shape", ()):
                     return bind(prim, x, y, **params), dx
+            # Equal ranks: a rank-0 operand that is batched has the batch as only axis, and would not broadcast.
             elif dx == dy and len(x.shape) == len(y.shape):
                 return bind(prim, x, y, **params), dx
         args, at = align_operands(axis, args, dims)
@@ -31,7 +34,7 @@ def make_elementwise_rule(prim: Any) -> Callable[..., Any]:
     return rule
 
 
-def align_operands(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
+def align_operands(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[list[Value], int]:
     """Align the operands: return operands of equal shape (or rank 0), and their batch axis."""
     shapes = [typeof(a).shape for a in args]
     rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims))  # of the result, without the batch axis
@@ -53,7 +56,8 @@ def align_operands(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
     return out, at
 
 
-def bitcast_convert_type_batching(axis: Any, args: Any, dims: Any, *, new_dtype: Any) -> Any:
+def bitcast_convert_type_batching(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int], *,
+                                  new_dtype: np.dtype) -> tuple[Value, int]:
     """Move the batch axis first: the conversion may add or remove the last axis."""
     return lax.bitcast_convert_type(move_axis(args[0], dims[0], 0), new_dtype), 0
 

@@ -45,6 +45,7 @@ def expand_dims_batching(axis, args, dims, *, dimensions):
 
 def concatenate_batching(axis, args, dims, *, dimension):
     d = next(d for d in dims if d is not None)
+    # Unbatched operands are repeated, since all operands of a concatenation need the batch axis.
     xs = [materialise(x, k, axis.size, d) for x, k in zip(args, dims, strict=True)]
     return bind(prims.concatenate_p, *xs, dimension=dimension + (dimension >= d)), d
 
@@ -58,6 +59,7 @@ def pad_batching(axis, args, dims, *, padding_config):
     x = materialise(x, d, axis.size)
     config = ((0, 0, 0), *padding_config)
     aval = typeof(x)
+    # The mask is padded like the operand, so it also has the crops and gaps.
     inside = bind(prims.pad_p, lax.full(aval.shape, True, "bool"), False, padding_config=config)
     padded = bind(prims.pad_p, x, lax.full((), 0, aval.dtype), padding_config=config)
     fill = bind(prims.broadcast_in_dim_p, value, shape=typeof(padded).shape, broadcast_dimensions=(0,))

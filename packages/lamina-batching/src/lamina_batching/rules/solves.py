@@ -1,18 +1,21 @@
 """Batching rule of `linear_solve`: batch its programs; all right-hand sides and results are batched."""
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from lamina_ir import prims
+from lamina_ir.typing import ParamValue, Value
 from lamina_tracing.extend import bind
 
 from ..batch_trace import BatchAxis, batch_program, materialise
 from ..tables import batching_rules
+from .._typing import RuleResult
 
 __all__: list[str] = []
 
 
-def linear_solve_batching(axis: BatchAxis, args: Any, dims: Any, *, num_consts: int, **params: Any) -> Any:
+def linear_solve_batching(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *, num_consts: int,
+                          **params: ParamValue) -> RuleResult:
     on = (*[d is not None for d in dims[:num_consts]], *[True] * (len(args) - num_consts))
     for name in ("matvec", "solve", "transpose_solve"):
         if params[name] is not None:

@@ -6,10 +6,10 @@ literals and constants. The resulting program has passed `check`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from typing_extensions import override
 
 from .._types import dtypes
 from .._util.short_repr import short_repr
@@ -24,6 +24,9 @@ from .._passes.varying_axes import infer_equation_types
 from .._core.primitive import Primitive
 from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
 from .normalize import parse_aval, as_primitive, normalize_params
+from ..typing import Function, ParamValue, Params, Value
+from .._typing import DTypeSpec, Operand, TypeSpec
+from .._util.former_names import former_parameters
 
 __all__ = ["Builder", "build"]
 
@@ -60,25 +63,28 @@ class Builder(RegionBuilder):
       in (c,) }
     """
 
+    @former_parameters(instead_of="replacing")
     def __init__(self, *, replacing: Eqn | None = None) -> None:
         if replacing is not None and not isinstance(replacing, Eqn):
             raise TypeError(f"Builder: replacing must be an Eqn; got {short_repr(replacing)}")
         self._replaced = replacing
         self._invars: list[Var] = []
-        self._consts: list[tuple[Var, np.ndarray, Any]] = []  # with the array that was given
+        self._consts: list[tuple[Var, np.ndarray, Value]] = []  # with the array that was given
         self._eqns: list[Eqn] = []
         self._known: set[Var] = set()
 
+    @override
     def __repr__(self) -> str:
         return f"<Builder: {len(self._invars)} inputs, {len(self._eqns)} equations>"
 
+    @override
     def _new(self, aval: ShapedArray) -> Var:
         v = Var(aval)
         self._known.add(v)
         return v
 
     # --- what a program begins with
-    def input(self, type: Any, dtype: Any = None, *, weak_type: bool = False) -> Var:
+    def input(self, type: TypeSpec, dtype: DTypeSpec = None, *, weak_type: bool = False) -> Var:
         """Add an argument to the program.
 
         Args:
@@ -102,7 +108,7 @@ class Builder(RegionBuilder):
         self._invars.append(v)
         return v
 
-    def const(self, value: Any) -> Var:
+    def const(self, value: Value) -> Var:
         """Add a constant to the program: a copy of an array. The same array is added once.
 
         Args:
@@ -113,7 +119,8 @@ class Builder(RegionBuilder):
         """
         return self._const("Builder.const: ", value)
 
-    def _const(self, where: str, value: Any) -> Var:
+    @override
+    def _const(self, where: str, value: Value) -> Var:
         aval = infer_array_type(where, value)
         if self._replaced is not None:
             raise ProgramError(f"{where}the array {aval.str_long()} would become a constant, which the replacement of an "
@@ -127,7 +134,7 @@ class Builder(RegionBuilder):
         self._consts.append((v, array, value))
         return v
 
-    def literal(self, value: Any, dtype: Any = None, *, weak_type: bool = False) -> Literal:
+    def literal(self, value: Value, dtype: DTypeSpec = None, *, weak_type: bool = False) -> Literal:
         """Return a scalar literal.
 
         Args:
@@ -151,7 +158,7 @@ class Builder(RegionBuilder):
         return Literal(np.asarray(read_on_host(value)).astype(own)[()], shaped((), own, weak_type))
 
     # --- operands
-    def _atom(self, where: str, x: Any) -> Any:
+    def _atom(self, where: str, x: Operand) -> Operand:
         """Convert an operand to an atom. A Python number is returned unchanged, because its type is not known yet."""
         if type(x) in NUMBER_TYPES or isinstance(x, Literal):
             return x
@@ -167,7 +174,8 @@ class Builder(RegionBuilder):
             return self._const(where, x)
         return Literal(np.asarray(read_on_host(x)).astype(aval.dtype)[()], aval)
 
-    def op(self, prim: Primitive | str, *xs: Any, **params: Any) -> Any:
+    @override
+    def op(self, prim: Primitive | str, *xs: Operand, **params: ParamValue) -> Var | tuple[Var, ...]:
         """Append an equation that applies a primitive.
 
         Args:
@@ -199,13 +207,14 @@ class Builder(RegionBuilder):
         if wanted is not None and wanted != len(atoms):
             raise ShapeError(f"op `{prim.name}`: takes {wanted} operand{'s' * (wanted != 1)}; got {len(atoms)}")
         operands = convert_numbers(prim, atoms, params)
-        params, outs = _typed(prim, [a.aval for a in operands], params)
+        params, outs = _infer_types(prim, [a.aval for a in operands], params)
         outvars = [self._new(a) for a in outs]
         source = _caller() if self._replaced is None else self._replaced.source
         self._eqns.append(Eqn(prim, operands, outvars, params, source))
         return tuple(outvars) if prim.multiple else outvars[0]
 
-    def _operands(self, call: str, xs: Sequence[Any], what: str = "operand") -> list[Any]:
+    @override
+    def _operands(self, call: str, xs: Sequence[Operand], what: str = "operand") -> list[Atom]:
         """Convert operands to atoms; a Python number gets the default dtype of its kind."""
         if not isinstance(xs, (tuple, list)):
             raise TypeError(f"{call}: expected a list of operands; got {short_repr(xs)}")
@@ -214,13 +223,14 @@ class Builder(RegionBuilder):
 
     # --- results
     @classmethod
-    def _written(cls, f: Callable[..., Any], *types: Any) -> ClosedJaxpr:
+    @override
+    def _written(cls, f: Function, *types: TypeSpec) -> ClosedJaxpr:
         """Return the program that `f` builds with a new builder."""
         b = cls()
         out = f(b, *[b.input(t) for t in types])
         return b.build(*(out if type(out) in (tuple, list) else (out,)))
 
-    def build(self, *results: Any) -> ClosedJaxpr:
+    def build(self, *results: Operand) -> ClosedJaxpr:
         """Return the program with these results. The builder can be used further, to build another program.
 
         Args:
@@ -241,7 +251,7 @@ class Builder(RegionBuilder):
         check(program)
         return program
 
-    def replacement(self, *results: Any) -> tuple[list[Eqn], list[Atom]]:
+    def replacement(self, *results: Operand) -> tuple[list[Eqn], list[Atom]]:
         """Return the equations and results that replace the equation, in the form that `rewrite` expects.
 
         Args:
@@ -266,14 +276,14 @@ class Builder(RegionBuilder):
                                f"{format_types(wanted)}; got {format_types(got)}")
         return self._eqns, outs
 
-    def _results(self, call: str, results: Sequence[Any]) -> list[Any]:
+    def _results(self, call: str, results: Sequence[Operand]) -> list[Atom]:
         if len(results) == 1 and type(results[0]) in (tuple, list):
             raise TypeError(f"{call}: pass results as separate arguments, {call.split('.')[1]}(*results); got one "
                             f"{type(results[0]).__name__} of {len(results[0])}")
         return self._operands(call, results, "result")
 
 
-def build(f: Callable[..., Any], *types: Any) -> ClosedJaxpr:
+def build(f: Function, *types: TypeSpec) -> ClosedJaxpr:
     """Build a program with a function.
 
     Args:
@@ -298,7 +308,7 @@ def build(f: Callable[..., Any], *types: Any) -> ClosedJaxpr:
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
-def _typed(prim: Primitive, avals: list[ShapedArray], params: dict[str, Any]) -> tuple[dict[str, Any], Sequence[ShapedArray]]:
+def _infer_types(prim: Primitive, avals: list[ShapedArray], params: Params) -> tuple[Params, Sequence[ShapedArray]]:
     """Return the params, with nested programs annotated for these operands, and the types of the results."""
     try:
         outs = prim.infer(*avals, **params)

@@ -11,8 +11,10 @@ from .._util.short_repr import short_repr
 from .._types.avals import ShapedArray, aval_of, shaped
 from ..errors import DTypeError, LaminaError
 from .._core.primitive import Primitive
-from .._core.jaxpr import Literal
+from .._core.jaxpr import Atom, Literal
 from .._core.region_view import RegionView
+from ..typing import Params, Value
+from .._typing import Operand
 
 __all__ = ["NUMBER_TYPES", "convert_numbers", "format_types", "infer_array_type", "make_number_literal"]
 
@@ -25,7 +27,7 @@ def format_types(avals: Sequence[ShapedArray]) -> str:
     return ", ".join([a.str_long() for a in avals]) or "none"
 
 
-def infer_array_type(where: str, x: Any) -> ShapedArray:
+def infer_array_type(where: str, x: Value) -> ShapedArray:
     """Return the type of an array or scalar, with its own dtype; for a Python number the default dtype of its kind."""
     try:
         aval = aval_of(x)
@@ -47,7 +49,7 @@ def make_number_literal(where: str, x: Any, dtype: np.dtype, weak: bool = False)
     return Literal(NUMBER_TYPES[kind](x), shaped((), dtype, weak))
 
 
-def convert_numbers(prim: Primitive, atoms: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def convert_numbers(prim: Primitive, atoms: Sequence[Operand], params: Params) -> list[Atom]:
     """Convert Python numbers among the operands to literals.
 
     A literal gets the dtype that a nested program expects for the operand, or else the dtype of the other operands.
@@ -64,7 +66,7 @@ def convert_numbers(prim: Primitive, atoms: Sequence[Any], params: dict[str, Any
     return found
 
 
-def _dtype_in_region(prim: Primitive, params: dict[str, Any], count: int, i: int) -> np.dtype | None:
+def _dtype_in_region(prim: Primitive, params: Params, count: int, i: int) -> np.dtype | None:
     if prim.region_signature is None or not prim.region_signature.operands:
         return None
     try:

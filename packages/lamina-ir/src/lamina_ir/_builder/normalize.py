@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,8 @@ from .._core.param_types import explain_bad_param
 from .._core.primitive import Primitive, get_primitive
 from .._core.jaxpr import ClosedJaxpr, Jaxpr
 from .._types.shapes import check_dtype, check_shape
+from .._typing import DTypeSpec, TypeSpec
+from ..typing import ParamValue, Params
 
 __all__ = ["USUAL_PARAMS", "as_closed_jaxpr", "as_primitive", "normalize_params", "parse_aval"]
 
@@ -35,7 +36,7 @@ def _dtype_in_text(call: str, name: str) -> np.dtype:
         return check_dtype(call, name)
 
 
-def parse_aval(call: str, spec: Any, dtype: Any = None, weak_type: bool = False) -> ShapedArray:
+def parse_aval(call: str, spec: TypeSpec, dtype: DTypeSpec = None, weak_type: bool = False) -> ShapedArray:
     """Convert a user-written type to a `ShapedArray`.
 
     Args:
@@ -67,23 +68,23 @@ def parse_aval(call: str, spec: Any, dtype: Any = None, weak_type: bool = False)
 
 
 # --- params -------------------------------------------------------------------------------------------------------
-def _per_axis(value: Any) -> Callable[[Sequence[ShapedArray]], Any]:
+def _per_axis(value: ParamValue) -> Callable[[Sequence[ShapedArray]], ParamValue]:
     """Return a default with the same value for each axis of the first operand."""
     return lambda avals: (value,) * (avals[0].ndim if avals else 0)
 
 
-def _per_operand(value: Any) -> Callable[[Sequence[ShapedArray]], Any]:
+def _per_operand(value: ParamValue) -> Callable[[Sequence[ShapedArray]], ParamValue]:
     return lambda avals: (value,) * len(avals)
 
 
-def _per_spatial_axis(value: Any) -> Callable[[Sequence[ShapedArray]], Any]:
+def _per_spatial_axis(value: ParamValue) -> Callable[[Sequence[ShapedArray]], ParamValue]:
     """Return a default with the same value for each spatial axis of a convolution."""
     return lambda avals: (value,) * max(avals[0].ndim - 2 if avals else 0, 0)
 
 
 # Param, or (primitive, param) if it depends on the primitive -> its usual value, or a function of the operands' types
 # that returns it. Params that define the computation (axes, shapes, programs) have no usual value.
-USUAL_PARAMS: dict[Any, Any] = {
+USUAL_PARAMS: dict[str | tuple[str, str], ParamValue] = {
     "axis_index_groups": None, "conjugate_a": False, "fill_value": None, "index_dtype": np.dtype("int32"),
     "indices_are_sorted": False, "is_stable": True, "num_aux": 0, "num_consts": 0, "num_held": 0, "num_keys": 1,
     "pivoting": False, "precision": None, "preferred_element_type": None, "reverse": False, "strides": None, "tiled": False,
@@ -102,7 +103,7 @@ USUAL_PARAMS: dict[Any, Any] = {
 }
 
 
-def _to_python(value: Any) -> Any:
+def _to_python(value: ParamValue) -> ParamValue:
     """Convert lists to tuples, and NumPy integers and bools to Python's, which compare faster and print in one form."""
     if isinstance(value, np.bool_):
         return bool(value)
@@ -111,11 +112,11 @@ def _to_python(value: Any) -> Any:
     return tuple([_to_python(v) for v in value]) if type(value) in (tuple, list) else value
 
 
-def _close_program(value: Any) -> Any:
+def _close_program(value: ParamValue) -> ParamValue:
     return ClosedJaxpr(value) if isinstance(value, Jaxpr) and not value.constvars else value
 
 
-def _normalize_param(where: str, kind: str | None, value: Any) -> Any:
+def _normalize_param(where: str, kind: str | None, value: ParamValue) -> ParamValue:
     if kind in ("program", "programs"):
         value = tuple(map(_close_program, value)) if type(value) in (tuple, list) else _close_program(value)
     elif kind in ("dtype", "dtype?") and not (value is None or isinstance(value, np.dtype)):
@@ -130,7 +131,7 @@ def _normalize_param(where: str, kind: str | None, value: Any) -> Any:
     raise TypeError(f"{where} {problem}")
 
 
-def normalize_params(prim: Primitive, given: dict[str, Any], avals: Sequence[ShapedArray]) -> dict[str, Any]:
+def normalize_params(prim: Primitive, given: Params, avals: Sequence[ShapedArray]) -> Params:
     """Complete and convert the params of an equation, in the primitive's order.
 
     Args:
@@ -170,7 +171,7 @@ def _required_params(prim: Primitive) -> list[str]:
     return [p for p in prim.params if p not in prim.defaults and p not in USUAL_PARAMS and (prim.name, p) not in USUAL_PARAMS]
 
 
-def as_closed_jaxpr(call: str, program: Any) -> ClosedJaxpr:
+def as_closed_jaxpr(call: str, program: object) -> ClosedJaxpr:
     """Convert a program to a `ClosedJaxpr`; a `Jaxpr` must have no constants.
 
     Raises:
@@ -186,7 +187,7 @@ def as_closed_jaxpr(call: str, program: Any) -> ClosedJaxpr:
     return ClosedJaxpr(program)
 
 
-def as_primitive(call: str, prim: Any) -> Primitive:
+def as_primitive(call: str, prim: Primitive | str) -> Primitive:
     """Return a primitive given by itself or by name.
 
     Raises:

@@ -3,7 +3,6 @@ functions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,8 @@ from ..errors import DTypeError, ShapeError
 from .literals import format_types
 from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from .normalize import as_closed_jaxpr
+from ..typing import Function, Value
+from .._typing import Operand, ProgramSpec
 
 __all__ = ["RegionBuilder"]
 
@@ -22,20 +23,20 @@ class RegionBuilder:
     """The part of `Builder` for primitives that hold programs."""
 
     _eqns: list[Eqn]
-    op: Callable[..., Any]
-    _const: Callable[[str, Any], Var]
+    op: Function
+    _const: Callable[[str, Value], Var]
     _new: Callable[[ShapedArray], Var]
-    _operands: Callable[..., list[Any]]
+    _operands: Callable[..., list[Atom]]
     _written: Callable[..., ClosedJaxpr]
 
-    def _body(self, call: str, program: Any, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
+    def _body(self, call: str, program: ProgramSpec, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
         """Return a nested program: `program` itself, or the program that a function builds for operands of these
         types."""
         if callable(program) and not isinstance(program, (Jaxpr, ClosedJaxpr)):
             return self._written(program, *[a.strip_weak_type() for a in avals])
         return as_closed_jaxpr(call, program)
 
-    def call(self, program: Any, *xs: Any, name: str = "f") -> tuple[Var, ...]:
+    def call(self, program: ProgramSpec, *xs: Operand, name: str = "f") -> tuple[Var, ...]:
         """Append a call of a program, an `xla_call`.
 
         Args:
@@ -58,7 +59,7 @@ class RegionBuilder:
         return self.op("xla_call", *operands, name=name,
                        call_jaxpr=self._body("Builder.call", program, [x.aval for x in operands]))
 
-    def cond(self, pred: Any, if_true: Any, if_false: Any, *xs: Any) -> tuple[Var, ...]:
+    def cond(self, pred: Operand, if_true: ProgramSpec, if_false: ProgramSpec, *xs: Operand) -> tuple[Var, ...]:
         """Append a choice of two programs, a `cond`.
 
         Args:
@@ -72,7 +73,7 @@ class RegionBuilder:
         number = self.op("convert_element_type", pred, new_dtype=np.int32)
         return self._branches("Builder.cond", number, (if_false, if_true), xs)
 
-    def switch(self, index: Any, branches: Sequence[Any], *xs: Any) -> tuple[Var, ...]:
+    def switch(self, index: Operand, branches: Sequence[ProgramSpec], *xs: Operand) -> tuple[Var, ...]:
         """Append a choice of several programs, a `cond`.
 
         Args:
@@ -92,13 +93,14 @@ class RegionBuilder:
             raise TypeError(f"Builder.switch: branches must be a list of programs; got {short_repr(branches)}")
         return self._branches("Builder.switch", index, branches, xs)
 
-    def _branches(self, call: str, index: Any, branches: Sequence[Any], xs: Sequence[Any]) -> tuple[Var, ...]:
+    def _branches(self, call: str, index: Operand, branches: Sequence[ProgramSpec],
+                  xs: Sequence[Operand]) -> tuple[Var, ...]:
         operands = self._operands(call, xs)
         avals = [x.aval for x in operands]
         return self.op("cond", index, *operands, branches=tuple([self._body(call, f, avals) for f in branches]))
 
-    def while_loop(self, test: Any, body: Any, *init: Any, test_consts: Sequence[Any] = (), body_consts: Sequence[Any] = (),
-                   max_iters: int | None = None) -> tuple[Var, ...]:
+    def while_loop(self, test: ProgramSpec, body: ProgramSpec, *init: Operand, test_consts: Sequence[Operand] = (),
+                   body_consts: Sequence[Operand] = (), max_iters: int | None = None) -> tuple[Var, ...]:
         """Append a `while` loop.
 
         Args:
@@ -122,8 +124,9 @@ class RegionBuilder:
         return self.op("while", *tests, *bodies, *carry, cond_jaxpr=self._body(call, test, test_avals), cond_nconsts=len(tests),
                        body_jaxpr=self._body(call, body, body_avals), body_nconsts=len(bodies), max_iters=max_iters)
 
-    def scan(self, body: Any, init: Sequence[Any] = (), xs: Sequence[Any] = (), *, consts: Sequence[Any] = (),
-             length: int | None = None, reverse: bool = False, unroll: int = 1) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
+    def scan(self, body: ProgramSpec, init: Sequence[Operand] = (), xs: Sequence[Operand] = (), *,
+             consts: Sequence[Operand] = (), length: int | None = None, reverse: bool = False,
+             unroll: int = 1) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
         """Append a `scan`, a loop over the leading axis of arrays.
 
         Args:
@@ -163,7 +166,7 @@ class RegionBuilder:
                        num_carry=len(carry), num_consts=len(held_ops), unroll=unroll)
         return outs[:len(carry)], outs[len(carry):]
 
-    def inline(self, program: Any, *xs: Any) -> tuple[Atom, ...]:
+    def inline(self, program: ProgramSpec, *xs: Operand) -> tuple[Atom, ...]:
         """Append the equations of a program.
 
         Args:
@@ -183,7 +186,7 @@ class RegionBuilder:
         if len(operands) != len(wanted) or not all(a.aval.same_type(t) for a, t in zip(operands, wanted)):
             raise ShapeError(f"Builder.inline: the program takes {format_types(wanted)}; got "
                              f"{format_types([a.aval for a in operands])}")
-        env: dict[Any, Any] = dict(zip(program.jaxpr.invars, operands))
+        env: dict[Atom, Atom] = dict(zip(program.jaxpr.invars, operands))
         env.update([(v, self._const("Builder.inline: ", c)) for v, c in zip(program.jaxpr.constvars, program.consts)])
         for e in program.eqns:
             outvars = [self._new(v.aval) for v in e.outvars]

@@ -6,10 +6,9 @@ than the default causes one warning, which names the flag and the reason. Loaded
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
 
 from .option import Option
+from .._typing import OptionValue, OptionWatcher
 
 __all__ = ["FLAGS"]
 
@@ -32,7 +31,7 @@ _DEBUG = "set debug_nans, or use debug.check in the program"
 _MOCK = "devices are simulated with num_cpu_devices"
 
 # Name -> (default, what it selects elsewhere, why it has no effect here, further arguments of `Option`).
-FLAGS: dict[str, tuple[Any, str, str] | tuple[Any, str, str, dict[str, Any]]] = {
+FLAGS: dict[str, tuple[OptionValue, str, str] | tuple[OptionValue, str, str, dict[str, OptionValue]]] = {
     "backend_target": ("", "where a remote backend runs", "only devices of this machine are used; set platforms"),
     "xla_backend": ("", "an older name of backends", "set platforms or platform_name"),
     "bcoo_cusparse_lowering": (False, "sparse products by cuSPARSE", "there are no sparse arrays"),
@@ -208,12 +207,12 @@ def _define_flags() -> None:
 _define_flags()
 
 
-def _make_level_setter() -> Callable[[Any, bool], None]:
+def _make_level_setter() -> OptionWatcher:
     """Return a watcher that sets the logger's level on changes; before the first one, the level set by the program
     stays."""
     current = "NOTSET"
 
-    def set_level(value: Any, is_local: bool) -> None:
+    def set_level(value: OptionValue, is_local: bool) -> None:
         nonlocal current
         if not is_local and value != current:
             current = value

@@ -12,9 +12,11 @@ import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
+
+from .._typing import OptionValue, OptionWatcher
 
 __all__ = ["Generation", "Option", "UNSET", "cache_key", "generation", "is_unchanged", "keyed_values", "options",
            "restoring_settings", "watch_keyed_options"]
@@ -27,6 +29,7 @@ _epoch = 0  # differs after every change of a keyed option, in any thread
 
 
 class _Unset:
+    @override
     def __repr__(self) -> str:
         return "UNSET"
 
@@ -40,15 +43,16 @@ class _Overlay(threading.local):
     The defaults are class attributes: in a thread without a value, a read then does not raise and catch an exception.
     """
 
-    value: Any = UNSET
-    open: tuple[list[Any], ...] = ()
+    # Both defaults are shared by all threads, so they must be immutable: a block replaces the tuple.
+    value: OptionValue = UNSET
+    open: tuple[list[OptionValue], ...] = ()
 
 
 class _Key(threading.local):
     """A thread's cache key, and the epoch in which it was computed."""
 
     epoch = -1
-    key: tuple[Any, ...] = ()
+    key: tuple[OptionValue, ...] = ()
 
 
 _key = _Key()
@@ -107,7 +111,7 @@ class Generation:
         self._changes = 0
         self._thread_changes = _Changes()
         self._block = _ChangeBlock(self)
-        self._watchers: list[Callable[[Any, bool], None]] = []
+        self._watchers: list[OptionWatcher] = []
         _keyed.append(self)
 
     def changing(self) -> _ChangeBlock:
@@ -129,7 +133,7 @@ class Generation:
         for callback in self._watchers:
             callback(self._changes, False)
 
-    def watch(self, callback: Callable[[Any, bool], None]) -> None:
+    def watch(self, callback: OptionWatcher) -> None:
         """Call `callback(number, False)` now and on every change; a number is never used twice."""
         self._watchers.append(callback)
         callback(self._changes, False)
@@ -146,6 +150,7 @@ class Generation:
 
     def _is_locked_by_this_thread(self) -> bool:
         """Whether this thread holds the lock, if it is held (it is reentrant)."""
+        # If another thread holds the lock, a non-blocking attempt fails; the attempt of the holder itself succeeds.
         if self._lock.acquire(blocking=False):
             self._lock.release()
             return True
@@ -157,7 +162,7 @@ generation = Generation()
 
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 # Type of values -> (description of valid values, test). Settings of other types have a `check`.
-_KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {
+_KINDS: dict[type, tuple[str, Callable[[object], bool]]] = {
     bool: ("True or False", lambda v: isinstance(v, (bool, int, np.bool_)) and v in (0, 1)),
     int: ("a whole number", lambda v: isinstance(v, (int, np.integer)) and not isinstance(v, bool)),
     float: ("a number", lambda v: isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)),
@@ -167,6 +172,7 @@ _LIBRARY = ("lamina", "lamina_ir", "contextlib")  # frames that a warning skips
 
 def _from_environment(names: tuple[str, ...], also: str) -> tuple[str, str] | None:
     """Return (name, text) of the first non-empty environment variable of a setting; None if there is none."""
+    # LAMINA_ first, so that a process can deviate from the JAX_ variables that scripts for JAX set.
     for variable in (*[prefix + name.upper() for name in names for prefix in ("LAMINA_", "JAX_")], *([also] if also else [])):
         text = os.environ.get(variable)
         if text:
@@ -198,10 +204,10 @@ class Option:
 
     ever_enabled = False
 
-    def __init__(self, name: str, default: Any, *, choices: tuple[Any, ...] | None = None,
-                 check: Callable[[Any], object] | None = None, keyed: bool = False, help: str = "",
+    def __init__(self, name: str, default: OptionValue, *, choices: tuple[OptionValue, ...] | None = None,
+                 check: Callable[[OptionValue], object] | None = None, keyed: bool = False, help: str = "",
                  aliases: tuple[str, ...] = (),
-                 means: Mapping[Any, Any] | None = None, no_effect_reason: str = "", env: str = "",
+                 means: Mapping[OptionValue, OptionValue] | None = None, no_effect_reason: str = "", env: str = "",
                  kind: type | None = None) -> None:
         self.name = name
         self.choices = choices
@@ -211,7 +217,7 @@ class Option:
         self.aliases, self.means, self.no_effect_reason, self.env = aliases, means, no_effect_reason, env
         self._warned = False
         self._local = _Overlay()
-        self._watchers: list[Callable[[Any, bool], None]] = []
+        self._watchers: list[OptionWatcher] = []
         self.initial = self._default = default
         self.kind = kind or type(default)
         found = _from_environment((name, *aliases), env)
@@ -233,7 +239,7 @@ class Option:
         if self.keyed:
             _new_epoch()
 
-    def parse(self, text: str, source: str) -> Any:
+    def parse(self, text: str, source: str) -> OptionValue:
         """Parse the text of a value; error messages name `source`, where the text was found."""
         text = text.strip()
         if text.lower() in (self.choices or ()):
@@ -248,7 +254,7 @@ class Option:
             return _SWITCHES[text.lower()]
         if text.lower() in ("", "none") and self.initial is None:
             return None
-        value: Any
+        value: OptionValue
         if self.kind in (int, float):
             try:
                 value = self.kind(text)
@@ -262,12 +268,13 @@ class Option:
         except (ValueError, TypeError) as error:
             raise type(error)(f"{error}, from {source}") from None
 
-    def _check(self, value: Any) -> Any:
+    def _check(self, value: OptionValue) -> OptionValue:
         if self.means is not None and isinstance(value, Hashable) and value in self.means:
             value = self.means[value]
         if self.choices is not None:
             if not isinstance(value, Hashable) or value not in self.choices:
                 raise ValueError(f"config {self.name}: expected one of {self.choices}; got {value!r:.200}")
+        # None is a valid value of any setting whose default is None.
         elif self.kind in _KINDS and not (value is None and self.initial is None):
             expected, is_valid = _KINDS[self.kind]
             if is_valid(value):
@@ -281,7 +288,7 @@ class Option:
             self.check(value)
         return value
 
-    def set_check(self, check: Callable[[Any], object]) -> None:
+    def set_check(self, check: Callable[[OptionValue], object]) -> None:
         """Set the check of values, and apply it to a value from the environment.
 
         Args:
@@ -295,7 +302,7 @@ class Option:
         if found is not None:
             self.parse(found[1], f"the environment variable {found[0]}")
 
-    def _warn_no_effect(self, value: Any) -> None:
+    def _warn_no_effect(self, value: OptionValue) -> None:
         """Warn, once, that a value other than the default has no effect."""
         if self.no_effect_reason and not self._warned and value != self.initial:
             frame, level = sys._getframe(1), 2
@@ -305,32 +312,34 @@ class Option:
             warnings.warn(f"config {self.name}: {value!r} has no effect: {self.no_effect_reason}", stacklevel=level)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> OptionValue:
         own = self._local.value
         return self._default if own is UNSET else own
 
     @property
-    def thread_value(self) -> Any:
+    def thread_value(self) -> OptionValue:
         """The value that this thread set in a block; `UNSET` if it uses the default."""
         return self._local.value
 
     def __bool__(self) -> bool:
         return bool(self.value)
 
-    def set(self, value: Any) -> None:
+    def set(self, value: OptionValue) -> None:
         """Change the default, for all threads that are not in a block of their own."""
         value = self._check(value)
         self._warn_no_effect(value)
         with generation.changing():
             self._default = value
             self.ever_enabled = self.ever_enabled or bool(value)
+            # Once a thread has disabled the setting, a block with that value may be open anywhere. So the flag, which
+            # replaces a look at the thread's own value, must stay false.
             self.enabled_in_all_threads = bool(value) and not self._was_disabled_in_thread
             if self.keyed:
                 generation.note_change()
         for callback in self._watchers:
             callback(self._default, False)
 
-    def watch(self, callback: Callable[[Any, bool], None]) -> None:
+    def watch(self, callback: OptionWatcher) -> None:
         """Call `callback(value, is_local)` now and on every change.
 
         When a block ends, the call is `callback(UNSET, True)`. If this thread is in a block now, `callback` also gets
@@ -341,8 +350,9 @@ class Option:
         if self._local.value is not UNSET:
             callback(self._local.value, True)
 
-    def _set_in_thread(self, value: Any) -> None:
+    def _set_in_thread(self, value: OptionValue) -> None:
         if value is UNSET:
+            # Idempotent, since `__call__` may close a block twice. The class attribute is visible again.
             vars(self._local).pop("value", None)
         else:
             self._local.value = value
@@ -354,9 +364,10 @@ class Option:
             callback(value, True)
 
     @contextmanager
-    def __call__(self, new_val: Any = True) -> Iterator[None]:
+    def __call__(self, new_val: OptionValue = True) -> Iterator[None]:
         new_val = self._check(new_val)
         self._warn_no_effect(new_val)
+        # A list, because blocks are compared by identity: two open blocks may set equal values.
         local, block = self._local, [new_val]
         try:  # KeyboardInterrupt may come anywhere, also while the block is closed: then close it again
             local.open += (block,)
@@ -369,18 +380,21 @@ class Option:
                 self._close(block)
                 raise
 
-    def _close(self, block: list[Any]) -> None:
+    def _close(self, block: list[OptionValue]) -> None:
         # Blocks in generators and coroutines may end in any order; the innermost open one is active.
         local = self._local
         local.open = tuple([other for other in local.open if other is not block])
         self._set_in_thread(local.open[-1][0] if local.open else UNSET)
 
+    @override
     def __repr__(self) -> str:
         return f"<option {self.name}={self.value!r}>"
 
 
-def cache_key() -> tuple[Any, ...]:
+def cache_key() -> tuple[OptionValue, ...]:
     """Return what programs depend on besides their functions: `generation` and the values of the keyed settings."""
+    # Read the epoch before the values. Every change writes its value before it starts a new epoch. So a change in
+    # between makes this key stale at the next call, instead of storing an old value under the new epoch.
     local, epoch = _key, _epoch
     if local.epoch != epoch:
         # `Option.value`, inlined: a change of any rule or setting recomputes all values.
@@ -390,12 +404,12 @@ def cache_key() -> tuple[Any, ...]:
     return local.key
 
 
-def keyed_values(key: tuple[Any, ...]) -> dict[str, Any]:
+def keyed_values(key: tuple[OptionValue, ...]) -> dict[str, OptionValue]:
     """Return the values in a `cache_key()`, as name -> value."""
     return {option.name: value for option, value in zip(_keyed, key)}
 
 
-def is_unchanged(key: tuple[Any, ...], changes_before: int) -> bool:
+def is_unchanged(key: tuple[OptionValue, ...], changes_before: int) -> bool:
     """Whether a result computed under `key`, a `cache_key()`, may be cached under it.
 
     It may if `key` is still the key, and if no other thread has changed anything since `changes_before`, an earlier
@@ -405,7 +419,7 @@ def is_unchanged(key: tuple[Any, ...], changes_before: int) -> bool:
 
 
 @contextmanager
-def restoring_settings(key: tuple[Any, ...]) -> Iterator[None]:
+def restoring_settings(key: tuple[OptionValue, ...]) -> Iterator[None]:
     """Run a block under the settings of an earlier `cache_key()`, in this thread; rule tables do not change."""
     with ExitStack() as blocks:
         for option, value in zip(_keyed, key):

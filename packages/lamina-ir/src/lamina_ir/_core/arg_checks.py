@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from .._types.avals import ShapedArray
 from ..errors import LaminaError, ProgramError
 from .primitive import Primitive
 from .jaxpr import ClosedJaxpr, Eqn, Jaxpr
+from ..typing import Params, Tree
 
 __all__ = ["AVAL", "AVALS", "AXES", "ArgType", "BYTES", "CLOSED_JAXPR", "EQN", "FLAGS", "FUNCTION", "INT", "ITEMS",
            "LOOP", "MAPPING", "MARKS", "PRIMITIVE", "PROGRAM", "TEXT", "argument_error", "check_args",
@@ -46,11 +47,11 @@ def optional(kind: ArgType) -> ArgType:
     return ArgType(f"{kind.description}, or None", lambda v: v is None or kind.test(v))
 
 
-def _items(v: Any) -> bool:
+def _items(v: object) -> bool:
     return isinstance(v, Iterable) and not isinstance(v, (str, bytes, Mapping, type)) and getattr(v, "shape", True) != ()
 
 
-def _mark(m: Any) -> bool:
+def _mark(m: object) -> bool:
     return isinstance(m, (bool, frozenset, np.bool_))
 
 
@@ -73,7 +74,7 @@ ITEMS = ArgType("a list or a tuple", _items)
 FLAGS = ArgType("a truth value, or a list with one for each", lambda v: isinstance(v, bool) or _items(v))
 
 
-def argument_error(call: str, name: str, kind: ArgType, value: Any) -> TypeError:
+def argument_error(call: str, name: str, kind: ArgType, value: object) -> TypeError:
     """Make the error for an invalid argument."""
     text = f"{call}: {name} must be {kind.description}; got {short_repr(value)}"
     if kind is CLOSED_JAXPR and isinstance(value, Jaxpr):
@@ -100,7 +101,7 @@ def check_args(**kinds: ArgType) -> Callable[[_F], _F]:
         checks = [(names.index(n), n, kind.test, kind) for n, kind in kinds.items()]
 
         @functools.wraps(f, updated=())
-        def checked(*args: Any, **kwargs: Any) -> Any:
+        def checked(*args: Tree, **kwargs: Tree) -> Any:
             count = len(args)
             for i, n, test, kind in checks:
                 if i < count:
@@ -116,7 +117,7 @@ def check_args(**kinds: ArgType) -> Callable[[_F], _F]:
     return decorate
 
 
-def export_checked(module: dict[str, Any]) -> None:
+def export_checked(module: dict[str, object]) -> None:
     """Replace each function that has `check_args`, in the namespace of a public module, by the version that checks."""
     for name, value in list(module.items()):
         if inspect.isfunction(value) and hasattr(value, "checked"):
@@ -132,7 +133,8 @@ def count_operands(p: Primitive) -> int | None:
     return sum(q.kind in (q.POSITIONAL_ONLY, q.POSITIONAL_OR_KEYWORD) for q in found)
 
 
-def raise_type_rule_error(call: str, error: Exception, prim: Any, avals: Any, params: Any) -> None:
+def raise_type_rule_error(call: str, error: Exception, prim: Primitive, avals: Sequence[ShapedArray],
+                          params: Params) -> None:
     """Raise a clear error after a type rule failed. Use it in an `except` clause.
 
     If the error of the type rule is already clear, return, so that the caller re-raises it.
@@ -156,7 +158,7 @@ def raise_type_rule_error(call: str, error: Exception, prim: Any, avals: Any, pa
     raise ProgramError(f"{call}: `{prim.name}`: {text}") from error
 
 
-def raise_for_bad_args(call: str, *given: tuple[str, ArgType, Any]) -> None:
+def raise_for_bad_args(call: str, *given: tuple[str, ArgType, object]) -> None:
     """Raise the error for the first argument of the wrong type, if any.
 
     Use it in an `except` clause; the caller re-raises the original exception afterwards.

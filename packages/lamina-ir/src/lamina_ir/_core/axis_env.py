@@ -12,11 +12,15 @@ from operator import index
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .._util.short_repr import short_repr
 from ..errors import ShapeError, UnboundAxisError
 from .._types.param_values import UnnamedAxis
 from .loop_context import AxisPosition, axis_positions
+from ..typing import AxisName, CacheKey
+from .._typing import AxisNames, IndexGroups
+from .._util.former_names import former_attributes
 
 __all__ = ["AxisEnv", "PROCESSES", "as_axis_name", "check_axis_name", "check_axis_names", "check_groups",
            "check_member_index", "check_permutation", "split_axis_names", "unbound_axis_error"]
@@ -28,6 +32,7 @@ class _Processes:
     """The name of the axis over processes. No program contains it; programs see processes only as sizes of their
     maps."""
 
+    @override
     def __repr__(self) -> str:
         return "processes"
 
@@ -35,6 +40,7 @@ class _Processes:
 PROCESSES = _Processes()
 
 
+@former_attributes(places="axis_positions", spare="idle_participants")
 class AxisEnv:
     """Names and sizes of the mapped axes around a program, outermost first. An inner name hides an equal outer one.
 
@@ -58,26 +64,28 @@ class AxisEnv:
     __slots__ = ("names", "sizes", "size", "participants", "copies", "_given", "_groups")
     idle_participants: Sequence[int] = ()  # participants without a position on the axes, in a mesh that is larger than needed
 
-    def __init__(self, axes: Iterable[tuple[Any, int]] = (), participants: int | None = None) -> None:
+    def __init__(self, axes: Iterable[tuple[AxisName, int]] = (), participants: int | None = None) -> None:
         try:
-            axes = [(name, index(size)) for name, size in axes]
-            hash(tuple([name for name, _ in axes]))
+            axes = tuple(axes)
+            self.names: tuple[AxisName, ...]
+            self.names, sizes = zip(*axes) if axes else ((), ())
+            self.sizes = tuple(map(index, sizes))
+            hash(self.names)
             count = None if participants is None else index(participants)
         except (TypeError, ValueError):
             raise TypeError("AxisEnv: expected (name, size) pairs, and None or a number of participants; got "
                             f"{short_repr(axes)} and {short_repr(participants)}") from None
-        self.names = tuple([n for n, _ in axes])
-        self.sizes = tuple([s for _, s in axes])
         self.size = math.prod(self.sizes)
         self.participants = self.size if count is None else count
         if self.size == 0 or self.participants < 1 or self.participants % self.size:
             raise ShapeError(f"AxisEnv: participants must be a multiple of {self.size}, the size of the axes "
-                             f"{dict(axes)}; got {self.participants}")
+                             f"{dict(zip(self.names, self.sizes))}; got {self.participants}")
         self.copies = self.participants // self.size
+        # Kept for `extend`, where a given number of participants stays and leaves fewer copies.
         self._given = count
-        self._groups: dict[Any, list[list[int]]] = {}
+        self._groups: dict[CacheKey, list[list[int]]] = {}
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[CacheKey, ...]:
         """Return a hashable key; equal for equivalent environments."""
         return self.names, self.sizes, self.participants
 
@@ -88,12 +96,13 @@ class AxisEnv:
 
     def position(self, name: Hashable) -> int:
         """Return the position of the axis `name`; UnboundAxisError if it is not bound."""
+        # From the innermost axis, which hides outer ones of the same name.
         for i in range(len(self.names) - 1, -1, -1):
             if self.names[i] is name or self.names[i] == name:
                 return i
         raise unbound_axis_error(name, self.names)
 
-    def axis_size(self, names: Any) -> int:
+    def axis_size(self, names: AxisNames) -> int:
         """Return the product of the sizes of a name or a tuple of names."""
         return math.prod(self.sizes[self.position(n)] for n in _tuple(names))
 
@@ -101,7 +110,7 @@ class AxisEnv:
         """Return the difference of the numbers of two adjacent participants on the axis."""
         return self.copies * math.prod(self.sizes[self.position(name) + 1:])
 
-    def groups(self, names: Any, index_groups: Sequence[Sequence[int]] | None = None) -> list[list[int]]:
+    def groups(self, names: AxisNames, index_groups: Sequence[Sequence[int]] | None = None) -> list[list[int]]:
         """Return the groups of participants that differ only along the named axes, each ordered by index along them.
 
         Args:
@@ -119,11 +128,12 @@ class AxisEnv:
             found = self._groups[key] = self._make_groups(*key)
         return found
 
-    def _make_groups(self, names: tuple[Any, ...], index_groups: Any) -> list[list[int]]:
+    def _make_groups(self, names: tuple[AxisName, ...], index_groups: IndexGroups) -> list[list[int]]:
         named = [self.position(n) for n in check_axis_names("a collective", names)]
         sizes = (*self.sizes, self.copies)
         other = [i for i in range(len(sizes)) if i not in named]
         width = math.prod(sizes[i] for i in named)
+        # Number the participants, move the named axes to the end, and read off one group per row.
         groups = np.arange(self.participants).reshape(sizes).transpose(other + named).reshape(-1, width).tolist()
         index_groups = check_groups("a collective", width, index_groups, names)
         return groups if index_groups is None else [[group[i] for i in g] for group in groups for g in index_groups]
@@ -132,14 +142,15 @@ class AxisEnv:
         """Return the position of a participant on each axis; () if it is idle."""
         return axis_positions(zip(self.names, self.sizes), participant // self.copies)
 
-    def indices(self, names: Any) -> list[int]:
+    def indices(self, names: AxisNames) -> list[int]:
         """Return the index of each participant along the named axes."""
         out, groups = np.empty(self.participants, np.int64), np.array(AxisEnv.groups(self, names))
+        # The columns of the groups are the indices along the axes.
         out[groups] = np.arange(groups.shape[1])
         return out.tolist()
 
 
-def _tuple(names: Any) -> tuple[Any, ...]:
+def _tuple(names: AxisNames) -> tuple[AxisName, ...]:
     return names if type(names) is tuple else (names,)
 
 
@@ -174,7 +185,7 @@ def check_axis_name(call: str, name: Hashable) -> Hashable:
     return name
 
 
-def split_axis_names(call: str, axes: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def split_axis_names(call: str, axes: AxisNames) -> tuple[tuple[AxisName, ...], tuple[int, ...]]:
     """Split the axes of a reduction into names of mapped axes and axes of the operand.
 
     Args:
@@ -198,6 +209,7 @@ def split_axis_names(call: str, axes: Any) -> tuple[tuple[Any, ...], tuple[int, 
             raise TypeError(f"{call}: expected names of mapped axes, or integers for axes of the operand; got {a!r} in "
                             f"{axes!r}")
     try:
+        # Names must be hashable to be compared; anything else is reported here.
         twice = len(set(names)) < len(names)
     except TypeError:
         raise TypeError(f"{call}: names of mapped axes are hashable; got {axes!r}") from None
@@ -206,7 +218,7 @@ def split_axis_names(call: str, axes: Any) -> tuple[tuple[Any, ...], tuple[int, 
     return names, tuple([int(a) for a in given if isinstance(a, _INTEGERS)])
 
 
-def check_axis_names(call: str, names: Any) -> tuple[Any, ...]:
+def check_axis_names(call: str, names: AxisNames) -> tuple[AxisName, ...]:
     """Return one or several axis names as a tuple.
 
     Args:
@@ -227,7 +239,7 @@ def check_axis_names(call: str, names: Any) -> tuple[Any, ...]:
     return found
 
 
-def as_axis_name(names: tuple[Any, ...]) -> Any:
+def as_axis_name(names: tuple[AxisName, ...]) -> AxisNames:
     """Return names as the param `axis_name` of a primitive: a single name is unwrapped, unless it is itself a tuple.
 
     Args:
@@ -271,18 +283,19 @@ def unbound_axis_error(name: Hashable, bound: Iterable[Hashable], call: str = ""
 
 
 # --- groups and permutations --------------------------------------------------------------------------------------
-def _indices(size: int | None, axis: Any) -> str:
+def _indices(size: int | None, axis: AxisNames) -> str:
     """Describe the indices of an axis, for messages."""
     names = _tuple(axis)
     which = f"axis {names[0]!r}" if len(names) == 1 else f"axes {names}"
     return f"indices of the {which}" if size is None else f"indices 0..{size - 1} of the {which}, of size {size}"
 
 
-def _integers(call: str, what: str, lists: Any, size: int | None, axis: Any) -> Groups:
+def _integers(call: str, what: str, lists: IndexGroups, size: int | None, axis: AxisNames) -> Groups:
     """Check nested integers, given as lists, tuples or an array, and return them as tuples."""
     if size is not None and (not isinstance(size, int) or size < 0):
         raise TypeError(f"{call}: the size of an axis must be an int of at least 0; got {short_repr(size)}")
     try:
+        # `__index__`, not int(): it accepts NumPy integers, and rejects floats.
         found = tuple([tuple([i.__index__() for i in members]) for members in lists])
         if not any(isinstance(i, _BOOLEANS) for members in lists for i in members):
             return found
@@ -291,7 +304,7 @@ def _integers(call: str, what: str, lists: Any, size: int | None, axis: Any) -> 
     raise TypeError(f"{call}: {what}: expected nested lists of {_indices(size, axis)}; got {lists!r}")
 
 
-def check_groups(call: str, size: int | None, groups: Any, axis: Any, equal: bool = False,
+def check_groups(call: str, size: int | None, groups: IndexGroups, axis: AxisNames, equal: bool = False,
                  arg_name: str = "axis_index_groups") -> Groups | None:
     """Check that `axis_index_groups` are a partition of the indices of an axis, and return them as tuples.
 
@@ -315,6 +328,7 @@ def check_groups(call: str, size: int | None, groups: Any, axis: Any, equal: boo
         return None
     found = _integers(call, arg_name, groups, size, axis)
     given = sorted([i for g in found for i in g])
+    # Sorted, the members of a partition are 0, 1, ..., n - 1. An empty group is rejected separately.
     if not all(found) or given != list(range(len(given) if size is None else size)):
         raise ShapeError(f"{call}: {arg_name} must hold all {_indices(size, axis)}, exactly once; got "
                          f"{list(map(list, found))}")
@@ -324,7 +338,7 @@ def check_groups(call: str, size: int | None, groups: Any, axis: Any, equal: boo
     return found
 
 
-def check_permutation(call: str, size: int | None, perm: Any, axis: Any) -> Groups:
+def check_permutation(call: str, size: int | None, perm: IndexGroups, axis: AxisNames) -> Groups:
     """Check that (source, destination) pairs are valid for `ppermute`, and return them as tuples.
 
     Args:
@@ -353,7 +367,7 @@ def check_permutation(call: str, size: int | None, perm: Any, axis: Any) -> Grou
     return found
 
 
-def check_member_index(call: str, size: int, index: Any, axis: Any, arg_name: str = "index") -> int:
+def check_member_index(call: str, size: int, index: Any, axis: AxisNames, arg_name: str = "index") -> int:
     """Check the index of a member of an axis, and return it as an int.
 
     Args:

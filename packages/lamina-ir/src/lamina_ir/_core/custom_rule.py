@@ -8,6 +8,8 @@ from typing import Any
 from ..config import generation
 from ..errors import MissingRuleError
 from .._types.param_values import register_param_type
+from ..typing import Function
+from .jaxpr import ClosedJaxpr
 
 __all__ = ["Rule"]
 
@@ -29,7 +31,7 @@ class Rule:
 
     name: str
 
-    def __init__(self, name: str, make: Callable[[], Any] | None = None, call: Callable[..., Any] | None = None) -> None:
+    def __init__(self, name: str, make: Callable[[], Any] | None = None, call: Function | None = None) -> None:
         put = object.__setattr__
         put(self, "name", name)
         put(self, "make", make)
@@ -37,7 +39,7 @@ class Rule:
         put(self, "_programs", {})  # by generation; key None: a program read from a file
         put(self, "_derived", {})
 
-    def program(self) -> Any:
+    def program(self) -> ClosedJaxpr:
         """Return the program of the rule; MissingRuleError if it was dropped."""
         programs = self._programs  # type: ignore[attr-defined]
         key = generation.value if self.make is not None else None  # type: ignore[attr-defined]
@@ -55,7 +57,7 @@ class Rule:
                 programs[key] = found
         return found
 
-    def map(self, f: Callable[[Any], Any], key: str = "") -> Rule:
+    def map(self, f: Callable[[ClosedJaxpr], ClosedJaxpr], key: str = "") -> Rule:
         """Return the rule whose program is `f(program)`, computed lazily. Python functions and unknown rules do not
         change.
 
@@ -72,7 +74,7 @@ class Rule:
                 self._derived[key] = made._derived[key] = made  # type: ignore[attr-defined]
         return made
 
-    def resolve(self, program: Any) -> None:
+    def resolve(self, program: ClosedJaxpr) -> None:
         """Set the program; used when saved programs are read."""
         object.__setattr__(self, "make", None)
         self._programs[None] = program  # type: ignore[attr-defined]

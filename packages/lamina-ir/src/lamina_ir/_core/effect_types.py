@@ -3,7 +3,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any
+
+from typing_extensions import override
+
+from ..typing import Params
 
 __all__ = ["DebugEffect", "Effect", "EqnContext", "IOEffect", "primitive_effects"]
 
@@ -49,7 +52,7 @@ class IOEffect(Effect):
 _KINDS: dict[str, type[Effect]] = {"debug_callback": DebugEffect, "io_callback": IOEffect}
 
 
-def primitive_effects(op: str, params: dict[str, Any]) -> frozenset[Effect]:
+def primitive_effects(op: str, params: Params) -> frozenset[Effect]:
     """Return the effects of a primitive itself, without those of its nested programs.
 
     Args:
@@ -70,5 +73,6 @@ class EqnContext:
     compute_type = None
     manager = contextlib.nullcontext()
 
+    @override
     def __repr__(self) -> str:
         return "EqnContext()"

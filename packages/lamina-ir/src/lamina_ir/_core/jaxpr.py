@@ -6,7 +6,9 @@ text. Nested programs are params of equations, as `ClosedJaxpr` (see `Primitive.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, final
+
+from typing_extensions import override
 
 from .. import config
 from .._util.short_repr import short_repr
@@ -15,11 +17,14 @@ from .effect_types import Effect, EqnContext, primitive_effects
 from ..errors import ProgramError
 from .primitive import Primitive
 from .source_info import Source
+from ..typing import AxisName, CacheKey, Params, Value
+from .._util.former_names import former_attributes
 
 __all__ = ["Atom", "ClosedJaxpr", "DropVar", "Eqn", "Jaxpr", "Literal", "Source", "Var", "eqn_axis_names",
            "eqn_has_effects", "find_axis_names", "subprograms"]
 
 
+_T = TypeVar("_T")
 _text: Callable[..., str] = object.__repr__
 
 
@@ -34,7 +39,7 @@ _PRETTY = frozenset(("source_info", "print_shapes", "name_stack", "custom_pp_eqn
                      "weak"))
 
 
-def _pretty(program: Any, options: dict[str, Any]) -> str:
+def _pretty(program: Jaxpr | ClosedJaxpr, options: dict[str, object]) -> str:
     unknown = options.keys() - _PRETTY
     if unknown:
         raise TypeError(f"pretty_print: there is no option {', '.join(sorted(unknown))}; expected {', '.join(sorted(_PRETTY))}")
@@ -56,6 +61,7 @@ class Var:
     count = property(id, doc="A number that is unique among live variables.")
     suffix = ""
 
+    @override
     def __repr__(self) -> str:
         return f"Var({self.aval.str_short()})"
 
@@ -66,6 +72,7 @@ class DropVar(Var):
     __slots__ = ()
 
 
+@final
 class Literal:
     """A scalar in the program text. `val` is a Python or NumPy scalar or 0-d array; `aval` is its type."""
 
@@ -83,6 +90,7 @@ class Literal:
         except TypeError:
             return None
 
+    @override
     def __repr__(self) -> str:
         return f"Literal({self.val!r}, {self.aval.str_short()})"
 
@@ -95,7 +103,7 @@ class Eqn:
 
     __slots__ = ("primitive", "invars", "outvars", "params", "source")
 
-    def __init__(self, primitive: Primitive, invars: Sequence[Atom], outvars: Sequence[Var], params: dict[str, Any],
+    def __init__(self, primitive: Primitive, invars: Sequence[Atom], outvars: Sequence[Var], params: Params,
                  source: Source | None = None) -> None:
         self.primitive = primitive
         self.invars = invars
@@ -123,6 +131,7 @@ class Eqn:
         own = primitive_effects(self.primitive.name, self.params) if self.primitive.effectful else frozenset()
         return own.union(*[s.effects for s in subprograms(self)])
 
+    @override
     def __repr__(self) -> str:
         return _text(self)
 
@@ -148,7 +157,7 @@ class Jaxpr:
     __slots__ = ("constvars", "invars", "eqns", "outvars", "axis_names", "effectful", "__weakref__")
 
     def __init__(self, constvars: Sequence[Var], invars: Sequence[Var], eqns: Sequence[Eqn], outvars: Sequence[Atom],
-                 axis_names: frozenset[Any] | None = None, effectful: bool | None = None) -> None:
+                 axis_names: frozenset[AxisName] | None = None, effectful: bool | None = None) -> None:
         try:
             self.constvars = list(constvars)
             self.invars = list(invars)
@@ -159,6 +168,7 @@ class Jaxpr:
         if axis_names is None or effectful is None:
             # Fast path: check the few primitives instead of each equation; most have no regions, axes or effects.
             try:
+                # A long program has few different primitives, so this costs one set insertion per equation.
                 used = {e.primitive for e in self.eqns}
             except AttributeError:
                 wrong = next(e for e in self.eqns if not isinstance(e, Eqn))
@@ -203,7 +213,7 @@ class Jaxpr:
             raise TypeError(f"replace: a program has no {', '.join(sorted(unknown))}; expected {', '.join(parts)}")
         return Jaxpr(**{**parts, **{k: v for k, v in changes.items() if k in parts}})
 
-    def pretty_print(self, **options: Any) -> str:
+    def pretty_print(self, **options: object) -> str:
         """Return the text of the program.
 
         Args:
@@ -215,29 +225,31 @@ class Jaxpr:
         """
         return _pretty(self, options)
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Jaxpr:
         return self  # programs are immutable
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> Jaxpr:
         return self
 
+    @override
     def __repr__(self) -> str:
         return _text(self)
 
     __str__ = __repr__
 
 
-def _not_lists(call: str = "Jaxpr", **given: Any) -> TypeError:
+def _not_lists(call: str = "Jaxpr", **given: object) -> TypeError:
     name, value = next((n, v) for n, v in given.items() if not isinstance(v, (list, tuple)))
     return TypeError(f"{call}: {name} must be a list; got {short_repr(value)}")
 
 
+@former_attributes(derived="memo_with_settings", forget="drop_memo", remembered="memo_keys")
 class ClosedJaxpr:
     """A `Jaxpr` with the values of its constvars. Compared by identity; see `alpha_equal`."""
 
     __slots__ = ("jaxpr", "consts", "_facts", "_memo", "__weakref__")
 
-    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Value] = ()) -> None:
         try:
             same = len(jaxpr.constvars) == len(consts)
         except (AttributeError, TypeError):
@@ -249,7 +261,7 @@ class ClosedJaxpr:
         self.jaxpr = jaxpr
         self.consts = list(consts)
         self._facts: Any = None  # set by `collect_facts`
-        self._memo: dict[Any, Any] | None = None
+        self._memo: dict[CacheKey, Any] | None = None
 
     in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
     out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
@@ -257,7 +269,7 @@ class ClosedJaxpr:
     literals = property(lambda self: self.consts)
     effects = property(lambda self: self.jaxpr.effects)
 
-    def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None) -> ClosedJaxpr:
+    def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Value] | None = None) -> ClosedJaxpr:
         """Return a copy with another jaxpr or other constants."""
         return ClosedJaxpr(self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts)
 
@@ -265,11 +277,11 @@ class ClosedJaxpr:
         """Return the program `f(jaxpr)` with the same constants."""
         return ClosedJaxpr(f(self.jaxpr), self.consts)
 
-    def pretty_print(self, **options: Any) -> str:
+    def pretty_print(self, **options: object) -> str:
         """Return the text of the program; see `Jaxpr.pretty_print`."""
         return _pretty(self, options)
 
-    def memo(self, key: Any, make: Any) -> Any:
+    def memo(self, key: CacheKey, make: Callable[..., _T]) -> _T:
         """Return `make()`, memoized on this program under `key`. The value must depend only on the program and
         `key`."""
         if self._memo is None:
@@ -278,12 +290,14 @@ class ClosedJaxpr:
             return self._memo[key]
         except KeyError:
             pass  # `make` runs outside this block; otherwise the KeyError would be the context of its errors
+        # Keys contain settings and generations of rules, so a program that lives long could collect entries without
+        # limit. Values are only caches.
         if len(self._memo) > 256:
             self._memo.clear()
         value = self._memo[key] = make()
         return value
 
-    def memo_with_settings(self, key: Any, make: Any) -> Any:
+    def memo_with_settings(self, key: CacheKey, make: Callable[..., _T]) -> _T:
         """As `memo`, for values that also depend on rules or settings, such as the JVP, transpose or batch of the
         program."""
         settings = config.cache_key()
@@ -291,25 +305,28 @@ class ClosedJaxpr:
         found = None if self._memo is None else self._memo.get(key)
         if found is not None:
             return found
+        # While `make` runs, another thread may change rules. Its result may then be a mixture, which is used once but
+        # not stored.
         others = config.generation.changes_by_other_threads()
         value = make()
         return self.memo(key, lambda: value) if config.is_unchanged(settings, others) else value
 
-    def memo_keys(self) -> list[Any]:
+    def memo_keys(self) -> list[CacheKey]:
         """Return the keys of memoized values."""
         return list(self._memo or ())
 
-    def drop_memo(self, key: Any) -> None:
+    def drop_memo(self, key: CacheKey) -> None:
         """Drop the memoized value under `key`, if present."""
         if self._memo is not None:
             self._memo.pop(key, None)
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> ClosedJaxpr:
         return self  # programs are immutable
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> ClosedJaxpr:
         return self
 
+    @override
     def __repr__(self) -> str:
         return _text(self.jaxpr)
 
@@ -333,12 +350,12 @@ def subprograms(eqn: Eqn) -> list[ClosedJaxpr]:
         raise
 
 
-def _check_eqn(call: str, eqn: Any) -> None:
+def _check_eqn(call: str, eqn: object) -> None:
     if not isinstance(eqn, Eqn):
         raise TypeError(f"{call}: expected an Eqn; got {short_repr(eqn)}") from None
 
 
-def _nested(p: Primitive, params: dict[str, Any]) -> list[ClosedJaxpr]:
+def _nested(p: Primitive, params: Params) -> list[ClosedJaxpr]:
     found: list[ClosedJaxpr] = []
     for name in p.subprograms:
         value = params[name]
@@ -362,7 +379,7 @@ def require_region_signature(eqns: Sequence[Eqn]) -> None:
                                    "indivisible='reason') (see docs/internals/nested-programs.md)")
 
 
-def find_axis_names(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
+def find_axis_names(p: Primitive, params: Params) -> frozenset[AxisName]:
     """Find the mapped axes that an equation refers to: in its axis params, and free in its nested programs.
 
     Args:
@@ -391,8 +408,8 @@ def find_axis_names(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
         raise
 
 
-def _axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
-    names: set[Any] = set()
+def _axis_names_of(p: Primitive, params: Params) -> frozenset[AxisName]:
+    names: set[AxisName] = set()
     for param in p.axis_params:
         value = params[param]
         names.update([n for n in (value if isinstance(value, tuple) else (value,)) if not isinstance(n, int)])
@@ -401,11 +418,12 @@ def _axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
             if isinstance(sub, ClosedJaxpr):  # `check` reports values of other types
                 names.update(sub.jaxpr.axis_names)
         if p.region_signature.axis_binding:  # type: ignore[union-attr]
+            # A map binds its own axes.
             names -= p.region_signature.axis_binding.names(params)  # type: ignore[union-attr]
     return frozenset(names)
 
 
-def eqn_axis_names(eqn: Eqn) -> frozenset[Any]:
+def eqn_axis_names(eqn: Eqn) -> frozenset[AxisName]:
     """Find the mapped axes that an equation refers to."""
     try:
         return find_axis_names(eqn.primitive, eqn.params)
@@ -414,9 +432,9 @@ def eqn_axis_names(eqn: Eqn) -> frozenset[Any]:
         raise
 
 
-def find_free_axis_names(eqns: Sequence[Eqn]) -> frozenset[Any]:
+def find_free_axis_names(eqns: Sequence[Eqn]) -> frozenset[AxisName]:
     """Find the mapped axes that equations refer to."""
-    names: set[Any] = set()
+    names: set[AxisName] = set()
     for e in eqns:
         if e.primitive.axis_params or e.primitive.subprograms:
             names |= eqn_axis_names(e)

@@ -13,6 +13,8 @@ import numpy as np
 
 from .._util.short_repr import short_repr
 from .._types.param_values import UnnamedAxis
+from ..typing import AxisName, Value
+from .source_info import Source
 
 __all__ = ["AxisPosition", "LoopIteration", "axes_scope", "axis_positions", "begin_iteration", "format_axes",
            "format_iterations", "loop_scope", "run_per_device", "running_axis_positions", "running_device",
@@ -33,7 +35,7 @@ class LoopIteration(NamedTuple):
 
     loop: str
     number: int
-    source: Any
+    source: Source | None
 
 
 class AxisPosition(NamedTuple):
@@ -48,7 +50,7 @@ class AxisPosition(NamedTuple):
     2
     """
 
-    name: Any
+    name: AxisName
     number: int
     size: int
 
@@ -68,7 +70,7 @@ class loop_scope:
 
     __slots__ = ("loop", "outer")
 
-    def __init__(self, op: str, source: Any) -> None:
+    def __init__(self, op: str, source: Source | None) -> None:
         self.loop = [op, source, None]
 
     def __enter__(self) -> None:
@@ -97,7 +99,7 @@ def running_iterations() -> tuple[LoopIteration, ...]:
     return tuple([LoopIteration(op, index, source) for op, source, index in _running.loops if index is not None])
 
 
-def run_per_device(size: int, run: Callable[[int], Sequence[Any]]) -> list[tuple[Any, ...]]:
+def run_per_device(size: int, run: Callable[[int], Sequence[Value]]) -> list[tuple[Value, ...]]:
     """Run each device by itself and return, for each result, one value per device; `run(device)` returns a device's
     results."""
     outer_device, axes = _running.device, _running.axes
@@ -148,7 +150,7 @@ def running_axis_positions(position: int = 0) -> tuple[AxisPosition, ...]:
     return tuple(found)
 
 
-def axis_positions(axes: Iterable[tuple[Any, int]], position: int) -> tuple[AxisPosition, ...]:
+def axis_positions(axes: Iterable[tuple[AxisName, int]], position: int) -> tuple[AxisPosition, ...]:
     """Convert a position in row-major order over some axes to a position on each axis.
 
     Args:
@@ -171,7 +173,7 @@ def axis_positions(axes: Iterable[tuple[Any, int]], position: int) -> tuple[Axis
     return tuple([AxisPosition(name, int(i), n) for (name, n), i in zip(given, numbers)])
 
 
-def _check_triples(call: str, name: str, value: Any) -> None:
+def _check_triples(call: str, name: str, value: object) -> None:
     if not isinstance(value, (tuple, list)) or not all(isinstance(v, tuple) and len(v) == 3 for v in value):
         raise TypeError(f"{call}: {name} must be a list of triples; got {short_repr(value)}")
 
@@ -204,7 +206,7 @@ def running_device() -> int | None:
     return _running.device
 
 
-def format_iterations(iterations: Iterable[tuple[str, int, Any]]) -> str:
+def format_iterations(iterations: Iterable[tuple[str, int, Source | None]]) -> str:
     """Format loop iterations for messages, as a suffix of a sentence.
 
     Args:

@@ -13,11 +13,12 @@ import numpy as np
 from .axis_binding import are_sizes, is_entry, is_mesh
 from .jaxpr import ClosedJaxpr
 from .custom_rule import Rule
+from ..typing import ParamValue
 
 __all__ = ["BUILTIN_KINDS", "KINDS", "explain_bad_param"]
 
 
-def _is_int(v: Any) -> bool:
+def _is_int(v: object) -> bool:
     return (type(v) is int or isinstance(v, (int, np.integer))) and not isinstance(v, bool)
 
 
@@ -84,7 +85,7 @@ _BY_KIND = {
 BUILTIN_KINDS = {name: kind for kind, names in _BY_KIND.items() for name in names.split()}
 
 
-def explain_bad_param(kind: str, value: Any) -> str | None:
+def explain_bad_param(kind: str, value: ParamValue) -> str | None:
     """Return the error text for a value of the wrong kind, such as `must be a bool; got str: 'x'`; None if it is
     valid."""
     description, test = KINDS[kind]

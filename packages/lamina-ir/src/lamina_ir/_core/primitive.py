@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from inspect import unwrap
+
+from typing_extensions import override
+
 
 from .._util.short_repr import short_repr
 from ..errors import MissingRuleError, ProgramError
 from .region_signature import RegionSignature
+from ..typing import Function, Outputs, ParamValue, Params, Value
+from .._types.avals import ShapedArray
+from .._typing import Avals
+from .._util.former_names import former_attributes, former_parameters
 
 __all__ = ["Primitive", "get_primitive", "register_primitive", "set_bind"]
 
@@ -16,7 +24,7 @@ def _are_names(v: Any) -> bool:
     return type(v) in (tuple, list) and all(map(_is_name, v)) and len(set(v)) == len(v)
 
 
-def _is_name(v: Any) -> bool:
+def _is_name(v: object) -> bool:
     return isinstance(v, str) and v.isidentifier()
 
 
@@ -60,10 +68,12 @@ def _check_facts(facts: dict[str, Any], defaults: dict[str, Any]) -> None:
                                    f"are {', '.join(params) or 'none'}; got {param!r}")
 
 
-def _no_infer(*avals: Any, **params: Any) -> Any:
+def _no_infer(*avals: ShapedArray, **params: ParamValue) -> Avals:
     """Default of `infer`: the type rule is set later, by `def_abstract_eval`."""
 
 
+@former_attributes(flow="region_signature", own_bind="custom_bind", own_impl="custom_impl",
+                   plainly_over="has_default_varying_axes", unsaid="undeclared_programs")
 class Primitive:
     """The facts about one primitive.
 
@@ -115,20 +125,21 @@ class Primitive:
                  "undeclared_programs", "varying_axes", "has_default_varying_axes", "custom_bind", "custom_impl",
                  "version", "__weakref__")
 
-    def __init__(self, name: str, *, infer: Callable[..., Any] = _no_infer, numpy: Callable[..., Any] | None = None,
+    @former_parameters(flow="region_signature", over="varying_axes")
+    def __init__(self, name: str, *, infer: Function = _no_infer, numpy: Function | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
                  family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
-                 region_signature: RegionSignature | None = None, defaults: dict[str, Any] | None = None,
+                 region_signature: RegionSignature | None = None, defaults: Params | None = None,
                  effectful: bool = False, axis_params: Sequence[str] = (),
-                 kinds: dict[str, str] | None = None, spmd: Callable[..., Any] | None = None,
-                 varying_axes: Callable[..., Any] | None = None, version: int = 1) -> None:
-        _check_facts(locals(), Primitive.__init__.__kwdefaults__)  # type: ignore[arg-type]
+                 kinds: dict[str, str] | None = None, spmd: Function | None = None,
+                 varying_axes: Function | None = None, version: int = 1) -> None:
+        _check_facts(locals(), unwrap(Primitive.__init__).__kwdefaults__)
         self.name = name
         self.params = tuple(params)
-        self.infer: Callable[..., Any] = _no_type_rule(name) if infer is _no_infer else infer
-        self.numpy: Callable[..., Any] = numpy or _no_evaluation(name)
-        self.custom_bind: Callable[..., Any] | None = None  # replaces `bind`, of a primitive that binds several equations
-        self.custom_impl: Callable[..., Any] | None = None  # evaluates the primitive on concrete values
+        self.infer: Function = _no_type_rule(name) if infer is _no_infer else infer
+        self.numpy: Function = numpy or _no_evaluation(name)
+        self.custom_bind: Function | None = None  # replaces `bind`, of a primitive that binds several equations
+        self.custom_impl: Function | None = None  # evaluates the primitive on concrete values
         self.linear_in = tuple(linear_in)
         self.bilinear_in = tuple(bilinear_in)
         self.family = family
@@ -156,7 +167,7 @@ class Primitive:
         self.may_read_axes = bool(axis_params or region_signature)  # may refer to mapped axes: `bind` looks for them
 
     # Methods with the names that programs written for other jax-style systems use.
-    def bind(self, /, *args: Any, **params: Any) -> Any:
+    def bind(self, /, *args: Value, **params: ParamValue) -> Outputs:
         """Apply the primitive to values or tracers.
 
         Args:
@@ -176,11 +187,11 @@ class Primitive:
             return self.custom_bind(*args, **params)
         return _bind(self, *args, **params)
 
-    def bind_with_trace(self, trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def bind_with_trace(self, trace: Any, args: Sequence[Value], params: Params) -> Outputs:
         """Apply the primitive in a given trace: `trace.process(primitive, args, params)`."""
         return trace.process(self, tuple(args), params)
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def get_bind_params(self, params: Params) -> tuple[list[Function], Params]:
         """Return the arguments of `bind` besides the operands, for an equation with these params: a list of functions
         (always empty: programs are params) and the params.
 
@@ -209,15 +220,15 @@ class Primitive:
         """Whether it runs the program in its param `call_jaxpr` once for each member of an axis."""
         return self.name in ("xla_pmap", "xmap")
 
-    def abstract_eval(self, *avals: Any, **params: Any) -> Any:
+    def abstract_eval(self, *avals: ShapedArray, **params: ParamValue) -> Avals:
         """Return the types of the results: `infer`."""
         return self.infer(*avals, **params)
 
-    def impl(self, *args: Any, **params: Any) -> Any:
+    def impl(self, *args: Value, **params: ParamValue) -> Outputs:
         """Evaluate on concrete values, by the function given to `def_impl` or else `numpy`."""
         return (self.custom_impl or self.numpy)(*args, **params)
 
-    def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
+    def def_impl(self, impl: Function) -> Function:
         """Set the evaluation on concrete values. Compiled programs also need a rule in `lowering_rules`.
 
         Args:
@@ -228,7 +239,7 @@ class Primitive:
         self.custom_impl = self.numpy = impl
         return impl
 
-    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_abstract_eval(self, rule: Function) -> Function:
         """Set the type rule `infer`.
 
         Args:
@@ -239,46 +250,48 @@ class Primitive:
         self.infer = rule
         return rule
 
-    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_effectful_abstract_eval(self, rule: Function) -> Function:
         """Set the type rule of a primitive with effects; `rule` returns (types, effects)."""
         self.effectful, self.has_default_varying_axes = True, False
         self.infer = lambda *avals, **params: rule(*avals, **params)[0]
         return rule
 
-    def def_custom_bind(self, bind: Callable[..., Any]) -> Callable[..., Any]:
+    def def_custom_bind(self, bind: Function) -> Function:
         """Replace `bind` by a function, which may bind several equations."""
         self.custom_bind = bind
         return bind
 
+    @override
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Function, tuple[str]]:
         return get_primitive, (self.name,)
 
 
-def _no_evaluation(name: str) -> Callable[..., Any]:
-    def numpy(*args: Any, **params: Any) -> Any:
+def _no_evaluation(name: str) -> Function:
+    def numpy(*args: Value, **params: ParamValue) -> Outputs:
         raise MissingRuleError(f"`{name}` has no NumPy evaluation; pass one, Primitive({name!r}, numpy=...), or run it "
                                "compiled")
     return numpy
 
 
-def _no_type_rule(name: str) -> Callable[..., Any]:
-    def infer(*avals: Any, **params: Any) -> Any:
+def _no_type_rule(name: str) -> Function:
+    def infer(*avals: ShapedArray, **params: ParamValue) -> Avals:
         raise MissingRuleError(f"`{name}` has no type rule, so it cannot be part of a program; pass one, "
                                f"Primitive({name!r}, infer=...), or call its def_abstract_eval")
     return infer
 
 
-def _evaluate(prim: Primitive, /, *args: Any, **params: Any) -> Any:
+def _evaluate(prim: Primitive, /, *args: Value, **params: ParamValue) -> Outputs:
     return prim.impl(*args, **params)
 
 
-_bind: Callable[..., Any] = _evaluate
+_bind: Function = _evaluate
 
 
-def set_bind(bind: Callable[..., Any]) -> Callable[..., Any]:
+def set_bind(bind: Function) -> Function:
     """Set the function that `Primitive.bind` calls: `bind(primitive, *args, **params)`.
 
     `lamina_tracing` sets it, since it knows the active transformations.

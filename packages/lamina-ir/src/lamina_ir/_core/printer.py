@@ -8,7 +8,6 @@ equation, are printed on one line if they fit in 80 columns. The grammar is in d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,8 @@ from .._util.recursion_limit import with_recursion_limit
 from .arg_checks import EQN, PROGRAM, check_args
 from .._types.avals import ShapedArray
 from .._types.param_values import format_param
-from .jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, set_printer
+from .jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, set_printer
+from ..typing import ParamValue
 
 __all__ = ["VariableNames", "eqn_text", "jaxpr_text", "literal_text"]
 
@@ -109,7 +109,7 @@ class _Printer:
         for number, key in enumerate([key for key in self.scopes if key in self.marks], 1):
             self.marks[key] = number
 
-    def name_eqn(self, e: Eqn, read: Collection[Any]) -> None:
+    def name_eqn(self, e: Eqn, read: Collection[Atom]) -> None:
         names, fresh = self.names, self.fresh
         for v in e.outvars:
             if v not in names:
@@ -119,7 +119,7 @@ class _Printer:
                 for sub in _programs(value):
                     self.name_program(sub)
 
-    def shown_params(self, e: Eqn) -> list[tuple[str, Any]]:
+    def shown_params(self, e: Eqn) -> list[tuple[str, ParamValue]]:
         p, params = e.primitive, e.params
         order = [n for n in p.params if n in params]
         if len(order) != len(params):
@@ -132,7 +132,7 @@ class _Printer:
     def binder(self, v: Var) -> str:
         return f"{self.names[v]}:{self.type_of(v.aval)}"
 
-    def atom(self, a: Any) -> str:
+    def atom(self, a: Atom) -> str:
         if type(a) is Literal:
             return f"{literal_text(a)}:{self.type_of(a.aval)}"
         name = self.names.get(a)
@@ -168,7 +168,7 @@ class _Printer:
         text = f"{self.head(jaxpr)} {eqn} {self.tail(jaxpr)}"
         return text if len(text) <= width else None
 
-    def flat_value(self, value: Any, width: int) -> str | None:
+    def flat_value(self, value: ParamValue, width: int) -> str | None:
         if isinstance(value, (ClosedJaxpr, Jaxpr)):
             return self.flat_program(value, width)
         if _programs(value):
@@ -246,7 +246,7 @@ def _jaxpr(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
     return program.jaxpr if isinstance(program, ClosedJaxpr) else program
 
 
-def _programs(value: Any) -> list[Any]:
+def _programs(value: ParamValue) -> list[Jaxpr | ClosedJaxpr]:
     if isinstance(value, (ClosedJaxpr, Jaxpr)):
         return [value]
     if isinstance(value, (tuple, list)) and value and isinstance(value[0], (ClosedJaxpr, Jaxpr)):
@@ -254,7 +254,7 @@ def _programs(value: Any) -> list[Any]:
     return []
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: ParamValue, b: ParamValue) -> bool:
     return a is b or (type(a) is type(b) and a == b)
 
 

@@ -6,10 +6,13 @@ order of effects, derivatives, batching) reads only this signature. docs/interna
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from typing_extensions import override
 
 from .axis_binding import AxisBinding
 from ..errors import ProgramError
+from ..typing import AxisName, ParamValue
 
 __all__ = ["CARRY", "CONST", "OperandGroup", "OperandLayout", "RegionSignature", "SCANNED", "SELECTOR",
            "carry_operands", "const_operands", "scanned_operands", "selector_operand"]
@@ -146,8 +149,9 @@ class RegionSignature:
                  "_layouts")
 
     def __init__(self, *operands: OperandGroup, body: str = "", test: str = "", length: str = "", reverse: str = "",
-                 max_iters: str = "", axis_binding: AxisBinding | None = None, per_operand: Mapping[str, Any] | None = None,
-                 per_result: Mapping[str, Any] | None = None, transient: Mapping[str, Any] | None = None,
+                 max_iters: str = "", axis_binding: AxisBinding | None = None,
+                 per_operand: Mapping[str, ParamValue] | None = None,
+                 per_result: Mapping[str, ParamValue] | None = None, transient: Mapping[str, ParamValue] | None = None,
                  extra_programs: tuple[str, ...] = (), remat_policy: str = "", jvp_rule: str = "",
                  indivisible: str = "") -> None:
         self.operands, self.body, self.test, self.length, self.reverse = operands, body, test, length, reverse
@@ -168,7 +172,7 @@ class RegionSignature:
         self._last_group = {g.kind: i for i, g in groups if g.of in ("", body)}
         self._layouts: dict[tuple[int, ...], OperandLayout] = {}
 
-    def axes(self, params: Mapping[str, Any]) -> tuple[tuple[Any, int], ...]:
+    def axes(self, params: Mapping[str, ParamValue]) -> tuple[tuple[AxisName, int], ...]:
         """Return (name, size) of each axis that the equation binds for its regions; () if it is not a map."""
         return () if self.axis_binding is None else self.axis_binding.axes(params)
 
@@ -246,6 +250,7 @@ class RegionSignature:
             if kinds.count(kind) > 1:
                 raise fail("operands", f"may hold one group of kind {kind}; got {kinds.count(kind)}")
 
+    @override
     def __repr__(self) -> str:
         parts = [f"{g.kind}: {'rest' if g.count is None else g.count}" for g in self.operands]
         fields = {"body": self.body, "test": self.test, "length": self.length, "max_iters": self.max_iters,

@@ -11,7 +11,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,12 +22,15 @@ from .._types.avals import ShapedArray, shaped
 from ..errors import ProgramError
 from .region_signature import SCANNED, RegionSignature
 from .primitive import Primitive
-from .jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from .jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
+from ..typing import CacheKey, ParamValue, Params, Value
+from .source_info import Source
 
 __all__ = ["OperandSpec", "RebuiltParams", "Region", "RegionView", "propagate_backward", "propagate_forward",
            "reorder_signature", "replace_signature"]
 
-Marks = tuple[Any, ...]
+Mark: TypeAlias = Any  # a bool or a set; marks are joined with `|`
+Marks: TypeAlias = tuple[Mark, ...]
 
 
 class Region(NamedTuple):
@@ -74,17 +77,17 @@ class RebuiltParams(NamedTuple):
     """Params of an equation, and the order of its operands and results, as positions in the lists given to
     `rebuild`."""
 
-    params: dict[str, Any]
+    params: Params
     operands: list[int]
     results: list[int]
 
-    def eqn(self, prim: Primitive, invars: Sequence[Any], outvars: Sequence[Any], source: Any = None) -> Eqn:
+    def eqn(self, prim: Primitive, invars: Sequence[Atom], outvars: Sequence[Var], source: Source | None = None) -> Eqn:
         """Make the equation; `invars` and `outvars` are in the order given to `rebuild`."""
         return Eqn(prim, [invars[i] for i in self.operands], [outvars[i] for i in self.results], self.params, source)
 
-    def reorder_results(self, outs: Sequence[Any]) -> list[Any]:
+    def reorder_results(self, outs: Sequence[Value]) -> list[Value]:
         """Return the results of the equation in the order given to `rebuild`."""
-        found: list[Any] = [None] * len(outs)
+        found: list[Value] = [None] * len(outs)
         for i, o in zip(self.results, outs):
             found[i] = o
         return found
@@ -121,7 +124,7 @@ class RegionView:
                  "selector", "n_results",
                  "_inner")
 
-    def __init__(self, prim: Primitive, params: dict[str, Any], count: int) -> None:
+    def __init__(self, prim: Primitive, params: Params, count: int) -> None:
         self.prim, self.params = prim, params
         self._inner: dict[int, ShapedArray] | None = None
         if not isinstance(prim, Primitive) or prim.region_signature is None:
@@ -156,7 +159,7 @@ class RegionView:
         """View an equation."""
         return cls(e.primitive, e.params, len(e.invars))
 
-    def _describe_sizes(self, sizes: Iterable[Any]) -> str:
+    def _describe_sizes(self, sizes: Iterable[int]) -> str:
         return ", ".join([f"{s} {g.kind}" for g, s in zip(self.region_signature.operands, sizes)])
 
     def _mismatch(self, text: str) -> ProgramError:
@@ -219,7 +222,7 @@ class RegionView:
         return [OperandSpec(int(j >= n), None, j, True) for j in numbers]
 
     def rebuild(self, operands: Sequence[OperandSpec], results: Sequence[OperandSpec],
-                programs: Sequence[tuple[ClosedJaxpr, Any, Any]]) -> RebuiltParams:
+                programs: Sequence[tuple[ClosedJaxpr, Sequence[int], Sequence[int]]]) -> RebuiltParams:
         """Return the params of an equation with these operands, results and regions; counts are computed from them.
 
         Args:
@@ -261,7 +264,7 @@ class RegionView:
                 params[name] = () if default == () and all(v == new for v in entries) else entries
         return RebuiltParams(params, ops, outs)
 
-    def _entry(self, name: str, new: Any, spec: OperandSpec) -> Any:
+    def _entry(self, name: str, new: ParamValue, spec: OperandSpec) -> ParamValue:
         """Return the entry of a new operand or result in a param with an entry for each."""
         binding = self.region_signature.axis_binding
         if binding is None or name not in (binding.ins, binding.outs):
@@ -269,14 +272,14 @@ class RegionView:
         aval: ShapedArray = spec.aval  # type: ignore[assignment]  # new operands of a map have one
         return binding.shared(aval) if spec.shared else binding.mapped_entry(self.params, aval)[0]
 
-    def reset_transient_params(self) -> dict[str, Any]:
+    def reset_transient_params(self) -> Params:
         """Return the params with transient entries reset."""
         if not self.region_signature.transient:
             return self.params
         fresh = {p: self.prim.defaults.get(p, (new,) * len(self.groups)) for p, new in self.region_signature.transient.items()}
         return {**self.params, **fresh}
 
-    def key(self) -> Any:
+    def key(self) -> CacheKey:
         """Return a key of the equation for `memo` of one of its regions; TypeError if a param is not hashable."""
         values = [v for p, v in self.params.items() if p not in self.region_signature.programs]
         key = (self.prim, len(self.groups), *[id(region.program) for region in self.regions], *values)
@@ -288,22 +291,22 @@ class RegionView:
 _VIEW = instance_of("a RegionView", RegionView)
 
 
-def _check_count(call: str, marks: Sequence[Any], expected: int, what: str) -> None:
+def _check_count(call: str, marks: Sequence[Mark], expected: int, what: str) -> None:
     if len(marks) != expected:
         raise ProgramError(f"{call}: marks must have {expected} entries, one for each {what}; got {len(marks)}")
 
 
-def _join(lists: Iterable[Iterable[Any]]) -> list[Any]:
+def _join(lists: Iterable[Iterable[Mark]]) -> list[Mark]:
     """Join lists of marks elementwise."""
-    total: list[Any] = []
+    total: list[Mark] = []
     for marks in lists:
         total = [a | b for a, b in zip(total, marks)] if total else list(marks)
     return total
 
 
 @check_args(w=_VIEW, marks=MARKS, transfer=FUNCTION)
-def propagate_forward(w: RegionView, marks: Sequence[Any], transfer: Callable[[Region, Marks],
-                                                                              Sequence[Any]]) -> tuple[Marks, Marks]:
+def propagate_forward(w: RegionView, marks: Sequence[Mark], transfer: Callable[[Region, Marks],
+                                                                              Sequence[Mark]]) -> tuple[Marks, Marks]:
     """Propagate marks of operands through the regions to the results.
 
     Args:
@@ -337,13 +340,14 @@ def propagate_forward(w: RegionView, marks: Sequence[Any], transfer: Callable[[R
             current[span] = [m | truth for m in current[span]]  # the test decides how often each carry is updated
             return tuple(current), tuple(current[span])
     found[:n] = current[span]  # after zero iterations a carry has its initial value
+    # The selector decides which branch computes each result.
     if w.selector is not None and current[w.selector]:
         found = [m | current[w.selector] for m in found]
     return tuple(current), tuple(found)
 
 
 @check_args(w=_VIEW, marks=MARKS, transfer=FUNCTION, linear=optional(ITEMS))
-def propagate_backward(w: RegionView, marks: Sequence[Any], transfer: Callable[[Region, Marks], Sequence[Any]],
+def propagate_backward(w: RegionView, marks: Sequence[Mark], transfer: Callable[[Region, Marks], Sequence[Mark]],
                        linear: Sequence[bool] | None = None) -> tuple[Marks, Marks]:
     """Propagate marks of results backward through the regions to the operands.
 
@@ -368,7 +372,7 @@ def propagate_backward(w: RegionView, marks: Sequence[Any], transfer: Callable[[
 
     # current: marks of the results. The carries that an iteration reads are results of the iteration before it.
     while True:
-        found: list[Any] = [False] * len(w.groups)
+        found: list[Mark] = [False] * len(w.groups)
         for region in regions:
             for i, m in zip(region.ins, transfer(region, (True,) if region.is_test else tuple(current))):
                 if linear is None or linear[i]:
@@ -377,7 +381,9 @@ def propagate_backward(w: RegionView, marks: Sequence[Any], transfer: Callable[[
         if carry == current[:n]:
             break
         current[:n] = carry
+    # After zero iterations the results are the operands, so a carry is needed if its final value is.
     found[span] = current[:n]
+    # A linear program passes its results back to linear operands only; the selector is not one of them.
     if w.selector is not None and linear is None:
         found[w.selector] = True
     return tuple(found), tuple(current)
@@ -385,7 +391,7 @@ def propagate_backward(w: RegionView, marks: Sequence[Any], transfer: Callable[[
 
 # --- signatures ---------------------------------------------------------------------------------------------------
 @check_args(closed=CLOSED_JAXPR, invars=ITEMS, outvars=ITEMS, eqns=optional(ITEMS))
-def replace_signature(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any],
+def replace_signature(closed: ClosedJaxpr, invars: Sequence[Var], outvars: Sequence[Atom],
                       eqns: Sequence[Eqn] | None = None) -> ClosedJaxpr:
     """Return the program with other arguments, results and, if given, equations.
 
@@ -403,6 +409,7 @@ def replace_signature(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Seque
     [ShapedArray(float32[])]
     """
     old = closed.jaxpr
+    # Axis names and effects depend on the equations only; None computes them again.
     return ClosedJaxpr(Jaxpr(old.constvars, invars, old.eqns if eqns is None else eqns, outvars,
                              old.axis_names if eqns is None else None, old.effectful if eqns is None else None),
                        closed.consts)

@@ -6,7 +6,7 @@ programs do not exceed the recursion limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,11 +18,16 @@ from ..errors import ProgramError
 from .jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_has_effects, subprograms
 from .custom_rule import Rule
 from .region_view import RegionView, propagate_backward
+from ..typing import CacheKey, ParamValue
 
 __all__ = ["RegionMemo", "cse", "dce", "dce_equation", "dce_region", "inline_calls", "map_subprograms", "rewrite",
            "rewrite_once", "substitute", "walk"]
 
 Program = Jaxpr | ClosedJaxpr
+_P = TypeVar("_P", bound=Program)
+# What replaces an equation: None (unchanged), equations that bind the same outvars, or (equations, atoms) where the
+# atoms replace the outvars.
+Replacement: TypeAlias = list[Eqn] | tuple[Sequence[Eqn], Sequence[Atom]] | None
 
 
 _NESTED = ArgType("a truth value, or a function of an equation", lambda v: isinstance(v, bool) or callable(v))
@@ -90,9 +95,10 @@ class RegionMemo:
 
     def __init__(self, f: Callable[[ClosedJaxpr], ClosedJaxpr], key: str = "") -> None:
         self.f, self.key = f, key
-        self.seen: dict[int, tuple[Any, Any]] = {}
+        self.seen: dict[int, tuple[object, Any]] = {}
 
     def __call__(self, program: ClosedJaxpr) -> ClosedJaxpr:
+        # The entry also holds the program, so that its id is not reused while this memo exists.
         if id(program) not in self.seen:
             self.seen[id(program)] = program, self.f(program)
         return self.seen[id(program)][1]
@@ -103,7 +109,7 @@ class RegionMemo:
         return self.seen[id(rule)][1]
 
 
-def _read(env: Mapping[Var, Atom], a: Any) -> Any:
+def _read(env: Mapping[Any, Atom], a: Atom) -> Atom:
     """Return the atom that replaces `a`, following chains of replacements."""
     while a in env:
         a = env[a]
@@ -111,7 +117,7 @@ def _read(env: Mapping[Var, Atom], a: Any) -> Any:
 
 
 @check_args(program=PROGRAM, env=MAPPING)
-def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
+def substitute(program: _P, env: Mapping[Var, Atom]) -> _P:
     """Replace variables where they are read.
 
     Args:
@@ -125,6 +131,7 @@ def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
     { lambda ; a:f32[] b:f32[]. let c:f32[] = sin a in (c,) }
     """
     jaxpr = _jaxpr_of(program)
+    # Only variables change, so the axis names and effects of the program remain valid.
     eqns = [Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source) for e in jaxpr.eqns]
     return _like(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars],
                                 jaxpr.axis_names, jaxpr.effectful))
@@ -132,7 +139,7 @@ def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
 
 @check_args(program=PROGRAM, fn=FUNCTION, nested=_NESTED)
 @with_recursion_limit()
-def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool | Callable[[Eqn], bool] = True) -> Any:
+def rewrite(program: _P, fn: Callable[[Eqn], Replacement], *, nested: bool | Callable[[Eqn], bool] = True) -> _P:
     """Replace equations.
 
     Args:
@@ -163,19 +170,19 @@ def _replacement(e: Eqn, new: tuple[Any, ...]) -> tuple[Any, ...]:
     return new
 
 
-def _invalid_replacement(e: Eqn, new: Any) -> TypeError:
+def _invalid_replacement(e: Eqn, new: object) -> TypeError:
     return TypeError("rewrite: the function must return None, a list of equations, or (equations, atoms); for "
                      f"`{e.primitive.name}` it returned {short_repr(new)}")
 
 
-def rewrite_once(program: Program, fn: Callable[[Eqn], Any], inner: RegionMemo | None,
-                 into: Callable[[Eqn], bool] | None = None) -> Any:
+def rewrite_once(program: _P, fn: Callable[[Eqn], Replacement], inner: RegionMemo | None,
+                 into: Callable[[Eqn], bool] | None = None) -> _P:
     """Replace the equations of one program; nested programs are mapped by `inner`, if `into` allows it.
 
     Return the program itself if nothing changes.
     """
     jaxpr = _jaxpr_of(program)
-    env: dict[Any, Any] = {}
+    env: dict[Atom, Atom] = {}
     eqns: list[Eqn] = []
     same = True
     for old in jaxpr.eqns:
@@ -191,6 +198,7 @@ def rewrite_once(program: Program, fn: Callable[[Eqn], Any], inner: RegionMemo |
         elif isinstance(new, tuple):
             more, atoms = _replacement(e, new)
             eqns.extend(more)
+            # `_read` follows chains, so an entry from a variable to itself would never end.
             env.update([(v, a) for v, a in zip(e.outvars, atoms) if v is not a])
         elif isinstance(new, list):
             eqns.extend(new)
@@ -204,8 +212,8 @@ def rewrite_once(program: Program, fn: Callable[[Eqn], Any], inner: RegionMemo |
 # --- dead code ----------------------------------------------------------------------------------------------------
 @check_args(program=PROGRAM, used_outputs=optional(ITEMS), instantiate=FLAGS)
 @with_recursion_limit()
-def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
-        instantiate: bool | Sequence[bool] = False) -> tuple[Any, list[bool]]:
+def dce(program: _P, used_outputs: Sequence[bool] | None = None, *,
+        instantiate: bool | Sequence[bool] = False) -> tuple[_P, list[bool]]:
     """Eliminate dead code: keep only what the used results need.
 
     Args:
@@ -231,7 +239,7 @@ def _live_part(program: Program, used_outputs: Sequence[bool] | None,
         raise ValueError(f"dce: used_outputs must have {len(jaxpr.outvars)} entries, one per result; got {len(used)}")
     outs = [a for a, u in zip(jaxpr.outvars, used) if u]
     # From the last equation to the first. live: variables that the results or the live equations after this one read.
-    live: set[Any] = {a for a in outs if isinstance(a, Var)}
+    live: set[Atom] = {a for a in outs if isinstance(a, Var)}
     inner = RegionMemo(_without_dead_code, "dce")
     eqns: list[Eqn] = []
     same = all(used)
@@ -244,6 +252,7 @@ def _live_part(program: Program, used_outputs: Sequence[bool] | None,
             continue
         if e.primitive.region_signature is not None:
             e = map_subprograms(e, inner) if effectful else dce_equation(e, flags)
+        # If the numbers differ, `dce_equation` has removed the unused results already.
         if len(e.outvars) == len(flags) and not all(u or type(v) is DropVar for v, u in zip(e.outvars, flags)):
             outvars = [v if u or isinstance(v, DropVar) else DropVar(v.aval) for v, u in zip(e.outvars, flags)]
             e = Eqn(e.primitive, e.invars, outvars, e.params, e.source)
@@ -257,6 +266,7 @@ def _live_part(program: Program, used_outputs: Sequence[bool] | None,
         return program, used_inputs  # the same object, since it carries memoized results
     invars = [v for v, u in zip(jaxpr.invars, used_inputs) if u]
     if not isinstance(program, ClosedJaxpr):
+        # The holder of the constants passes them by position, so unused ones cannot be dropped here.
         return Jaxpr(jaxpr.constvars, invars, eqns, outs), used_inputs
     consts = [(v, c) for v, c in zip(jaxpr.constvars, program.consts) if v in live]
     return ClosedJaxpr(Jaxpr([v for v, _ in consts], invars, eqns, outs), [c for _, c in consts]), used_inputs
@@ -299,11 +309,14 @@ def dce_equation(e: Eqn, used: Sequence[bool]) -> Eqn:
     (1, 1)
     """
     flow = e.primitive.region_signature
+    # A custom rule takes and returns values for all operands and results, so these are kept; only dead code inside can
+    # be dropped.
     if flow is None or flow.indivisible or flow.jvp_rule:
         return map_subprograms(e, RegionMemo(_without_dead_code, "dce"))
     w = RegionView.of(e)
     # ops, outs: flags of needed operands and results, at the fixpoint over the carries.
     ops, outs = propagate_backward(w, used, lambda wire, flags: dce_region(wire.program, flags)[1])
+    # Regions share operand groups. So a region keeps an argument that another region needs, although it ignores it.
     small = [dce_region(b.program, (True,) if b.is_test else outs, [ops[i] for i in b.ins])[0] for b in w.regions]
     if all(outs) and all(ops) and all(s is b.program for s, b in zip(small, w.regions)):
         return e
@@ -346,7 +359,7 @@ def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: RegionMem
     eqns: list[Eqn] = []
     shared: dict[int, tuple[ClosedJaxpr, list[Var]]] = {}
 
-    def emit(body: Jaxpr, env: dict[Any, Any]) -> list[Atom]:
+    def emit(body: Jaxpr, env: dict[Atom, Atom]) -> list[Atom]:
         for e in body.eqns:
             invars = [a if type(a) is Literal else env.get(a, a) for a in e.invars]
             if e.primitive.name == "xla_call" and which(e):
@@ -355,9 +368,9 @@ def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: RegionMem
                     shared[id(sub)] = sub, [Var(v.aval) for v in sub.jaxpr.constvars]
                     constvars.extend(shared[id(sub)][1])
                     consts.extend(sub.consts)
-                given = dict(zip(sub.jaxpr.constvars, shared[id(sub)][1]))
-                given.update(zip(sub.jaxpr.invars, invars))
-                env.update(zip(e.outvars, emit(sub.jaxpr, given)))
+                inner_env = dict(zip(sub.jaxpr.constvars, shared[id(sub)][1]))
+                inner_env.update(zip(sub.jaxpr.invars, invars))
+                env.update(zip(e.outvars, emit(sub.jaxpr, inner_env)))
                 continue
             # New variables: a body that is inlined twice must not bind a variable twice.
             outvars = [type(v)(v.aval) for v in e.outvars]
@@ -370,25 +383,27 @@ def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: RegionMem
     return ClosedJaxpr(Jaxpr(constvars, program.jaxpr.invars, eqns, outs), consts)
 
 
-def _key(a: Any) -> Any:
+def _key(a: Atom) -> CacheKey:
     if type(a) is Literal:
+        # Bytes, because -0.0 == 0.0 although they differ, and NaN != NaN although they are the same constant.
         return a.aval, np.asarray(a.val, a.aval.dtype).tobytes()
     return a
 
 
-def _param_key(v: Any) -> Any:
+def _param_key(v: ParamValue) -> CacheKey:
     kind = type(v)
     if kind in (float, complex):
         return kind, repr(v)  # distinguishes 0.0 from -0.0 and equates NaNs
     if kind is tuple:
         return tuple(map(_param_key, v))
+    # With the type, because True == 1 == 1.0 although their programs differ.
     return kind, v
 
 
 @check_args(program=PROGRAM)
 @with_recursion_limit()
 @pause_gc
-def cse(program: Program) -> Any:
+def cse(program: _P) -> _P:
     """Eliminate common subexpressions: compute equal equations on equal operands once. Equations with effects are kept.
 
     >>> from lamina_ir import parse
@@ -399,17 +414,17 @@ def cse(program: Program) -> Any:
       in (c,) }
     """
     def change(program: Program) -> Any:
-        return _share(program, inner)
+        return _eliminate(program, inner)
 
     inner = RegionMemo(change)
     return change(program)
 
 
-def _share(program: Program, inner: RegionMemo) -> Any:
+def _eliminate(program: _P, inner: RegionMemo) -> _P:
     # seen: (primitive, operands after replacement, params) -> the equation whose results are shared.
-    seen: dict[Any, Eqn] = {}
+    seen: dict[CacheKey, Eqn] = {}
 
-    def find_equal(e: Eqn) -> Any:
+    def find_equal(e: Eqn) -> Replacement:
         if eqn_has_effects(e):
             return None
         try:

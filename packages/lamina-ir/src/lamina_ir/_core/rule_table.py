@@ -14,9 +14,12 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, NoReturn
 
+import typing_extensions  # `override` is also a method of `RuleTable`
+
 from ..config import generation
 from ..errors import MissingRuleError
 from .primitive import Primitive
+from .._util.former_names import former_attributes, former_parameters
 
 __all__ = ["RuleTable", "invalidate_caches", "list_rule_tables"]
 
@@ -34,9 +37,12 @@ class _Override:
     def __init__(self, table: RuleTable, prim: Primitive, rule: RuleFunction) -> None:
         self.table, self.prim, self.rule = table, prim, rule
 
+    @typing_extensions.override
     def __hash__(self) -> int:
+        # The block refers to all three, so their ids are not reused while it is a key.
         return hash((id(self.table), id(self.prim), id(self.rule)))
 
+    @typing_extensions.override
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, _Override) and self.table is other.table and self.prim is other.prim
                 and self.rule is other.rule)
@@ -56,6 +62,7 @@ class _State:
 
     def change_permanently(self) -> int:
         """Return a number that was never used before."""
+        # A rule outside of the known sets of overrides has changed, so none of their numbers is valid any more.
         self._known.clear()
         self.number = self._known[self._overrides] = next(_numbers)
         return self.number
@@ -65,6 +72,7 @@ class _State:
         self._overrides = overrides
         if overrides not in self._known:
             if len(self._known) >= _MAX_STATES:  # the keys keep the rules of their overrides alive
+                # Keep the number of the state without overrides: every block returns to it, and most programs have it.
                 without_overrides = self._known.get(frozenset())
                 self._known.clear()
                 if without_overrides is not None:
@@ -106,6 +114,8 @@ def invalidate_caches() -> None:
         generation.set(_all.change_permanently())
 
 
+@former_attributes(covers="has_rule_or_reason", hole="declare_missing", holes="missing_rules", home="rules_folder",
+                   leads="leading_params", unasked="is_unread")
 class RuleTable(dict[Primitive, RuleFunction]):
     """Primitive -> rule. A hit costs as much as in a dict; a miss raises an error that names the file for the rule.
 
@@ -133,6 +143,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
     lamina_ir.errors.MissingRuleError: price of `cos` has no rule; add a rule to shop/rows/elementwise.py (see ...
     """
 
+    @former_parameters(home="rules_folder", leads="leading_params")
     def __init__(self, name: str, rules_folder: str, *, leading_params: tuple[str, ...] = (),
                  default: Callable[[Primitive], RuleFunction | None] | None = None) -> None:
         super().__init__()
@@ -220,12 +231,14 @@ class RuleTable(dict[Primitive, RuleFunction]):
         finally:
             with generation.changing():
                 blocks = self._blocks.get(prim, [])
+                # By identity: a block of another thread with the same rule is equal to this one.
                 if any(block is own for block in blocks):  # else `define` or `declare_missing` ended the block
                     self._blocks[prim] = [block for block in blocks if block is not own]
                     self._activate_last(prim)
 
     __setitem__ = define
 
+    @typing_extensions.override
     def __delitem__(self, op: Primitive) -> None:
         self[op]
         with generation.changing():
@@ -233,7 +246,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
             self._remove(op)
             self._change_permanently()
 
-    def _reject_mutation(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def _reject_mutation(self, *args: object, **kwargs: object) -> NoReturn:
         raise TypeError(f"table `{self.name}`: rules are changed with define, declare_missing and override")
 
     pop = popitem = clear = update = setdefault = __ior__ = _reject_mutation
@@ -262,6 +275,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
 
     def _count_overrides(self) -> None:
         self._state.set_overrides(frozenset([blocks[-1] for blocks in self._blocks.values()]))
+        # The shared number must identify the overrides of all tables, since cached programs depend on all of them.
         _all.set_overrides(frozenset([blocks[-1] for table in _tables for blocks in table._blocks.values()]))
 
     def _end_overrides(self, op: Primitive) -> None:
@@ -273,11 +287,11 @@ class RuleTable(dict[Primitive, RuleFunction]):
         self._state.change_permanently()
         generation.set(_all.change_permanently())
 
-    def _check_prim(self, call: str, op: Any) -> None:
+    def _check_prim(self, call: str, op: object) -> None:
         if not isinstance(op, Primitive):
             raise TypeError(f"table `{self.name}`: {call}: expected a Primitive; got {type(op).__name__}: {op!r:.60}")
 
-    def _check_rule(self, call: str, op: Primitive, rule: Any) -> None:
+    def _check_rule(self, call: str, op: Primitive, rule: object) -> None:
         if not callable(rule):
             raise TypeError(f"table `{self.name}`: {call}({op.name}): rule must be a function; got "
                             f"{type(rule).__name__}: {rule!r:.60}")
@@ -300,6 +314,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         program. Tables that merge several tables override this."""
         return not (dict.__contains__(self, op) or op in self.missing_rules or op in self._blocks or op in self._looked_up)
 
+    @typing_extensions.override
     def get(self, op: Any, default: Any = None) -> Any:
         """Return the defined rule, or `default` if absent; rules by default are not considered."""
         rule = dict.get(self, op)
@@ -310,6 +325,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
             rule = dict.get(self, op)
         return default if rule is None else rule
 
+    @typing_extensions.override
     def __contains__(self, op: object) -> bool:
         return self.get(op) is not None or (self.default is not None and isinstance(op, Primitive)
                                             and op not in self.missing_rules and self.default(op) is not None)
@@ -331,9 +347,11 @@ class RuleTable(dict[Primitive, RuleFunction]):
         raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; add a rule to {self.rules_folder}{file} "
                                "(see docs/contributing/adding-an-op.md)")
 
+    @typing_extensions.override
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
 
+    @typing_extensions.override
     def __eq__(self, other: object) -> bool:
         return self is other
 

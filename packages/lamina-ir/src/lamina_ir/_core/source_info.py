@@ -1,11 +1,17 @@
 """`Source`: the source line of an equation."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, final
+from types import CodeType
+
+from typing_extensions import override
+
+from .._util.former_names import former_attributes
 
 __all__ = ["Source"]
 
 
+@final
 class _FileAndFunction(NamedTuple):
     """Replaces a code object in programs that were read from files."""
 
@@ -13,6 +19,7 @@ class _FileAndFunction(NamedTuple):
     co_name: str
 
 
+@former_attributes(at="from_line", inside="in_scope", like="replace")
 class Source:
     """The source of an equation: a code object and an instruction offset, converted to file and line on demand.
 
@@ -32,7 +39,7 @@ class Source:
 
     __slots__ = ("code", "lasti", "scope", "part")
 
-    def __init__(self, code: Any, lasti: int, scope: str = "", part: str = "") -> None:
+    def __init__(self, code: CodeType | _FileAndFunction, lasti: int, scope: str = "", part: str = "") -> None:
         self.code = code
         self.lasti = lasti
         self.scope = scope
@@ -73,5 +80,6 @@ class Source:
         """Return the same source inside further scopes."""
         return self.replace(f"{scope}/{self.scope}" if self.scope else scope, self.part)
 
+    @override
     def __repr__(self) -> str:
         return f"{self.file}:{self.line} ({self.code.co_name})" + (f" [{self.part}]" if self.part else "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from . import rules  # noqa: F401  (fills the table)
 from .._util.short_repr import short_repr
@@ -17,6 +16,7 @@ from .._types.dtypes import is_inexact
 from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal
 
 from .._core.region_view import RegionView
+from .._util.former_names import former_parameters
 
 __all__ = ["cost_by_primitive", "eqn_cost", "program_cost"]
 
@@ -107,13 +107,14 @@ def _cost_of_program(program: ClosedJaxpr, iterations: IterationCount) -> dict[s
     return program.memo(("cost", cost_rules.version, iterations), count)
 
 
-def _check_iterations(call: str, iterations: Any) -> None:
+def _check_iterations(call: str, iterations: object) -> None:
     is_count = isinstance(iterations, int) and not isinstance(iterations, bool) and iterations >= 0
     if not (iterations is None or callable(iterations) or is_count):
         raise TypeError(f"{call}: iterations must be a number of at least 0, or a function of an equation that gives one; got "
                         f"{short_repr(iterations)}")
 
 
+@former_parameters(turns="iterations")
 def eqn_cost(eqn: Eqn, *, iterations: IterationCount = None) -> Cost:
     """Return the cost of one equation, including its nested programs.
 
@@ -133,6 +134,7 @@ def eqn_cost(eqn: Eqn, *, iterations: IterationCount = None) -> Cost:
     return _total(_cost_of_eqn(eqn, iterations))
 
 
+@former_parameters(turns="iterations")
 def program_cost(program: Jaxpr | ClosedJaxpr, *, iterations: IterationCount = None) -> Cost:
     """Return the cost of a whole program: the sum over its equations, times the iterations of the loops they are in.
 

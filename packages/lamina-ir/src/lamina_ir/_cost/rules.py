@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, log2, prod
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from .. import prims
 from .._types.avals import ShapedArray
 from .table import Cost, CostRule, cost_rules, transfer_cost
 from .._core.primitive import Primitive
+from ..typing import ParamValue, Params
 
 __all__: list[str] = []
 
@@ -44,20 +44,20 @@ def _per_element(real: int, of_complex: int = 0) -> Callable[..., int]:
     return lambda ins, outs, **_: outs[0].size * ops_per_element(ins[0].dtype, real, of_complex)
 
 
-def _transcendental(ins: Avals, outs: Avals, **_: Any) -> tuple[int, int]:
+def _transcendental(ins: Avals, outs: Avals, **_: ParamValue) -> tuple[int, int]:
     return 0, outs[0].size
 
 
-def _zero(ins: Avals, outs: Avals, **_: Any) -> int:
+def _zero(ins: Avals, outs: Avals, **_: ParamValue) -> int:
     return 0
 
 
-def _view(ins: Avals, outs: Avals, **_: Any) -> Cost:
+def _view(ins: Avals, outs: Avals, **_: ParamValue) -> Cost:
     """Zero cost: no element is moved."""
     return Cost()
 
 
-def _partial_read(ins: Avals, outs: Avals, **_: Any) -> Cost:
+def _partial_read(ins: Avals, outs: Avals, **_: ParamValue) -> Cost:
     """Count only the elements of the first operand that are in the result as read."""
     return transfer_cost([*outs, *ins[1:]], outs)
 
@@ -85,7 +85,7 @@ _define(_transcendental, _p.acos_p, _p.acosh_p, _p.asin_p, _p.asinh_p, _p.atan2_
         _p.igammac_p, _p.random_gamma_grad_p, _p.regularized_incomplete_beta_p)
 
 
-def _pow(ins: Avals, outs: Avals) -> Any:
+def _pow(ins: Avals, outs: Avals) -> tuple[int, int] | int:
     return _transcendental(ins, outs) if dtypes.is_inexact(outs[0].dtype) else 0
 
 
@@ -145,7 +145,7 @@ def _window(real: int, of_complex: int) -> Callable[..., int]:
         outs[0].size * max(prod(window_dimensions) - 1, 0) * ops_per_element(ins[0].dtype, real, of_complex))
 
 
-def _scatter_windows(ins: Avals, outs: Avals, *, window_dimensions: Any, **_: Any) -> int:
+def _scatter_windows(ins: Avals, outs: Avals, *, window_dimensions: ParamValue, **_: ParamValue) -> int:
     """Count per window the comparisons that select an element, and one sum."""
     source, x = ins
     compared = max(prod(window_dimensions) - 1, 0)
@@ -166,12 +166,12 @@ def _products(dtype: np.dtype) -> int:
     return ops_per_element(dtype, 2, _MULTIPLY + _ADD)
 
 
-def _dot_general(ins: Avals, outs: Avals, *, dimension_numbers: Any, **_: Any) -> int:
+def _dot_general(ins: Avals, outs: Avals, *, dimension_numbers: ParamValue, **_: ParamValue) -> int:
     contracted = dimension_numbers[0][0]
     return outs[0].size * prod([ins[0].shape[a] for a in contracted]) * _products(outs[0].dtype)
 
 
-def _convolution(ins: Avals, outs: Avals, *, dimension_numbers: Any, **_: Any) -> int:
+def _convolution(ins: Avals, outs: Avals, *, dimension_numbers: ParamValue, **_: ParamValue) -> int:
     """Count one full kernel per element of the result, also where the kernel reads padding."""
     kernels = ins[1].shape[dimension_numbers.rhs_spec[0]]
     return outs[0].size * (ins[1].size // kernels if kernels else 0) * _products(outs[0].dtype)
@@ -188,9 +188,9 @@ def _lu_steps(m: int, n: int, k: int) -> float:
     return m * n * k - (m + n) * k * k / 2 + k**3 / 3
 
 
-def _matrices(flops: Callable[[int, int, dict[str, Any]], float]) -> Callable[..., int]:
+def _matrices(flops: Callable[[int, int, dict[str, ParamValue]], float]) -> Callable[..., int]:
     """Return a rule that counts `flops(m, n, params)` per real matrix, and four times as many per complex one."""
-    def rule(ins: Avals, outs: Avals, **params: Any) -> int:
+    def rule(ins: Avals, outs: Avals, **params: ParamValue) -> int:
         *batch, m, n = ins[0].shape
         return prod(batch) * round(flops(m, n, params)) * ops_per_element(ins[0].dtype, 1, 4)
     return rule
@@ -201,7 +201,7 @@ def _orthogonal(m: int, n: int, k: int) -> float:
     return 4 * _lu_steps(m, n, min(k, n))
 
 
-def _qr(m: int, n: int, params: dict[str, Any]) -> float:
+def _qr(m: int, n: int, params: Params) -> float:
     k = min(m, n)
     return 4 * _lu_steps(m, n, k) + _orthogonal(m, m if params["full_matrices"] else k, k)
 
@@ -211,7 +211,7 @@ def _householder_product(ins: Avals, outs: Avals) -> int:
     return prod(batch) * round(_orthogonal(m, n, ins[1].shape[-1])) * ops_per_element(ins[0].dtype, 1, 4)
 
 
-def _triangular_solve(ins: Avals, outs: Avals, **_: Any) -> int:
+def _triangular_solve(ins: Avals, outs: Avals, **_: ParamValue) -> int:
     """Count n * n operations per right-hand side."""
     return ins[1].size * ins[0].shape[-1] * ops_per_element(ins[0].dtype, 1, 4)
 
@@ -236,7 +236,7 @@ for _op in (_p.eig_p, _p.eigh_p, _p.schur_p, _p.svd_p):
 
 
 # --- transforms, sorting ------------------------------------------------------------------------------------------
-def _fft(ins: Avals, outs: Avals, *, fft_lengths: Any, fft_type: Any) -> int:
+def _fft(ins: Avals, outs: Avals, *, fft_lengths: ParamValue, fft_type: ParamValue) -> int:
     """Count 5 n log2(n) operations for n complex numbers, half of that if operand or result is real."""
     n = prod(fft_lengths)
     larger = max(ins[0], outs[0], key=lambda a: a.size)
@@ -245,7 +245,7 @@ def _fft(ins: Avals, outs: Avals, *, fft_lengths: Any, fft_type: Any) -> int:
     return round(times * (5 if both_complex else 2.5) * n * log2(n)) if n > 1 else 0
 
 
-def _sort(ins: Avals, outs: Avals, *, dimension: int = 0, axis: int | None = None, **_: Any) -> int:
+def _sort(ins: Avals, outs: Avals, *, dimension: int = 0, axis: int | None = None, **_: ParamValue) -> int:
     """Count the comparisons of the first key in a merge sort along the axis."""
     n = ins[0].shape[dimension if axis is None else axis]
     return ins[0].size * ceil(log2(n)) * ops_per_element(ins[0].dtype, 1, _ADD) if n > 1 else 0
@@ -263,12 +263,12 @@ for _op in (_p.debug_callback_p, _p.io_callback_p, _p.pure_callback_p):
 
 
 # --- collectives: the cost of one member --------------------------------------------------------------------------
-def _sum_of_members(ins: Avals, outs: Avals, **_: Any) -> int:
+def _sum_of_members(ins: Avals, outs: Avals, **_: ParamValue) -> int:
     """Count one addition or comparison per element, of the member's elements with those of the others."""
     return sum([a.size * ops_per_element(a.dtype, 1, _ADD) for a in outs])
 
 
-def _sum_of_parts(ins: Avals, outs: Avals, *, axis_size: int, **_: Any) -> int:
+def _sum_of_parts(ins: Avals, outs: Avals, *, axis_size: int, **_: ParamValue) -> int:
     return max(axis_size - 1, 0) * outs[0].size * ops_per_element(outs[0].dtype, 1, _ADD)
 
 

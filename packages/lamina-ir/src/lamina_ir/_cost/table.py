@@ -8,6 +8,7 @@ from typing import Any
 from .._util.short_repr import short_repr
 from .._types.avals import ShapedArray
 from .._core.primitive import Primitive
+from .._util.former_names import former_attributes
 
 
 __all__ = ["Cost", "CostRules", "cost_rules", "transfer_cost"]
@@ -16,6 +17,7 @@ Avals = Sequence[ShapedArray]
 CostRule = Callable[..., Any] | str | tuple[str, Callable[..., int]]
 
 
+@former_attributes(holes="uncounted")
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cost:
     """Operation counts and memory traffic. Costs can be added, and multiplied by a repetition count.
@@ -79,12 +81,13 @@ def transfer_cost(ins: Avals, outs: Avals) -> Cost:
     return Cost(bytes_read=_bytes(ins), bytes_written=_bytes(outs))
 
 
-def _names_program(rule: Any, op: Primitive) -> bool:
+def _names_program(rule: object, op: Primitive) -> bool:
     """Return whether a rule names the param that holds a program."""
     param = rule[0] if isinstance(rule, tuple) and len(rule) == 2 and callable(rule[1]) else rule
     return isinstance(param, str) and param in op.params
 
 
+@former_attributes(hole="declare_missing", holes="missing_rules")
 class CostRules(dict[Primitive, CostRule]):
     """Primitive -> cost rule. Primitives with a region signature need none: their cost is that of their programs.
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 
@@ -23,9 +22,12 @@ from .simplify import simplify_for_numpy
 from .numpy_plan import NumpyPlan, find_last_uses
 from .._core.primitive import Primitive
 from .._core.printer import eqn_text
-from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
 from .._core.axis_env import AxisEnv
 from .._core.loop_context import run_per_device, loop_scope, axes_scope
+from ..typing import AxisName, Function, Outputs, Params, Value
+from .._typing import Observer
+from .._core.source_info import Source
 
 __all__ = ["cast_result", "evaluate", "evaluate_primitive", "evaluate_spmd", "find_last_uses", "make_evaluator",
            "observing_equations"]
@@ -34,7 +36,7 @@ _SCALARS = (bool, int, float, complex)
 
 
 class _Watch(threading.local):
-    see: Callable[[Any, Any, Any], None] | None = None
+    see: Observer | None = None
 
 
 _watch = _Watch()
@@ -42,7 +44,7 @@ _watch = _Watch()
 
 @check_args(callback=FUNCTION)
 @contextmanager
-def observing_equations(callback: Callable[[Any, Any, Any], None]) -> Iterator[None]:
+def observing_equations(callback: Observer) -> Iterator[None]:
     """Call a function after each equation evaluated inside a `with` block, including equations of nested programs.
 
     Args:
@@ -63,18 +65,19 @@ def observing_equations(callback: Callable[[Any, Any, Any], None]) -> Iterator[N
         _watch.see = old
 
 
-def _convert_argument(x: Any, aval: ShapedArray, i: int) -> np.ndarray:
+def _convert_argument(x: Value, aval: ShapedArray, i: int) -> np.ndarray:
     a = read_on_host(x)
     if a.shape != aval.shape:
         raise ShapeError(f"evaluate: argument {i} must be {aval.str_long()}; got {dtypes.long_name(a.dtype)}{list(a.shape)}")
     if a.dtype != aval.dtype:
+        # 64-bit arrays are narrowed where 64-bit types are disabled. Python scalars take any dtype.
         if type(x) not in _SCALARS and dtypes.canonicalize(a.dtype) != aval.dtype:
             raise DTypeError(f"evaluate: argument {i} must be {aval.str_long()}; got {a.dtype.name}{list(a.shape)}")
         a = a.astype(aval.dtype)
     return a
 
 
-def cast_result(value: Any, aval: ShapedArray, prim: Primitive) -> np.ndarray:
+def cast_result(value: Value, aval: ShapedArray, prim: Primitive) -> np.ndarray:
     """Convert the value returned by a primitive's NumPy implementation to an array of the inferred type.
 
     Args:
@@ -109,7 +112,7 @@ def _evaluation_error(e: Eqn, error: Exception) -> Exception:
                           f"`{eqn_text(e).splitlines()[0]:.100}`")
 
 
-def _as_closed(call: str, program: Any) -> ClosedJaxpr:
+def _as_closed(call: str, program: object) -> ClosedJaxpr:
     if isinstance(program, ClosedJaxpr):
         return program
     if not isinstance(program, Jaxpr):
@@ -128,7 +131,7 @@ def _check_size(plan: NumpyPlan, devices: int) -> None:
                              "Raise it if more memory is available; 0 means no limit")
 
 
-def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
+def evaluate(program: ClosedJaxpr | Jaxpr, *args: Value) -> list[np.ndarray]:
     """Run a program on NumPy arrays and return its results.
 
     Args:
@@ -154,19 +157,21 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
         return _evaluate(program, args)
 
 
-def _evaluate(program: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
+def _evaluate(program: ClosedJaxpr, args: Sequence[Value]) -> list[np.ndarray]:
     jaxpr, see = program.jaxpr, _watch.see
     plan = NumpyPlan.of(program, _bind_params, see is not None)
     _check_size(plan, 1)
     if len(args) != len(jaxpr.invars):
         raise ShapeError(f"evaluate: the program takes {len(jaxpr.invars)} arguments; got {len(args)}")
-    values: list[Any] = plan.initial_values.copy()
+    # The plan numbers constants first, then arguments.
+    values: list[Value] = plan.initial_values.copy()
     at = 0
     for c in program.consts:
         values[at] = c if type(c) is np.ndarray else read_on_host(c)
         at += 1
     for v, x in zip(jaxpr.invars, args):
         aval = v.aval
+        # Inlined: conversion is the rare case, and a call per argument would cost as much as a small step.
         fits = type(x) is np.ndarray and x.dtype is aval.dtype and x.shape == aval.shape
         values[at] = x if fits else _convert_argument(x, aval, at - len(program.consts))
         at += 1
@@ -203,7 +208,7 @@ def make_evaluator(program: ClosedJaxpr) -> Callable[[list[np.ndarray]], list[np
     return run
 
 
-def _walk(plan: NumpyPlan, values: list[Any], see: Callable[[Any, Any, Any], None] | None) -> list[np.ndarray]:
+def _walk(plan: NumpyPlan, values: list[Value], see: Observer | None) -> list[np.ndarray]:
     """Run the steps of a plan and return the results. `values` has one entry per value of the program; those of
     constants, arguments and literals are set. `_evaluate` and the fast path share this loop, so it avoids calls."""
     for count, op, i, j, operands, out, aval, dead, e in plan.steps:
@@ -218,6 +223,7 @@ def _walk(plan: NumpyPlan, values: list[Any], see: Callable[[Any, Any, Any], Non
             raise _evaluation_error(e, error) from error
         if see is not None:
             see(e, [[values[k]] for k in operands], [[value] for value in _results(e.primitive, found)])
+        # A list of types means several results.
         if type(aval) is list:
             for k, a, value in zip(out, aval, found):
                 values[k] = cast_result(value, a, e.primitive)
@@ -226,6 +232,7 @@ def _walk(plan: NumpyPlan, values: list[Any], see: Callable[[Any, Any, Any], Non
                 found = cast_result(found, aval, e.primitive)
             values[out] = found
         for k in dead:
+            # Release dead values at once: the peak memory is that of live values, see `NumpyPlan.peak_bytes`.
             values[k] = None
     if not plan.has_literal_results:
         return [values[k] for k in plan.outs]
@@ -233,19 +240,19 @@ def _walk(plan: NumpyPlan, values: list[Any], see: Callable[[Any, Any, Any], Non
     return [np.array(values[k]) if plan.initial_values[k] is not None else values[k] for k in plan.outs]
 
 
-def _bind_params(e: Eqn) -> Callable[..., Any] | None:
+def _bind_params(e: Eqn) -> Function | None:
     """Return the NumPy implementation of an equation as a function of its operands, or None if `prim.numpy` is that."""
     prim, params = e.primitive, e.params
     if prim.axis_params:
         # One device, no mapped axis: `groups` raises for any axis name. Without names it is a sum over one member.
-        def call_on_one_device(*arrays: Any) -> Any:
+        def call_on_one_device(*arrays: Value) -> Outputs:
             AxisEnv().groups(tuple(eqn_axis_names(e)))
             outs = prim.numpy(AxisEnv(), *[[a] for a in arrays], **params)
             return [out[0] for out in outs] if prim.multiple else outs[0]
 
         return call_on_one_device
     if prim.subprograms:  # these primitives get the evaluator as an argument and run their iterations and branches
-        def call_with_evaluator(*arrays: Any) -> Any:
+        def call_with_evaluator(*arrays: Value) -> Outputs:
             with _loop_context(prim, e.source):
                 return prim.numpy(_run, *arrays, **params)
 
@@ -256,16 +263,16 @@ def _bind_params(e: Eqn) -> Callable[..., Any] | None:
 _NOTHING = nullcontext()
 
 
-def _loop_context(prim: Primitive, source: Any) -> Any:
+def _loop_context(prim: Primitive, source: Source | None) -> AbstractContextManager[None]:
     """Return the context in which a primitive runs; for a loop it records the current iteration."""
     return loop_scope(prim.name, source) if prim.region_signature is not None and prim.region_signature.loops else _NOTHING
 
 
-def _results(prim: Primitive, out: Any) -> Any:
+def _results(prim: Primitive, out: Outputs) -> Outputs:
     return out if prim.multiple else (out,)
 
 
-def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def evaluate_primitive(prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
     """Run one primitive on concrete values; return an array, or a list of arrays if it has several results.
 
     >>> from lamina_ir import prims
@@ -279,6 +286,7 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
         raise_for_bad_args("evaluate_primitive", ("prim", PRIMITIVE, prim), ("args", ITEMS, args))
         raise_type_rule_error("evaluate_primitive", error, prim, [aval_of(x) for x in args], params)
         raise
+    # Python scalars take the dtype of their type, not NumPy's default of 64 bits.
     arrays = [np.asarray(x, a.dtype) for x, a in zip(args, avals)]
     if prim.axis_params:
         out = prim.numpy(AxisEnv(), *[[a] for a in arrays], **params)
@@ -291,8 +299,8 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
     return cast_result(out, out_avals, prim)
 
 
-def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tuple[Any, int]],
-                  per_device_args: Sequence[Sequence[Any]]) -> list[list[np.ndarray]]:
+def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tuple[AxisName, int]],
+                  per_device_args: Sequence[Sequence[Value]]) -> list[list[np.ndarray]]:
     """Run a program on all devices of the given mapped axes, in lockstep.
 
     Args:
@@ -325,10 +333,11 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
             raise ShapeError(f"evaluate_spmd: argument {i} must be a list of {n} arrays, one per device; got {len(xs)}")
         env[v] = [_convert_argument(x, v.aval, i) for x in xs]
 
-    def read(a: Any) -> list[np.ndarray]:
+    def read(a: Atom) -> list[np.ndarray]:
         return [np.asarray(a.val, a.aval.dtype)] * n if type(a) is Literal else env[a]
 
     with axes_scope(axes):
+        # Not a `NumpyPlan`: collectives need the values of all devices after each equation.
         for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: find_last_uses(jaxpr))):
             ins = [read(a) for a in e.invars]
             try:
@@ -345,8 +354,9 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
         return [read(a) for a in jaxpr.outvars]
 
 
-def _spmd_eqn(e: Eqn, axes: AxisEnv, ins: list[list[Any]]) -> Any:
+def _spmd_eqn(e: Eqn, axes: AxisEnv, ins: list[list[Value]]) -> Sequence[Sequence[Value]]:
     prim, params = e.primitive, e.params
+    # A primitive with programs may contain collectives, so it must run its programs in lockstep itself.
     if prim.spmd is not None:
         return prim.spmd(_run, axes, ins, params)
     if prim.axis_params:
@@ -359,6 +369,6 @@ def _spmd_eqn(e: Eqn, axes: AxisEnv, ins: list[list[Any]]) -> Any:
     return run_per_device(axes.size, lambda d: _results(prim, prim.numpy(*evaluator, *[xs[d] for xs in ins], **params)))
 
 
-def _run(program: ClosedJaxpr, operands: Sequence[Any], env: AxisEnv | None = None) -> list[Any]:
+def _run(program: ClosedJaxpr, operands: Sequence[Value], env: AxisEnv | None = None) -> list[Value]:
     """Evaluate a nested program; passed to the implementations of primitives that hold programs."""
     return evaluate(program, *operands) if env is None else evaluate_spmd(program, env, operands)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .._types.avals import shaped
-from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from ..typing import Function
 
 __all__ = ["NumpyPlan", "Step", "find_last_uses"]
 
@@ -27,13 +28,13 @@ class _Call:
 
     __slots__ = ("numpy",)
 
-    def __init__(self, numpy: Callable[..., Any]) -> None:
+    def __init__(self, numpy: Function) -> None:
         self.numpy = numpy
 
 
 def find_last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
     """List, for each equation, the variables that are dead after it (including its own unread results)."""
-    seen: set[Any] = {v for v in jaxpr.outvars if isinstance(v, Var)}
+    seen: set[Var] = {v for v in jaxpr.outvars if isinstance(v, Var)}
     dead: list[list[Var]] = []
     for e in reversed(jaxpr.eqns):
         here = []
@@ -64,12 +65,13 @@ class NumpyPlan:
 
     __slots__ = ("initial_values", "steps", "outs", "has_literal_results", "peak_bytes", "peak_eqn")
 
-    def __init__(self, jaxpr: Jaxpr, call: Callable[[Eqn], Callable[..., Any] | None], full_shapes: bool = False) -> None:
+    def __init__(self, jaxpr: Jaxpr, call: Callable[[Eqn], Callable[..., Function] | None],
+                 full_shapes: bool = False) -> None:
         self.initial_values: list[np.ndarray | None] = []
         original = jaxpr
-        numbers: dict[Any, int] = {}
+        numbers: dict[Atom, int] = {}
 
-        def number(a: Any) -> int:
+        def number(a: Atom) -> int:
             if type(a) is Literal:
                 array = np.array(a.val, a.aval.dtype)
                 array.setflags(write=False)  # shared by all runs
@@ -92,9 +94,10 @@ class NumpyPlan:
             outs: Any = tuple([number(v) for v in e.outvars])
             types: Any = [v.aval for v in e.outvars]
             count = 0
-            function: Callable[..., Any] | None
+            function: Function | None
             if not e.primitive.multiple:
                 outs, types = outs[0], types[0]
+                # One or two operands are read without building a list; see `_walk`.
                 count = len(operands) if len(operands) < 3 else 0
             if e.outvars and e.outvars[0] in unexpanded:
                 shape = _unexpanded_shape(e)
@@ -109,18 +112,19 @@ class NumpyPlan:
         self.peak_bytes, self.peak_eqn = _peak_memory(original, find_last_uses(original) if unexpanded else dead)
 
     @staticmethod
-    def of(program: ClosedJaxpr, call: Callable[[Eqn], Callable[..., Any] | None], full_shapes: bool = False) -> NumpyPlan:
+    def of(program: ClosedJaxpr, call: Callable[[Eqn], Callable[..., Function] | None],
+           full_shapes: bool = False) -> NumpyPlan:
         """Return the memoized plan of a program."""
         key = "full_shape_plan" if full_shapes else "numpy_plan"
         found: NumpyPlan = program.memo(key, lambda: NumpyPlan(program.jaxpr, call, full_shapes))
         return found
 
 
-def _reshape_to(shape: tuple[int, ...]) -> Callable[..., Any]:
+def _reshape_to(shape: tuple[int, ...]) -> Function:
     return lambda x: x.reshape(shape)
 
 
-def _prepare(e: Eqn) -> Callable[..., Any] | None:
+def _prepare(e: Eqn) -> Function | None:
     """Return a faster equivalent of the NumPy implementation for the operand types of this equation, or None."""
     prim, params, implementation = e.primitive, e.params, e.primitive.numpy
     prepare = getattr(implementation, "prepare", None)
@@ -135,12 +139,13 @@ def _prepare(e: Eqn) -> Callable[..., Any] | None:
 
 
 # --- broadcasts ---------------------------------------------------------------------------------------------------
-def _find_unexpanded(jaxpr: Jaxpr) -> set[Any]:
+def _find_unexpanded(jaxpr: Jaxpr) -> set[Var]:
     """Find broadcast results that need not be materialized: every reader has another operand of the full shape, so
     NumPy's own broadcasting expands them while computing."""
     found = {e.outvars[0] for e in jaxpr.eqns if getattr(e.primitive.numpy, "unexpanded_shape", None)}
     if not found:
         return found
+    # The caller gets results in their full shape.
     found.difference_update(a for a in jaxpr.outvars if type(a) is not Literal)
     broadcast = frozenset(found)
     for e in jaxpr.eqns:
@@ -160,9 +165,9 @@ def _unexpanded_shape(e: Eqn) -> tuple[int, ...]:
     return shape
 
 
-def _drop_leading_broadcasts(jaxpr: Jaxpr, unexpanded: set[Any]) -> Jaxpr:
+def _drop_leading_broadcasts(jaxpr: Jaxpr, unexpanded: set[Var]) -> Jaxpr:
     """Remove broadcasts along leading axes only: NumPy adds leading axes itself, so not even a reshape is needed."""
-    sources: dict[Any, Any] = {}
+    sources: dict[Atom, Atom] = {}
     for e in jaxpr.eqns:
         if e.outvars and e.outvars[0] in unexpanded:
             shape, x = _unexpanded_shape(e), e.invars[0]
@@ -177,7 +182,7 @@ def _drop_leading_broadcasts(jaxpr: Jaxpr, unexpanded: set[Any]) -> Jaxpr:
 
 def _peak_memory(jaxpr: Jaxpr, dead: list[list[Var]]) -> tuple[int, Eqn | None]:
     """Return the most bytes that live values take, and the equation where they do (None: the arguments alone)."""
-    def size_in_bytes(vs: Iterable[Any]) -> int:
+    def size_in_bytes(vs: Iterable[Atom]) -> int:
         return sum([v.aval.size * v.aval.dtype.itemsize for v in vs])
 
     live = peak = size_in_bytes([*jaxpr.constvars, *jaxpr.invars])

@@ -7,7 +7,6 @@ they were.
 """
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
@@ -16,14 +15,15 @@ from .. import prims
 from .._core.arg_checks import CLOSED_JAXPR, check_args
 from .._core.primitive import Primitive
 from ..prims.products import product_dtype
-from .._core.jaxpr import ClosedJaxpr, Eqn, Literal, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
 from .._core.rewrite import dce, rewrite
+from ..typing import ParamValue
 
 __all__ = ["simplify_for_numpy"]
 
 _MOVES = frozenset([prims.broadcast_in_dim_p, prims.expand_dims_p, prims.reshape_p, prims.rev_p, prims.slice_p,
                     prims.squeeze_p, prims.transpose_p])
-Replacement = tuple[list[Eqn], list[Any]]
+Replacement = tuple[list[Eqn], list[Atom]]
 
 
 @check_args(closed=CLOSED_JAXPR)
@@ -65,71 +65,76 @@ class _BroadcastSimplifier:
     """Replaces equations in order, for `rewrite`; tracks which values are broadcasts of smaller ones."""
 
     def __init__(self) -> None:
-        self.made_by: dict[Any, Eqn] = {}  # broadcast value -> its broadcast_in_dim
+        self.producers: dict[Atom, Eqn] = {}  # broadcast value -> its broadcast_in_dim
 
     def __call__(self, e: Eqn) -> Replacement | None:
         p = e.primitive
-        broadcast = [a for a in e.invars if type(a) is not Literal and a in self.made_by]
+        broadcast = [a for a in e.invars if type(a) is not Literal and a in self.producers]
         new = None
+        # Values that vary over a mapped axis are left alone: the new equations would need types with these axes.
         if not broadcast or p.multiple or e.outvars[0].aval.varying_axes:
             pass
         elif p is prims.dot_general_p:
-            new = self.product(e)
+            new = self.simplify_product(e)
         elif p in _MOVES:
-            new = self.moved(e)
-        elif p is prims.mul_p and (x := self.times_one(e)) is not None:
+            new = self.move_broadcast(e)
+        elif p is prims.mul_p and (x := self.find_other_factor(e)) is not None:
             return [], [x]
         elif p.elementwise and p.family == "elementwise":  # built-in ones, which accept any shape, scalars included
-            new = self.elementwise(e)
+            new = self.simplify_elementwise(e)
         for made in [e] if new is None else new[0]:
             if made.primitive is prims.broadcast_in_dim_p:
-                self.made_by[made.outvars[0]] = made
+                self.producers[made.outvars[0]] = made
         return new
 
-    def source(self, a: Any) -> Any:
+    def find_scalar_source(self, a: Atom) -> Atom | None:
         """Return the scalar of which `a` is a broadcast (a scalar itself included), or None."""
         if not a.aval.shape:
             return a
-        made_by = None if type(a) is Literal else self.made_by.get(a)
+        made_by = None if type(a) is Literal else self.producers.get(a)
         return None if made_by is None or made_by.invars[0].aval.shape else made_by.invars[0]
 
-    def is_one(self, a: Any) -> bool:
+    def is_one(self, a: Atom) -> bool:
         """Return whether all elements are 1. False for complex numbers, where 1 times infinity gives NaN parts."""
-        a = self.source(a)
-        return type(a) is Literal and not dtypes.is_complex(a.aval.dtype) and not dtypes.is_key(a.aval.dtype) and a.val == 1
+        x = self.find_scalar_source(a)
+        return type(x) is Literal and not dtypes.is_complex(x.aval.dtype) and not dtypes.is_key(x.aval.dtype) and x.val == 1
 
-    def times_one(self, e: Eqn) -> Any:
+    def find_other_factor(self, e: Eqn) -> Atom | None:
         """Return the other factor if one factor is all ones and the shape stays the same, else None."""
         for one, x in (e.invars, e.invars[::-1]):
             if self.is_one(one) and x.aval.shape == e.outvars[0].aval.shape:
                 return x
         return None
 
-    def moved(self, e: Eqn) -> Replacement | None:
+    def move_broadcast(self, e: Eqn) -> Replacement | None:
         """Move the small operand of a broadcast, then broadcast."""
-        number, new, shape = self.source(e.invars[0]), _EqnBuilder(e), e.outvars[0].aval.shape
+        number, new, shape = self.find_scalar_source(e.invars[0]), _EqnBuilder(e), e.outvars[0].aval.shape
         if number is not None:
-            return new.end(new.repeat(number, (), shape))
+            # A movement of equal elements gives equal elements, whatever the params.
+            return new.make_replacement(new.repeat(number, (), shape))
+        # Other movements change lengths or directions of axes, so their params would not fit the small operand.
         if e.primitive is not prims.transpose_p:
             return None
-        small = new.op(e.primitive, self.shrink(new, e.invars[0], ()), **e.params)
-        return new.end(new.repeat(small, tuple(range(len(shape))), shape))
+        small = new.emit(e.primitive, self.shrink(new, e.invars[0], ()), **e.params)
+        return new.make_replacement(new.repeat(small, tuple(range(len(shape))), shape))
 
-    def elementwise(self, e: Eqn) -> Replacement | None:
+    def simplify_elementwise(self, e: Eqn) -> Replacement | None:
         """Compute on the small operands, then broadcast: if all operands are broadcast scalars, or if all others are
         one broadcast array."""
-        numbers = [self.source(a) for a in e.invars]
+        numbers = [self.find_scalar_source(a) for a in e.invars]
         arrays = [a for a, n in zip(e.invars, numbers) if n is None]
         shape, new = e.outvars[0].aval.shape, _EqnBuilder(e)
         if not arrays:
-            return new.end(new.repeat(new.op(e.primitive, *numbers, **e.params), (), shape))
-        if any(a is not arrays[0] or a not in self.made_by or a.aval.shape != shape for a in arrays):
+            small = new.emit(e.primitive, *[n for n in numbers if n is not None], **e.params)
+            return new.make_replacement(new.repeat(small, (), shape))
+        # Two different arrays may be broadcast along different axes, so there is no common small shape.
+        if any(a is not arrays[0] or a not in self.producers or a.aval.shape != shape for a in arrays):
             return None
-        by = self.made_by[arrays[0]]
-        made = new.op(e.primitive, *[by.invars[0] if n is None else n for n in numbers], **e.params)
-        return new.end(new.repeat(made, by.params["broadcast_dimensions"], shape))
+        by = self.producers[arrays[0]]
+        made = new.emit(e.primitive, *[by.invars[0] if n is None else n for n in numbers], **e.params)
+        return new.make_replacement(new.repeat(made, by.params["broadcast_dimensions"], shape))
 
-    def product(self, e: Eqn) -> Replacement | None:
+    def simplify_product(self, e: Eqn) -> Replacement | None:
         """Simplify a `dot_general` with a factor of ones, or with broadcast factors."""
         x, y = e.invars
         (lc, rc), (lb, rb) = e.params["dimension_numbers"]
@@ -143,18 +148,20 @@ class _BroadcastSimplifier:
                     array = self.shrink(new, array, (*axes, *batch))
                     total = new.sum(array, axes, batch, product_dtype(x.aval.dtype, y.aval.dtype, dtype), dtype)
                     free = total.aval.shape[len(batch):]
+                    # Result axes are (batch, free of x, free of y). Those of the factor of ones get length 1, then are
+                    # broadcast.
                     others = (1,) * (len(shape) - len(batch) - len(free))
                     small = total.aval.shape[:len(batch)] + (free + others if at == 0 else others + free)
-                    return new.end(new.repeat(new.reshape(total, small), tuple(range(len(shape))), shape))
+                    return new.make_replacement(new.repeat(new.reshape(total, small), tuple(range(len(shape))), shape))
         # Contracted and batch axes keep their length, since both operands must agree on them.
         left, right = self.shrink(new, x, (*lc, *lb)), self.shrink(new, y, (*rc, *rb))
         if left is x and right is y:
             return None
-        return new.end(new.repeat(new.op(e.primitive, left, right, **e.params), tuple(range(len(shape))), shape))
+        return new.make_replacement(new.repeat(new.emit(e.primitive, left, right, **e.params), tuple(range(len(shape))), shape))
 
-    def shrink(self, new: _EqnBuilder, a: Any, full_axes: tuple[int, ...]) -> Any:
+    def shrink(self, new: _EqnBuilder, a: Atom, full_axes: tuple[int, ...]) -> Atom:
         """Return the value with length 1 along its broadcast axes, except along `full_axes`."""
-        by = None if type(a) is Literal else self.made_by.get(a)
+        by = None if type(a) is Literal else self.producers.get(a)
         if by is None:
             return a
         x, dims, shape = by.invars[0], by.params["broadcast_dimensions"], a.aval.shape
@@ -163,6 +170,7 @@ class _BroadcastSimplifier:
         if small == shape:
             return a
         smallest = tuple([lengths.get(k, 1) for k in range(len(shape))])
+        # If no full axis is broadcast, only axes of length 1 are missing, and a reshape copies nothing.
         return new.reshape(x, small) if small == smallest else new.repeat(x, dims, small)
 
 
@@ -172,32 +180,32 @@ class _EqnBuilder:
     def __init__(self, e: Eqn) -> None:
         self.replaced, self.eqns = e, list[Eqn]()
 
-    def op(self, prim: Primitive, *operands: Any, **params: Any) -> Var:
+    def emit(self, prim: Primitive, *operands: Atom, **params: ParamValue) -> Var:
         out = Var(prim.infer(*[a.aval for a in operands], **params))
         self.eqns.append(Eqn(prim, operands, (out,), params, self.replaced.source))
         return out
 
-    def end(self, value: Any) -> Replacement:
+    def make_replacement(self, value: Atom) -> Replacement:
         return self.eqns, [value]
 
-    def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
-        return x if x.aval.shape == shape else self.op(prims.reshape_p, x, dimensions=None, new_sizes=shape)
+    def reshape(self, x: Atom, shape: tuple[int, ...]) -> Atom:
+        return x if x.aval.shape == shape else self.emit(prims.reshape_p, x, dimensions=None, new_sizes=shape)
 
-    def repeat(self, x: Any, dims: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    def repeat(self, x: Atom, dims: tuple[int, ...], shape: tuple[int, ...]) -> Atom:
         if x.aval.shape == shape:
             return x
-        return self.op(prims.broadcast_in_dim_p, x, broadcast_dimensions=dims, shape=shape)
+        return self.emit(prims.broadcast_in_dim_p, x, broadcast_dimensions=dims, shape=shape)
 
-    def convert(self, x: Any, dtype: np.dtype) -> Any:
+    def convert(self, x: Atom, dtype: np.dtype) -> Atom:
         if x.aval.dtype == dtype:
             return x
-        return self.op(prims.convert_element_type_p, x, new_dtype=dtype, weak_type=False)
+        return self.emit(prims.convert_element_type_p, x, new_dtype=dtype, weak_type=False)
 
-    def sum(self, x: Any, axes: tuple[int, ...], batch: tuple[int, ...], wide: np.dtype, dtype: np.dtype) -> Any:
+    def sum(self, x: Atom, axes: tuple[int, ...], batch: tuple[int, ...], wide: np.dtype, dtype: np.dtype) -> Atom:
         """Sum over `axes` in dtype `wide`, round to `dtype`, and move the batch axes to the front."""
         free = [k for k in range(len(x.aval.shape)) if k not in axes]
         order = [*batch, *[k for k in free if k not in batch]]
-        total = self.convert(self.op(prims.reduce_sum_p, self.convert(x, wide), axes=axes), dtype)
+        total = self.convert(self.emit(prims.reduce_sum_p, self.convert(x, wide), axes=axes), dtype)
         if order == free:
             return total
-        return self.op(prims.transpose_p, total, permutation=tuple([free.index(k) for k in order]))
+        return self.emit(prims.transpose_p, total, permutation=tuple([free.index(k) for k in order]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,8 @@ from .. import prims
 from .._util.recursion_limit import with_recursion_limit
 from .._core.arg_checks import CLOSED_JAXPR, MAPPING, check_args
 from .._types.avals import shaped
-from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from ..typing import AxisName, Params
 
 __all__ = ["drop_redundant_collectives"]
 
@@ -25,7 +25,7 @@ _REDUCTIONS = frozenset([prims.psum_p, prims.pmax_p, prims.pmin_p])
 
 
 @check_args(closed=CLOSED_JAXPR, sizes=MAPPING)
-def drop_redundant_collectives(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
+def drop_redundant_collectives(closed: ClosedJaxpr, sizes: Mapping[AxisName, int]) -> ClosedJaxpr:
     """Replace psum, pmax and pmin over axes over which their operand does not vary.
 
     Such a psum becomes a product with the axis size; such a pmax or pmin becomes its operand.
@@ -49,16 +49,16 @@ def drop_redundant_collectives(closed: ClosedJaxpr, sizes: Mapping[Any, int]) ->
         return _drop_in_program(closed, sizes)
 
 
-def _drop_in_program(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
+def _drop_in_program(closed: ClosedJaxpr, sizes: Mapping[AxisName, int]) -> ClosedJaxpr:
     if not sizes or closed.jaxpr.axis_names.isdisjoint(sizes):
         return closed
     return closed.memo(("without needless", frozenset(sizes.items())), lambda: _rewrite_program(closed, sizes)) or closed
 
 
-def _rewrite_program(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr | None:
+def _rewrite_program(closed: ClosedJaxpr, sizes: Mapping[AxisName, int]) -> ClosedJaxpr | None:
     jaxpr = closed.jaxpr
     eqns: list[Eqn] = []
-    replacements: dict[Any, Any] = {}  # result -> the operand that replaces it
+    replacements: dict[Atom, Atom] = {}  # result -> the operand that replaces it
     changed = False
     for e in jaxpr.eqns:
         if replacements and not replacements.keys().isdisjoint(e.invars):
@@ -76,7 +76,7 @@ def _rewrite_program(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJax
     return made
 
 
-def _drop_in_eqn(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]:
+def _drop_in_eqn(e: Eqn, sizes: Mapping[AxisName, int], same: dict[Atom, Atom]) -> list[Eqn]:
     p, params = e.primitive, e.params
     if p in _REDUCTIONS and params["axis_index_groups"] is None:
         return _drop_axes(e, sizes, same)
@@ -84,8 +84,9 @@ def _drop_in_eqn(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list
         return [e]
     if p.region_signature.axis_binding:  # type: ignore[union-attr]
         shadowed = p.region_signature.axis_binding.names(params)  # type: ignore[union-attr]
+        # Inside, an equal name means the axis of the inner map.
         sizes = {n: size for n, size in sizes.items() if n not in shadowed}
-    new: dict[str, Any] = {}
+    new: Params = {}
     for name in p.subprograms:
         value = params[name]
         if isinstance(value, ClosedJaxpr):
@@ -96,8 +97,9 @@ def _drop_in_eqn(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list
     return [e] if all(params[n] is v for n, v in new.items()) else [e.replace(params={**params, **new})]
 
 
-def _drop_axes(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]:
+def _drop_axes(e: Eqn, sizes: Mapping[AxisName, int], same: dict[Atom, Atom]) -> list[Eqn]:
     axes = e.params["axes"]
+    # For each operand, the axes that still need communication.
     rest = [tuple([n for n in axes if n not in sizes or n in v.aval.varying_axes]) for v in e.invars]
     if all(r == axes for r in rest):
         return [e]
@@ -105,33 +107,35 @@ def _drop_axes(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[E
     found: list[Eqn] = []
     for some in dict.fromkeys(rest):
         at = [i for i, r in enumerate(rest) if r == some]
-        ins: list[Any] = [e.invars[i] for i in at]
+        ins: list[Atom] = [e.invars[i] for i in at]
         outs = [e.outvars[i] for i in at]
         no_factor = some == axes or e.primitive is not prims.psum_p
         if some:
             totals = outs if no_factor else [Var(v.aval) for v in outs]
             found.append(e.replace(invars=ins, outvars=totals, params={**e.params, "axes": some}))
-            ins = totals
+            ins = [*totals]
         elif no_factor:
             same.update(zip(outs, ins))
         if not no_factor:
+            # psum of a replicated value multiplies it by the number of members; pmax and pmin leave it as it is.
             n = math.prod([sizes[n] for n in axes if n not in some])
             found += [made for x, out in zip(ins, outs) for made in _multiply(e, x, out, n)]
     return found
 
 
-def _multiply(e: Eqn, x: Any, out: Var, n: int) -> list[Eqn]:
+def _multiply(e: Eqn, x: Atom, out: Var, n: int) -> list[Eqn]:
     """Return equations for `out = n x`, rounded once; integers wrap around as their sum does."""
     dtype = x.aval.dtype
     if dtypes.is_float(dtype) and dtype.itemsize < 4 and int(np.asarray(n).astype(dtype).astype(np.float64)) != n:
         wide = np.dtype("float32")  # `n` is not representable in the small type
         a, b = [Var(shaped(x.aval.shape, wide).with_varying_axes(out.aval.varying_axes)) for _ in range(2)]
         return [_convert(e, x, a), *_multiply(e, a, b, n), _convert(e, b, out)]
+    # `astype` wraps around, as the sum would; `np.asarray(n, dtype)` raises.
     value = np.asarray(n).astype(np.int64).astype(dtype)[()]
     return [e.replace(primitive=prims.mul_p, invars=[x, Literal(value, shaped((), dtype, x.aval.weak_type))], outvars=(out,),
                       params={})]
 
 
-def _convert(e: Eqn, x: Any, out: Var) -> Eqn:
+def _convert(e: Eqn, x: Atom, out: Var) -> Eqn:
     return e.replace(primitive=prims.convert_element_type_p, invars=[x], outvars=(out,),
                      params={"new_dtype": out.aval.dtype, "weak_type": out.aval.weak_type})

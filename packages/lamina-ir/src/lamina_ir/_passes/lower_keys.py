@@ -7,7 +7,6 @@ Primitives that compute with elements reject keys in their type rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,8 @@ from ..errors import DTypeError
 from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subprograms
 from .._core.rewrite import map_subprograms, RegionMemo
 from .program_facts import collect_facts
+from ..typing import ParamValue, Value
+from .._core.primitive import Primitive
 
 __all__ = ["get_key_data", "has_keys", "lower_key_aval", "lower_keys"]
 
@@ -45,7 +46,7 @@ def lower_key_aval(aval: ShapedArray) -> ShapedArray:
     return shaped((*aval.shape, key_size(aval.dtype)), _U32).with_varying_axes(aval.varying_axes)
 
 
-def get_key_data(x: Any) -> Any:
+def get_key_data(x: Value) -> Value:
     """Return the uint32 data of keys.
 
     Args:
@@ -98,7 +99,7 @@ def lower_keys(program: ClosedJaxpr) -> ClosedJaxpr:
     if not has_keys(program):
         return program
     with with_recursion_limit():
-        return program.memo("physical", lambda: _KeyLowering().closed(program))
+        return program.memo("physical", lambda: _KeyLowering().lower_program(program))
 
 
 # Primitives that move or select elements without computing with them.
@@ -112,19 +113,19 @@ class _KeyLowering:
     def __init__(self) -> None:
         self.inner = RegionMemo(lower_keys, "physical")
 
-    def closed(self, program: ClosedJaxpr) -> ClosedJaxpr:
+    def lower_program(self, program: ClosedJaxpr) -> ClosedJaxpr:
         jaxpr = program.jaxpr
-        self.env: dict[Any, Atom] = {}
+        self.env: dict[Atom, Atom] = {}
         self.eqns: list[Eqn] = []
-        self.literals: dict[Var, Any] = {}  # data of keys that were literals; literals are scalars, so it becomes constants
-        constvars, invars = [self.bound(v) for v in jaxpr.constvars], [self.bound(v) for v in jaxpr.invars]
+        self.literals: dict[Var, Value] = {}  # data of keys that were literals; literals are scalars, so it becomes constants
+        constvars, invars = [self.replace_var(v) for v in jaxpr.constvars], [self.replace_var(v) for v in jaxpr.invars]
         for e in jaxpr.eqns:
-            self.equation(e)
+            self.lower_equation(e)
         outvars = [self.read(a) for a in jaxpr.outvars]
         consts = [get_key_data(c) if is_key(v.aval.dtype) else c for v, c in zip(jaxpr.constvars, program.consts)]
         return ClosedJaxpr(Jaxpr([*constvars, *self.literals], invars, self.eqns, outvars), [*consts, *self.literals.values()])
 
-    def bound(self, v: Var) -> Var:
+    def replace_var(self, v: Var) -> Var:
         """Return the variable that replaces `v`."""
         if not is_key(v.aval.dtype):
             return v
@@ -137,65 +138,72 @@ class _KeyLowering:
         if not is_key(a.aval.dtype):
             return a
         data = Var(lower_key_aval(a.aval))
+        # The data of a scalar key is a vector, which no literal can be.
         self.literals[data] = get_key_data(np.asarray(a.val, a.aval.dtype))
         return data
 
-    def emit(self, e: Eqn, prim: Any, operands: Sequence[Atom], **params: Any) -> Var:
+    def emit(self, e: Eqn, prim: Primitive, operands: Sequence[Atom], **params: ParamValue) -> Var:
+        # The primitives used here are plain, so their results vary over the axes of the operands (see `varying_axes`).
         out = Var(prim.infer(*[a.aval for a in operands], **params))
         axes = frozenset().union(*[a.aval.varying_axes for a in operands])
         out.aval = out.aval.with_varying_axes(axes)
         self.eqns.append(Eqn(prim, list(operands), [out], params, e.source))
         return out
 
-    def equation(self, e: Eqn) -> None:
+    def lower_equation(self, e: Eqn) -> None:
         prim, ins = e.primitive, [self.read(a) for a in e.invars]
         if prim.family == "random_keys":
+            # `random_wrap` and `random_unwrap`: a key and its data are the same array now.
             self.env[e.outvars[0]] = ins[0]
             return
         keyed = [is_key(a.aval.dtype) for a in (*e.invars, *e.outvars)]
         if prim.subprograms and (any(keyed) or any(map(has_keys, subprograms(e)))):
+            # Operand counts do not change: each array of keys becomes one array. Axis numbers in params count from the
+            # front, so the new last axis does not move them.
             params = dict(map_subprograms(e, self.inner).params)
             for name, atoms in (("in_specs", e.invars), ("out_specs", e.outvars)):
                 if name in params:  # a shard_map must not split the data of a key
                     params[name] = tuple([(*entries, None) if is_key(a.aval.dtype) else entries
                                           for entries, a in zip(params[name], atoms, strict=True)])
-            self.eqns.append(Eqn(prim, ins, [self.bound(v) for v in e.outvars], params, e.source))
+            self.eqns.append(Eqn(prim, ins, [self.replace_var(v) for v in e.outvars], params, e.source))
         elif not any(keyed):
             self.eqns.append(e if ins == list(e.invars) else Eqn(prim, ins, e.outvars, e.params, e.source))
         elif prim is prims.optimization_barrier_p:
-            self.eqns.append(Eqn(prim, ins, [self.bound(v) for v in e.outvars], e.params, e.source))
+            self.eqns.append(Eqn(prim, ins, [self.replace_var(v) for v in e.outvars], e.params, e.source))
         elif prim is prims.convert_element_type_p:  # to the same key type: the type rule rejects all others
             self.env[e.outvars[0]] = ins[0]
         elif prim is prims.eq_p or prim is prims.ne_p:
-            self.compared(e, ins)
+            self.lower_comparison(e, ins)
         elif prim.name in _MOVE:
-            self.moved(e, ins)
+            self.lower_move(e, ins)
         else:
             types = ", ".join(a.aval.str_long() for a in e.invars)
             raise DTypeError(f"{prim.name}: expected numbers; got PRNG keys, {types}. Use random.key_data(keys) for the raw "
                              "uint32 data")
 
-    def word(self, e: Eqn, a: Atom, j: int) -> Atom:
+    def extract_word(self, e: Eqn, a: Atom, j: int) -> Atom:
         """Return element `j` of the data of all keys."""
+        # With one uint32 per key the array has the shape of the keys, so the params of `e`, such as axes, stay valid.
         shape = a.aval.shape
         here = self.emit(e, prims.slice_p, [a], start_indices=(0,) * (len(shape) - 1) + (j,),
                          limit_indices=(*shape[:-1], j + 1), strides=None)
         return self.emit(e, prims.squeeze_p, [here], dimensions=(len(shape) - 1,))
 
-    def moved(self, e: Eqn, ins: list[Atom]) -> None:
+    def lower_move(self, e: Eqn, ins: list[Atom]) -> None:
         out = e.outvars[0]
         parts = []
         for j in range(key_size(out.aval.dtype)):
-            operands = [self.word(e, new, j) if is_key(old.aval.dtype) else new for old, new in zip(e.invars, ins)]
+            operands = [self.extract_word(e, new, j) if is_key(old.aval.dtype) else new for old, new in zip(e.invars, ins)]
             part = Var(shaped(out.aval.shape, _U32).with_varying_axes(out.aval.varying_axes))
             self.eqns.append(Eqn(e.primitive, operands, [part], e.params, e.source))
             parts.append(self.emit(e, prims.expand_dims_p, [part], dimensions=(len(out.aval.shape),)))
         self.env[out] = self.emit(e, prims.concatenate_p, parts, dimension=len(out.aval.shape))
 
-    def compared(self, e: Eqn, ins: list[Atom]) -> None:
-        found: Any = None
+    def lower_comparison(self, e: Eqn, ins: list[Atom]) -> None:
+        found: Var | None = None
         for j in range(key_size(e.invars[0].aval.dtype)):
-            one = self.emit(e, e.primitive, [self.word(e, a, j) for a in ins])
+            one = self.emit(e, e.primitive, [self.extract_word(e, a, j) for a in ins])
+            # Keys are equal if all their data is; they differ if any is.
             combine = prims.and_p if e.primitive is prims.eq_p else prims.or_p
             found = one if found is None else self.emit(e, combine, [found, one])
         assert found is not None and found.aval.dtype == BOOL

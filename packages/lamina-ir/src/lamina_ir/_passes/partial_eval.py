@@ -6,7 +6,7 @@ that depend on literals and constants only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,15 @@ from .._evaluate.evaluator import evaluate_primitive
 from ..prims.control import platform_index_p
 from .._core.jaxpr import (Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_has_effects,
                            subprograms)
-from .._core.rewrite import dce, dce_equation, dce_region, RegionMemo, rewrite_once
+from .._core.rewrite import Replacement, dce, dce_equation, dce_region, RegionMemo, rewrite_once
 from .._core.custom_rule import Rule
 from .split_equation import as_scan, split_equation, hoist_invariants, exceeds_residual_budget
 from .._core.region_view import Region, RegionView, propagate_forward
+from ..typing import Value
 
 __all__ = ["PartialEval", "fold_constants", "partial_eval"]
+
+_T = TypeVar("_T")
 
 
 class PartialEval(NamedTuple):
@@ -81,12 +84,12 @@ def _two_stages(program: ClosedJaxpr, known: Sequence[bool], wanted: Sequence[bo
     jaxpr = program.jaxpr
     # early: variables with a value in the first stage. An equation goes to `first`, to `second`, or a part of it to
     # each.
-    early: set[Any] = {v for v, k in zip(jaxpr.invars, known) if k} | set(jaxpr.constvars)
+    early: set[Atom] = {*[v for v, k in zip(jaxpr.invars, known) if k], *jaxpr.constvars}
     first: list[Eqn] = []
     second: list[Eqn] = []
     # duplicated: results of equations without operands, which are cheap (iota, broadcast literals) and computed in each
     # stage. A platform_index must be: lowering resolves it in the program with the branches it selects.
-    duplicated: set[Any] = set()
+    duplicated: set[Atom] = set()
     effects_wait = False
     for e in jaxpr.eqns:
         flags = [type(a) is Literal or a in early for a in e.invars]
@@ -110,7 +113,7 @@ def _two_stages(program: ClosedJaxpr, known: Sequence[bool], wanted: Sequence[bo
     # Residuals are the values of the first stage that the second one reads; dead code elimination drops unused ones.
     read = dict.fromkeys(a for e in second for a in e.invars if type(a) is not Literal)
     read.update(dict.fromkeys(a for a in late_outs if type(a) is not Literal))
-    residuals: list[Any] = [v for v in read if v in early and v not in duplicated]
+    residuals: list[Var] = [v for v in read if v in early and v not in duplicated]
     late = [v for v, k in zip(jaxpr.invars, known) if not k]
     tail, needed = dce(ClosedJaxpr(Jaxpr([], [*residuals, *late], second, late_outs)),
                        instantiate=[False] * len(residuals) + [True] * len(late))
@@ -130,7 +133,7 @@ def _halves(program: ClosedJaxpr, known: Sequence[bool], wanted: Sequence[bool] 
 
 
 # --- equations with programs --------------------------------------------------------------------------------------
-def _select(xs: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+def _select(xs: Sequence[_T], flags: Sequence[bool]) -> list[_T]:
     return [x for x, f in zip(xs, flags, strict=True) if f]
 
 
@@ -297,10 +300,10 @@ def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
 
 def _fold(program: ClosedJaxpr, limit: int, inner: RegionMemo) -> ClosedJaxpr:
     # values: known variable -> value. folded: the known variables whose equations are removed.
-    values: dict[Any, Any] = dict(zip(program.jaxpr.constvars, program.consts))
+    values: dict[Atom, Value] = dict(zip(program.jaxpr.constvars, program.consts))
     folded: list[Var] = []
 
-    def fold(e: Eqn) -> Any:
+    def fold(e: Eqn) -> Replacement:
         found = _value_of(e, values, limit) if all(type(a) is Literal or a in values for a in e.invars) else None
         if found is None:
             return None
@@ -321,7 +324,7 @@ def _depends_on_platform(e: Eqn) -> bool:
     return e.primitive is platform_index_p or any(_depends_on_platform(x) for s in subprograms(e) for x in s.jaxpr.eqns)
 
 
-def _value_of(e: Eqn, values: dict[Any, Any], limit: int) -> list[Any] | None:
+def _value_of(e: Eqn, values: dict[Atom, Value], limit: int) -> list[Value] | None:
     if eqn_has_effects(e) or eqn_axis_names(e) or _depends_on_platform(e) or any(v.aval.size > limit for v in e.outvars):
         return None
     args = [np.asarray(a.val, a.aval.dtype) if type(a) is Literal else values[a] for a in e.invars]

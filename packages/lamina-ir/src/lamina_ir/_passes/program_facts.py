@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import prims
 from .._core.arg_checks import CLOSED_JAXPR, raise_for_bad_args
 from .._core.jaxpr import ClosedJaxpr, Eqn, subprograms
 from .._types.key_dtypes import is_key
+from ..typing import Device
 
 __all__ = ["ProgramFacts", "collect_facts"]
 
@@ -55,7 +56,7 @@ class ProgramFacts(NamedTuple):
     has_host_callbacks: bool = False
     has_ordered_effects: bool = False
     map_sizes: tuple[int, ...] = ()
-    map_devices: tuple[Any, ...] | None = None
+    map_devices: tuple[Device, ...] | None = None
     process_axis_sizes: tuple[int, int] | None = None
     backend_requests: Mapping[str, str] = _NO_REQUESTS
 
@@ -91,6 +92,7 @@ def _walk(program: ClosedJaxpr) -> ProgramFacts:
 
     Not recursive: programs can be nested deeper than the stack allows.
     """
+    # A program stays on the stack until its nested programs have their facts; it is then visited again.
     todo = [program]
     while todo:
         current = todo[-1]
@@ -98,10 +100,11 @@ def _walk(program: ClosedJaxpr) -> ProgramFacts:
             todo.pop()
             continue
         special = _special_equations(current)
-        waiting = [s for e in special if e.primitive.subprograms for s in subprograms(e) if s._facts is None]
-        if waiting:
-            todo += waiting
-            continue
+        if special:
+            waiting = [s for e in special if e.primitive.subprograms for s in subprograms(e) if s._facts is None]
+            if waiting:
+                todo += waiting
+                continue
         todo.pop()
         current._facts = _combine(current, special) if special or _takes_keys(current) else _PLAIN
     return program._facts
@@ -116,6 +119,7 @@ def _special_equations(program: ClosedJaxpr) -> list[Eqn]:
             found.append(e)
             continue
         for v in e.outvars:
+            # Cheaper than `is_key`: only keys have a structured dtype. This runs for every result of a program.
             if v.aval.dtype.names is not None:  # a key
                 found.append(e)
                 break
@@ -134,6 +138,7 @@ def _takes_keys(program: ClosedJaxpr) -> bool:
 
 def _combine(program: ClosedJaxpr, special: list[Eqn]) -> ProgramFacts:
     """Return the facts of a program whose nested programs have theirs."""
+    # Facts of nested programs hold for this one too, so flags are united, and map sizes combined.
     flags = {"has_keys"} if _takes_keys(program) else set[str]()
     sizes, devices, requests = None, None, dict[str, str]()
     widest: tuple[int, ...] = ()
@@ -149,6 +154,7 @@ def _combine(program: ClosedJaxpr, special: list[Eqn]) -> ProgramFacts:
         for s in subprograms(e) if p.subprograms else ():
             facts: ProgramFacts = s._facts
             map_sizes = _add_map(e, facts.map_sizes)
+            # Sizes of nested maps multiply. Maps in sequence share devices, so the one that needs most decides.
             if math.prod(map_sizes) > math.prod(widest):
                 widest = map_sizes
             if not facts.is_plain:
@@ -178,6 +184,7 @@ def _add_own_flags(flags: set[str], e: Eqn) -> None:
         flags.add("has_host_callbacks")
     if p.family == "callbacks" and e.params.get("ordered"):
         flags.add("has_ordered_effects")
+    # `axis_index` has no operands: it reads the position of the member and waits for no other.
     if p.axis_params and e.invars:
         flags.add("has_collectives")
     if p.family == "random_keys":

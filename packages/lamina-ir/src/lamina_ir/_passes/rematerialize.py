@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._types import dtypes
 from .._core.arg_checks import EQN, ArgType, check_args
 from ..prims import elementwise
 from ..prims.collectives import axis_index_p, pmax_p, pmin_p
 from ..prims.custom import remat_p
-from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subprograms
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subprograms
 from .._core.rewrite import dce
+from ..typing import AxisName
 
 __all__ = ["MAX_CHEAP_EQNS", "find_compared_values", "is_cheap", "is_exact", "recompute_cheap_residuals"]
 
@@ -87,7 +88,7 @@ _EQNS = ArgType("a list of Eqns", lambda v: isinstance(v, (tuple, list)) and all
 
 
 @check_args(eqns=_EQNS)
-def find_compared_values(eqns: Iterable[Eqn]) -> set[Any]:
+def find_compared_values(eqns: Iterable[Eqn]) -> set[Atom]:
     """Find values that must not be recomputed: values with a pmax or pmin over an axis that are also compared.
 
     The derivative of a maximum goes to the elements that are equal to it. Recomputed values may be rounded differently,
@@ -105,10 +106,10 @@ def find_compared_values(eqns: Iterable[Eqn]) -> set[Any]:
     >>> find_compared_values(program.eqns) == {program.eqns[0].outvars[0]}, find_compared_values(program.eqns[1:])
     (True, set())
     """
-    made: dict[Any, Eqn] = {}
-    exact: set[Any] = set()
-    reduced: set[Any] = set()
-    compared_values: list[Any] = []
+    made: dict[Atom, Eqn] = {}
+    exact: set[Atom] = set()
+    reduced: set[Atom] = set()
+    compared_values: list[Atom] = []
     for e in eqns:
         made.update(dict.fromkeys(e.outvars, e))
         if is_exact(e) and all(a in exact for a in e.invars if type(a) is not Literal and a in made):
@@ -119,8 +120,10 @@ def find_compared_values(eqns: Iterable[Eqn]) -> set[Any]:
             compared_values += [a for a in e.invars if type(a) is not Literal]
     found = set()
     for v in compared_values:
+        # A comparison with the maximum often reads a reshaped or broadcast copy of the reduced value.
         while v not in reduced and v in made and made[v].primitive.family == "shape" and made[v].invars:
             v = made[v].invars[0]
+        # An operand of the program is stored in any case, and exact equations give the same bits again.
         if v in reduced and v in made and v not in exact:
             found.add(v)
     return found
@@ -136,11 +139,11 @@ class _Recipe(NamedTuple):
     """How to recompute a value: the indices of the equations, and the values they start from."""
 
     eqns: frozenset[int]
-    roots: frozenset[Any]
+    roots: frozenset[Var]
 
 
 def recompute_cheap_residuals(first: ClosedJaxpr, second: ClosedJaxpr, count: int,
-                              sizes: Mapping[Any, int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+                              sizes: Mapping[AxisName, int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """Reduce the residuals between two stages by recomputing cheap ones in the second stage.
 
     Args:
@@ -162,38 +165,43 @@ def recompute_cheap_residuals(first: ClosedJaxpr, second: ClosedJaxpr, count: in
     """
     jaxpr = first.jaxpr
     residuals = jaxpr.outvars[count:]
-    stored: dict[Any, None] = dict.fromkeys([v for v in residuals if type(v) is not Literal])
+    stored: dict[Var, None] = dict.fromkeys([v for v in residuals if type(v) is not Literal])
     recipes = _find_recipes(jaxpr, sizes)
     # Group residuals that are computed from the same roots: storing the roots instead may pay off for all of them
     # together, but not for one alone.
-    groups: dict[frozenset[Any], list[Any]] = {}
+    groups: dict[frozenset[Var], list[Var]] = {}
     for v in stored:
         if v in recipes and not v.aval.varying_axes.isdisjoint(sizes):
             groups.setdefault(recipes[v].roots.difference(stored), []).append(v)
     recomputed: set[int] = set()
     for roots, values in groups.items():
+        # Roots that are stored already, also for an earlier group, cost nothing.
         if _stored_bytes(roots.difference(stored), sizes) <= _stored_bytes(values, sizes):
             recomputed = recomputed.union(*[recipes[v].eqns for v in values])
             stored = {v: None for v in [*stored, *roots] if v not in values}
     if not recomputed:
         return first, second
     place = {v: k for k, v in enumerate([*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outvars]])}
+    # The roots come from sets. In the order of the program, equal programs get equal interfaces.
     new = sorted(stored, key=place.__getitem__)
     one = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, [*jaxpr.outvars[:count], *new]), first.consts)
+    # The first stage no longer returns the recomputed values, so what computed only them is dead code.
     return dce(one, instantiate=True)[0], _prepend([jaxpr.eqns[i] for i in sorted(recomputed)], new, residuals, second)
 
 
-def _find_recipes(jaxpr: Jaxpr, sizes: Mapping[Any, int]) -> dict[Any, _Recipe]:
+def _find_recipes(jaxpr: Jaxpr, sizes: Mapping[AxisName, int]) -> dict[Atom, _Recipe]:
     """Find a recipe for each value that cheap equations compute. If a recipe would have too many equations, the value
     has none and is a root of later ones."""
-    found: dict[Any, _Recipe] = {}
+    found: dict[Atom, _Recipe] = {}
     shared: set[int] = set()
     not_recomputable = find_compared_values(jaxpr.eqns)
     for i, e in enumerate(jaxpr.eqns):
         if not is_cheap(e):
             continue
+        # Values that all positions share are computed once, not per position, so they do not count as work.
         if all(v.aval.varying_axes.isdisjoint(sizes) for v in e.outvars):
             shared.add(i)
+        # A value without a recipe is a root: it must be stored if anything is recomputed from it.
         read = [v for v in e.invars if type(v) is not Literal]
         eqns = frozenset([i]).union(*[found[v].eqns for v in read if v in found])
         roots = frozenset([v for v in read if v not in found]).union(*[found[v].roots for v in read if v in found])
@@ -202,20 +210,21 @@ def _find_recipes(jaxpr: Jaxpr, sizes: Mapping[Any, int]) -> dict[Any, _Recipe]:
     return found
 
 
-def _stored_bytes(values: Iterable[Any], sizes: Mapping[Any, int]) -> int:
+def _stored_bytes(values: Iterable[Var], sizes: Mapping[AxisName, int]) -> int:
     """Sum the bytes of all positions. Values that all positions share are stored once, which is negligible."""
     return sum([v.aval.size * v.aval.dtype.itemsize * math.prod([sizes.get(n, 1) for n in v.aval.varying_axes]) for v in values
                 if not v.aval.varying_axes.isdisjoint(sizes)])
 
 
-def _prepend(eqns: list[Eqn], ins: list[Any], outs: Iterable[Any], second: ClosedJaxpr) -> ClosedJaxpr:
+def _prepend(eqns: list[Eqn], ins: list[Var], outs: Iterable[Atom], second: ClosedJaxpr) -> ClosedJaxpr:
     """Prepend to the second stage the equations that compute its former residuals `outs` from the new ones `ins`."""
     jaxpr = second.jaxpr
-    own: dict[Any, Any] = {v: Var(v.aval) for v in [*ins, *[v for e in eqns for v in e.outvars]]}
-    given = [own.get(v, v) for v in outs]
-    read: dict[Any, Any] = dict(zip(jaxpr.invars, given))
+    # New variables, because the second program may bind those of the first itself.
+    own: dict[Atom, Var] = {v: Var(v.aval) for v in [*ins, *[v for e in eqns for v in e.outvars]]}
+    given: list[Atom] = [own.get(v, v) for v in outs]
+    read: dict[Atom, Atom] = dict(zip(jaxpr.invars, given))
 
-    def renamed(e: Eqn, names: dict[Any, Any]) -> Eqn:
+    def renamed(e: Eqn, names: Mapping[Atom, Atom]) -> Eqn:
         return e.replace(invars=[a if type(a) is Literal else names.get(a, a) for a in e.invars],
                          outvars=[names.get(v, v) for v in e.outvars])
 

@@ -6,8 +6,8 @@ branches.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .._core.arg_checks import CLOSED_JAXPR, FUNCTION, ITEMS, optional, check_args
 from .._core.region_signature import CONST, SCANNED
@@ -15,10 +15,11 @@ from .._core.primitive import Primitive
 from ..prims import control
 from ..prims.custom import Offload, to_memory_p
 from .._core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Var, eqn_has_effects
-from .._core.rewrite import map_subprograms, RegionMemo, rewrite
+from .._core.rewrite import Replacement, map_subprograms, RegionMemo, rewrite
 from .split_equation import (as_scan, fill_residual_slots, hoist_invariants, assign_residual_slots,
                              exceeds_residual_budget)
 from .._core.region_view import OperandSpec, RegionView
+from ..typing import CacheKey, Function
 
 __all__ = ["SplitCheckpoint", "saved_p", "split_checkpoint", "substitute_saved"]
 
@@ -56,7 +57,7 @@ def substitute_saved(program: ClosedJaxpr, missing: Sequence[bool] = ()) -> Clos
     >>> [e.primitive.name for e in again.jaxpr.eqns], [e.primitive.name for e in substitute_saved(again).jaxpr.eqns]
     (['sin', 'saved', 'cos'], ['sin', 'cos'])
     """
-    seen: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr]] = {}
+    seen: dict[CacheKey, tuple[ClosedJaxpr, ClosedJaxpr]] = {}
 
     def substitute(program: ClosedJaxpr, missing: Sequence[bool]) -> ClosedJaxpr:
         unavailable = {v for v, m in zip(program.jaxpr.invars, missing) if m}
@@ -65,7 +66,7 @@ def substitute_saved(program: ClosedJaxpr, missing: Sequence[bool] = ()) -> Clos
             seen[key] = program, rewrite(program, lambda e: change(e, unavailable), nested=False)
         return seen[key][1]
 
-    def change(e: Eqn, unavailable: set[Any]) -> Any:
+    def change(e: Eqn, unavailable: set[Var]) -> Replacement:
         if e.primitive is saved_p:
             return [], [e.invars[0 if e.invars[1] in unavailable else 1]]
         if unavailable.isdisjoint(e.invars):
@@ -84,7 +85,7 @@ def substitute_saved(program: ClosedJaxpr, missing: Sequence[bool] = ()) -> Clos
 
 
 @check_args(program=CLOSED_JAXPR, policy=optional(FUNCTION))
-def split_checkpoint(program: ClosedJaxpr, policy: Callable[..., Any] | None) -> SplitCheckpoint:
+def split_checkpoint(program: ClosedJaxpr, policy: Function | None) -> SplitCheckpoint:
     """Split a program by a checkpoint policy.
 
     Args:
@@ -102,7 +103,7 @@ def split_checkpoint(program: ClosedJaxpr, policy: Callable[..., Any] | None) ->
     """
     if policy is None:
         return SplitCheckpoint(program, program)
-    return _PolicySplitter(policy).program(rewrite(program, _hoist_loop_invariants))
+    return _PolicySplitter(policy).split_program(rewrite(program, _hoist_loop_invariants))
 
 
 def _hoist_loop_invariants(e: Eqn) -> list[Eqn] | None:
@@ -123,23 +124,23 @@ class _Pair(NamedTuple):
 
 
 class _PolicySplitter:
-    def __init__(self, policy: Callable[..., Any]) -> None:
+    def __init__(self, policy: Function) -> None:
         self.policy = policy
         self.seen: dict[int, tuple[ClosedJaxpr, SplitCheckpoint]] = {}  # each shared program is split once
 
-    def program(self, closed: ClosedJaxpr) -> SplitCheckpoint:
+    def split_program(self, closed: ClosedJaxpr) -> SplitCheckpoint:
         if id(closed) not in self.seen:
-            found = self.split(closed)
+            found = self.split_unmemoized(closed)
             _, recompute = found
             count = len(recompute.jaxpr.invars) - len(closed.jaxpr.invars)
             self.seen[id(closed)] = closed, SplitCheckpoint(closed, closed) if exceeds_residual_budget(closed, count) else found
         return self.seen[id(closed)][1]
 
-    def split(self, closed: ClosedJaxpr) -> SplitCheckpoint:
+    def split_unmemoized(self, closed: ClosedJaxpr) -> SplitCheckpoint:
         jaxpr = closed.jaxpr
         total = _Pair([], [], [], [])
         for e in jaxpr.eqns:
-            pair = self.nested(e) or _Pair([e], [e], [], [])
+            pair = self.split_nested(e) or _Pair([e], [e], [], [])
             total.forward.extend(pair.forward)
             total.recomputed.extend(pair.recomputed)
             total.saved_outs.extend(pair.saved_outs)
@@ -155,7 +156,7 @@ class _PolicySplitter:
             ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, total.forward, [*outs, *total.saved_outs]), closed.consts),
             ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, *total.saved_ins], total.recomputed, outs), closed.consts))
 
-    def save_results(self, choice: Any, total: _Pair) -> None:
+    def save_results(self, choice: object, total: _Pair) -> None:
         """Save the results of the last equation."""
         last = total.recomputed[-1]
         outvars = list(last.outvars)
@@ -178,7 +179,7 @@ class _PolicySplitter:
         total.recomputed[-1] = Eqn(last.primitive, last.invars, outvars, last.params, last.source)
         total.recomputed.extend(uses)
 
-    def nested(self, e: Eqn) -> _Pair | None:
+    def split_nested(self, e: Eqn) -> _Pair | None:
         """Split an equation with nested programs; return None if nothing inside is saved.
 
         A bounded loop becomes a scan of idle steps. A loop without a bound is not split, since it cannot stack values.
@@ -193,7 +194,7 @@ class _PolicySplitter:
         # equation it is an operand of the same kind.
         w = RegionView.of(stacking)
         count, n = w.n_results, len(stacking.invars)
-        halves = [self.program(b.program) for b in w.bodies]
+        halves = [self.split_program(b.program) for b in w.bodies]
         types, places = assign_residual_slots([first.out_avals[count:] for first, _ in halves])
         if not types:
             return None

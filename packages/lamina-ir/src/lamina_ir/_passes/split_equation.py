@@ -44,6 +44,8 @@ from ..prims.shape import broadcast_in_dim_p
 from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_has_effects, subprograms
 from .._core.rewrite import dce
 from .._core.region_view import OperandSpec, Region, RegionView, reorder_signature, replace_signature
+from ..typing import Value
+from .._core.source_info import Source
 
 __all__ = ["SplitEquation", "as_scan", "assign_residual_slots", "checkpointed_scan", "count_iterations",
            "emit_constant", "exceeds_residual_budget", "fill_residual_slots", "hoist_invariants", "split_equation",
@@ -52,7 +54,7 @@ __all__ = ["SplitEquation", "as_scan", "assign_residual_slots", "checkpointed_sc
 _INT = shaped((), np.dtype("int32"))
 
 
-def _list_of(description: str, test: Callable[[Any], bool]) -> ArgType:
+def _list_of(description: str, test: Callable[[Sequence[object]], bool]) -> ArgType:
     return ArgType(description, lambda v: (isinstance(v, (tuple, list))
                                            and all(isinstance(x, (tuple, list)) and test(x) for x in v)))
 
@@ -81,14 +83,14 @@ def emit_constant(value: float, aval: ShapedArray, eqns: list[Eqn]) -> Atom:
 
 
 # --- loop invariants ----------------------------------------------------------------------------------------------
-def _constants(program: ClosedJaxpr, args: Sequence[Any]) -> Eqn:
+def _constants(program: ClosedJaxpr, args: Sequence[Value]) -> Eqn:
     """Return the call, placed before a loop, that computes its invariants."""
     return Eqn(xla_call_p, args, [Var(a) for a in program.out_avals],
                {"call_jaxpr": program, "name": "loop_constants", **xla_call_p.defaults})
 
 
 def _split_invariants(body: ClosedJaxpr, fixed: Sequence[bool],
-                      wanted: Sequence[Any] | None) -> tuple[ClosedJaxpr, ClosedJaxpr, int] | None:
+                      wanted: Sequence[Atom] | None) -> tuple[ClosedJaxpr, ClosedJaxpr, int] | None:
     """Split the loop-invariant equations off the body of a loop.
 
     Return (program: fixed operands -> invariants; the body, which takes these as last arguments; their number), or None
@@ -101,8 +103,8 @@ def _split_invariants(body: ClosedJaxpr, fixed: Sequence[bool],
     # early: the equations that can be hoisted.
     varying = {v for v, f in zip(jaxpr.invars, fixed) if not f}
     depends = {v for v, f in zip(jaxpr.invars, fixed) if f}
-    made: dict[Any, None] = {}
-    read: list[Any] = []
+    made: dict[Atom, None] = {}
+    read: list[Atom] = []
     early: list[Eqn] = []
     for e in jaxpr.eqns:
         if not varying.isdisjoint(e.invars) or eqn_has_effects(e):
@@ -114,7 +116,8 @@ def _split_invariants(body: ClosedJaxpr, fixed: Sequence[bool],
             depends.update(e.outvars)
             made.update(dict.fromkeys(e.outvars))
     read += jaxpr.outvars
-    values = [v for v in dict.fromkeys(read if wanted is None else wanted) if v in made]
+    values = [v for v in dict.fromkeys(read if wanted is None else wanted)
+              if type(v) is not Literal and v in made]
     if not values:
         return None
     given = [v for v, f in zip(jaxpr.invars, fixed) if f]
@@ -258,7 +261,8 @@ def _with_all_operands(w: RegionView, region: Region) -> ClosedJaxpr:
     return reorder_signature(region.program, ins, range(len(region.program.jaxpr.outvars)))
 
 
-def _scan(w: RegionView, step: ClosedJaxpr, length: int, invars: Sequence[Any], outvars: Sequence[Any], source: Any) -> Eqn:
+def _scan(w: RegionView, step: ClosedJaxpr, length: int, invars: Sequence[Atom], outvars: Sequence[Var],
+          source: Source | None) -> Eqn:
     """Return the scan of a step that takes all operands of a loop, and possibly an iteration counter as last carry."""
     kinds = [*w.kinds, *[CARRY] * (len(step.jaxpr.invars) - len(w.kinds))]
     order = sorted(range(len(kinds)), key=lambda i: (CONST, CARRY, SCANNED).index(kinds[i]))  # operand order of scan
@@ -325,8 +329,8 @@ def assign_residual_slots(residuals: Sequence[Sequence[ShapedArray]]) -> tuple[l
     return types, places
 
 
-def fill_residual_slots(closed: ClosedJaxpr, outvars: Sequence[Any], types: Sequence[ShapedArray], places: Sequence[int],
-                        values: Sequence[Any]) -> ClosedJaxpr:
+def fill_residual_slots(closed: ClosedJaxpr, outvars: Sequence[Atom], types: Sequence[ShapedArray],
+                        places: Sequence[int], values: Sequence[Value]) -> ClosedJaxpr:
     """Return the program with results `outvars`, then all slots: `values` at `places`, and ones in unused slots.
 
     Unused slots contain ones rather than zeros, because under `vmap` all branches run, and a branch that was not
@@ -392,7 +396,7 @@ class SplitEquation(NamedTuple):
 
 @check_args(e=_HOLDER, pairs=_PAIRS, early=_NUMBERS, done=_NUMBERS, late=_PLACES, rest=_PLACES)
 def split_equation(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequence[int], done: Sequence[int],
-                   late: Sequence[tuple[int, Any]], rest: Sequence[tuple[int, Var]],
+                   late: Sequence[tuple[int, Atom]], rest: Sequence[tuple[int, Var]],
                    w: RegionView | None = None) -> SplitEquation:
     """Split an equation into two, given the two halves of each of its bodies.
 
@@ -427,72 +431,127 @@ def split_equation(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], ear
     if len(pairs) != len(w.bodies):
         raise ProgramError(f"split_equation: pairs must have one pair for each of the {len(w.bodies)} bodies of "
                            f"`{e.primitive.name}`; got {len(pairs)}")
-    loops, n, const_group = w.region_signature.loops, len(done), w.region_signature.group(CONST)
+    n = len(done)
     # Along serial axes the residuals of all positions are stored at once, so recompute the cheap ones.
     if w.region_signature.axis_binding is not None and (serial := w.region_signature.axis_binding.serial_axes(e.params)):
         sizes = {name: size for name, size in w.region_signature.axis_binding.axes(e.params) if name in serial}
         pairs = [recompute_cheap_residuals(first, second, n, sizes) for first, second in pairs]
-    # 1. The operands of the first equation. place: operand of `e` -> its position in `args`. `ops` describes `args`,
-    # with the invariants last.
-    firsts = [first for first, _ in pairs]
+    inputs = _first_inputs(e, w, [first for first, _ in pairs], early, n)
+    found = _find_existing_values(e, w, inputs, done)
+    # All other residuals become results of the first equation, in slots of the given types; a loop stacks them.
+    types, places = assign_residual_slots([[v.aval for v in values] for values in found.fresh])
+    between = [Var(w.outer_aval(a)) for a in types]
+    bodies = [(fill_residual_slots(first, first.jaxpr.outvars[:n], types, slots, values),
+               [*[inputs.place[i] for i in own], *inputs.invariants], range(n + len(types)))
+              for first, values, slots, own in zip(inputs.firsts, found.fresh, places, inputs.own)]
+    one = w.rebuild(inputs.specs, [*w.results(done), *[OperandSpec(1, a) for a in types]], bodies)
+    # Each second half reads existing values, then its slots, then its late operands.
+    at_slots, at_late = len(found.atoms), len(found.atoms) + len(types)
+    specs = [*found.specs, *[OperandSpec(found.group, a) for a in types], *[OperandSpec(w.groups[i], None, i) for i, _ in late]]
+    seconds = []
+    for (_, second), sources, slots, b in zip(pairs, found.sources, places, w.bodies):
+        own_slots = iter(slots)
+        operands = [at_slots + next(own_slots) if m is None else found.position[m] for m in sources]
+        operands += [at_late + m for m, (i, _) in enumerate(late) if i in b.ins]
+        seconds.append((second, operands, range(len(rest))))
+    two = w.rebuild(specs, [OperandSpec(int(j >= w.n_carry), None, j) for j, _ in rest], seconds)
+    return SplitEquation(
+        inputs.hoisted, one.eqn(e.primitive, inputs.args, [*[e.outvars[j] for j in done], *between], e.source),
+        two.eqn(e.primitive, [*found.atoms, *between, *[a for _, a in late]], [v for _, v in rest], e.source))
+
+
+class _FirstInputs(NamedTuple):
+    """The operands of the first equation, and the first halves that take them.
+
+    Attributes:
+      firsts: the first half of each body; residuals that are the same in all iterations are arguments of it.
+      args: the operands, the invariant residuals last.
+      specs: what each operand is.
+      place: index of an operand of the whole equation -> its position in `args`.
+      own: per body, the operands of the whole equation that its first half takes.
+      invariants: the positions of the invariant residuals in `args`.
+      hoisted: the call that computes these, in a list; empty without any.
+    """
+
+    firsts: list[ClosedJaxpr]
+    args: list[Atom]
+    specs: list[OperandSpec]
+    place: dict[int, int]
+    own: list[list[int]]
+    invariants: range
+    hoisted: list[Eqn]
+
+
+def _first_inputs(e: Eqn, w: RegionView, firsts: list[ClosedJaxpr], early: Sequence[int], n: int) -> _FirstInputs:
+    """Return the operands of the first equation. `n` is the number of its results that are no residuals."""
     place = {i: k for k, i in enumerate(early)}
-    ins = [[i for i in b.ins if i in place] for b in w.bodies]
+    own = [[i for i in b.ins if i in place] for b in w.bodies]
     args = [e.invars[i] for i in early]
-    ops = w.operands(early, same=False)
-    hoisted = []
-    if loops and const_group is not None:
+    specs = w.operands(early, same=False)
+    hoisted: list[Eqn] = []
+    const_group = w.region_signature.group(CONST)
+    if w.region_signature.loops and const_group is not None:
         # Hoist residuals that are the same in all iterations, instead of stacking them.
-        found = _split_invariants(firsts[0], [w.kinds[i] == CONST for i in ins[0]], firsts[0].jaxpr.outvars[n:])
+        is_const = [w.kinds[i] == CONST for i in own[0]]
+        found = _split_invariants(firsts[0], is_const, firsts[0].jaxpr.outvars[n:])
         if found is not None:
-            before, firsts[0], count = found
-            hoisted = [_constants(before, [e.invars[i] for i in ins[0] if w.kinds[i] == CONST])]
-            ops += [OperandSpec(const_group)] * count
+            before, first, count = found
+            firsts = [first, *firsts[1:]]
+            hoisted = [_constants(before, [e.invars[i] for i, const in zip(own[0], is_const) if const])]
+            specs += [OperandSpec(const_group)] * count
             args += hoisted[0].outvars
-    invariants = range(len(early), len(args))
-    # 2. The operands of the second equation, in order: the selector of branches; existing values, which are operands,
-    # invariants or results of the first equation; residuals in slots; late operands. given: index of an existing value
-    # (in `args`, then in `done`) -> its position in `read`.
-    read: list[Any] = [] if w.selector is None else [e.invars[w.selector]]
-    operands = [] if w.selector is None else w.operands([w.selector])
-    given: dict[int, int] = {}
-    group: int = w.region_signature.group(SCANNED) if loops else const_group  # type: ignore[assignment]
-    sources: list[list[int | None]] = []  # per body and residual: its key in `given`, or None
-    fresh: list[list[Any]] = []  # per body: the other residuals
-    for first, own in zip(firsts, ins):
-        # at: variables of the body whose value exists outside. A carry does not, since it changes in each iteration.
+    return _FirstInputs(firsts, args, specs, place, own, range(len(early), len(args)), hoisted)
+
+
+class _ExistingValues(NamedTuple):
+    """The residuals that the second equation can read from values which exist anyway.
+
+    Those are operands, invariants and results of the first equation. A value has a number: its index in the operands of
+    the first equation followed by its results.
+
+    Attributes:
+      atoms: what the second equation reads first: the selector of branches, then existing values.
+      specs: what each of them is as an operand.
+      group: the operand group of residuals.
+      position: number of an existing value -> its index in `atoms`.
+      sources: per body and residual, the number of the existing value; None for others.
+      fresh: per body, the other residuals.
+    """
+
+    atoms: list[Atom]
+    specs: list[OperandSpec]
+    group: int
+    position: dict[int, int]
+    sources: list[list[int | None]]
+    fresh: list[list[Atom]]
+
+
+def _find_existing_values(e: Eqn, w: RegionView, inputs: _FirstInputs, done: Sequence[int]) -> _ExistingValues:
+    """Find the residuals of the first halves that exist outside of the bodies."""
+    atoms: list[Atom] = [] if w.selector is None else [e.invars[w.selector]]
+    specs = [] if w.selector is None else w.operands([w.selector])
+    group: int = w.region_signature.group(SCANNED if w.region_signature.loops else CONST)  # type: ignore[assignment]
+    position: dict[int, int] = {}
+    sources: list[list[int | None]] = []
+    fresh: list[list[Atom]] = []
+    count, n = len(inputs.args), len(done)
+    for first, own in zip(inputs.firsts, inputs.own):
+        # number: variable of the body -> number of its value outside. A carry has none: it changes in each iteration.
         inner, outs = first.jaxpr.invars, first.jaxpr.outvars
-        at: dict[Any, int] = {v: place[i] for v, i in zip(inner, own) if w.kinds[i] != CARRY}
-        at.update(zip(inner[len(own):], invariants))
+        number: dict[Atom, int] = {v: inputs.place[i] for v, i in zip(inner, own) if w.kinds[i] != CARRY}
+        number.update(zip(inner[len(own):], inputs.invariants))
         # A residual that is also a result is not returned twice. In a loop this holds for stacked results only, and in
         # a map never, since its results have the types of all members together.
-        if len(pairs) == 1 and not w.region_signature.axis_binding:
+        if len(inputs.firsts) == 1 and not w.region_signature.axis_binding:
             for k, (v, j) in enumerate(zip(outs, done)):
                 if j >= w.n_carry and type(e.outvars[j]) is Var and type(v) is Var:
-                    at.setdefault(v, len(args) + k)
-        numbers = [at.get(v) if type(v) is Var else None for v in outs[n:]]
+                    number.setdefault(v, count + k)
+        numbers = [number.get(v) if type(v) is Var else None for v in outs[n:]]
         for m in numbers:
-            if m is not None and m not in given:
-                given[m] = len(read)
-                read.append(args[m] if m < len(args) else e.outvars[done[m - len(args)]])
-                operands.append(ops[m] if m < len(args) else OperandSpec(group))
+            if m is not None and m not in position:
+                position[m] = len(atoms)
+                atoms.append(inputs.args[m] if m < count else e.outvars[done[m - count]])
+                specs.append(inputs.specs[m] if m < count else OperandSpec(group))
         sources.append(numbers)
-        fresh.append([v for v, k in zip(outs[n:], numbers) if k is None])
-    # 3. All other residuals become results of the first equation, in slots of the given types; a loop stacks them.
-    types, places = assign_residual_slots([[v.aval for v in values] for values in fresh])
-    between = [Var(w.outer_aval(a)) for a in types]
-    made = [(fill_residual_slots(first, first.jaxpr.outvars[:n], types, mine, values),
-             [*[place[i] for i in own], *invariants], range(n + len(types)))
-            for first, values, mine, own in zip(firsts, fresh, places, ins)]
-    one = w.rebuild(ops, [*w.results(done), *[OperandSpec(1, a) for a in types]], made)
-    # 4. Each second half reads existing values, then its slots, then its late operands.
-    at_slots, at_late = len(read), len(read) + len(types)
-    operands += [*[OperandSpec(group, a) for a in types], *[OperandSpec(w.groups[i], None, i) for i, _ in late]]
-    seconds = []
-    for (_, second), numbers, mine, b in zip(pairs, sources, places, w.bodies):
-        slots = iter(mine)
-        operand_indices = [at_slots + next(slots) if k is None else given[k] for k in numbers]
-        operand_indices += [at_late + m for m, (i, _) in enumerate(late) if i in b.ins]
-        seconds.append((second, operand_indices, range(len(rest))))
-    two = w.rebuild(operands, [OperandSpec(int(j >= w.n_carry), None, j) for j, _ in rest], seconds)
-    return SplitEquation(hoisted, one.eqn(e.primitive, args, [*[e.outvars[j] for j in done], *between], e.source),
-                         two.eqn(e.primitive, [*read, *between, *[a for _, a in late]], [v for _, v in rest], e.source))
+        fresh.append([v for v, m in zip(outs[n:], numbers) if m is None])
+    return _ExistingValues(atoms, specs, group, position, sources, fresh)

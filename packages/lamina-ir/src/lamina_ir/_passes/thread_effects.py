@@ -26,7 +26,7 @@ from .._core.arg_checks import CLOSED_JAXPR, check_args
 from .._types.avals import ShapedArray, shaped
 from ..errors import MissingRuleError
 from .._core.region_signature import CARRY, CONST
-from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_has_effects, subprograms
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_has_effects, subprograms
 from .._core.rewrite import map_subprograms
 from .program_facts import collect_facts
 from .split_equation import count_iterations
@@ -140,7 +140,7 @@ def thread_effect_token(program: ClosedJaxpr) -> ClosedJaxpr:
 def _thread(program: ClosedJaxpr) -> ClosedJaxpr:
     jaxpr = program.jaxpr
     start = Var(_TOKEN)
-    token: Any = start
+    token: Var = start
     eqns = []
     for e in jaxpr.eqns:
         if _is_ordered(e):
@@ -152,7 +152,7 @@ def _thread(program: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, start], eqns, [*jaxpr.outvars, token]), program.consts)
 
 
-def _thread_eqn(e: Eqn, token: Any, after: Var) -> Eqn:
+def _thread_eqn(e: Eqn, token: Var, after: Var) -> Eqn:
     """Thread the token through one equation: as a carry of a loop, else as a constant.
 
     In calls with custom rules only the program is threaded. The rules are not: they have been applied by now, or are
@@ -160,17 +160,20 @@ def _thread_eqn(e: Eqn, token: Any, after: Var) -> Eqn:
     """
     signature = e.primitive.region_signature
     if signature is None:
+        # The param states that the last operand and result are the token, which is not an argument of the callback.
         return Eqn(e.primitive, [*e.invars, token], [*e.outvars, after], {**e.params, "threaded": True}, e.source)
     group = signature.group(CARRY if signature.loops else CONST)
+    # A map gives each member its own token, so a token could order the effects of one member only.
     if group is None or signature.axis_binding:
         why = ("the members of a map have no common order" if signature.axis_binding else
                f"its region signature has no {'carry' if signature.loops else 'constant'} operands")
         raise MissingRuleError(f"ordered effects inside of `{e.primitive.name}` are not supported: {why}; use ordered=False "
                                "(see docs/internals/nested-programs.md)")
+    # Branches without ordered effects take and return the token too, since all branches have one signature.
     return _add_operands(e, group, [token], [after], thread_effect_token)
 
 
-def _add_operands(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var],
+def _add_operands(e: Eqn, group: int, given: Sequence[Atom], back: Sequence[Var],
                   change: Callable[[ClosedJaxpr], ClosedJaxpr], aval: ShapedArray = _INDEX) -> Eqn:
     """Add operands `given`, all of type `aval` and of operand group `group`, and results `back` to an equation.
 
@@ -179,8 +182,11 @@ def _add_operands(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var],
     """
     w = RegionView.of(e)
     more = range(len(e.invars), len(e.invars) + len(given))
+    # New operands follow the old ones here. `rebuild` moves them to the end of their group, and the arguments of the
+    # programs with them.
     programs = [(change(p.program), [*p.ins, *more], range(1 if p.is_test else w.n_results + len(back))) for p in w.regions]
     written = w.rebuild([*w.operands(), *[OperandSpec(group, aval, shared=True)] * len(given)],
+                        # Result groups: 0 are the carries of a loop, 1 all other results.
                         [*w.results(), *[OperandSpec(int(not w.region_signature.loops))] * len(back)], programs)
     return written.eqn(e.primitive, [*e.invars, *given], [*e.outvars, *back], e.source)
 
@@ -232,7 +238,9 @@ def _add_counters(program: ClosedJaxpr, loops: Loops) -> ClosedJaxpr:
 
 
 def _pass_counters(e: Eqn, counters: list[Var], loops: Loops) -> Eqn:
+    # A token stays the last operand.
     p, n = e.params, len(e.invars) - bool(e.params.get("threaded"))
+    # In a batched callback, all examples run in the same iteration, so the counters have no batch dimension.
     mapped = (*p["mapped"], *[(False,) * len(p["batch"])] * len(counters)) if p["batch"] else ()
     return Eqn(e.primitive, [*e.invars[:n], *counters, *e.invars[n:]], e.outvars,
                {**p, "callback": p["callback"].in_loops(loops), "mapped": mapped}, e.source)
@@ -249,11 +257,13 @@ def _thread_counters(e: Eqn, counters: list[Var], loops: Loops) -> list[Eqn]:
         return [_add_operands(e, group, counters, [], lambda program: _with_counters(program, loops))]
     inner = (*loops, (e.primitive.name, e.source))
     backwards = bool(signature.reverse and e.params[signature.reverse])
+    # A reversed scan starts at the last slice. Counters name slices, so they count down.
     first = Literal(np.int32(e.params[signature.length] - 1 if backwards else 0), _INDEX)
     back = [Var(_INDEX) for _ in (*counters, first)]
 
     def add_and_count(program: ClosedJaxpr) -> ClosedJaxpr:
         with_counters = _with_counters(program, inner)
+        # The test reads the counters, but only the body returns the next ones.
         is_test = signature.test and program is e.params[signature.test]
         return with_counters if is_test else count_iterations(with_counters, len(back), -1 if backwards else 1)
 
@@ -286,6 +296,7 @@ def _mask_program(program: ClosedJaxpr) -> ClosedJaxpr:
     for e in jaxpr.eqns:
         if _is_check(e):
             ok = e.invars[0]
+            # condition = ok or not active: a check passes if its example is masked.
             off, condition = Var(_TRUTH), Var(shaped(ok.aval.shape, _TRUTH.dtype))
             eqns.append(Eqn(prims.not_p, [active], [off], {}))
             if ok.aval.shape:
@@ -305,12 +316,15 @@ def _mask_eqn(e: Eqn, active: Var) -> list[Eqn]:
         return [_mask_custom_call(e, active)]
     signature = e.primitive.region_signature
     group = None if signature is None else signature.group(CARRY if signature.loops else CONST)
+    # These primitives hold further programs of fixed signature, which would not get the mask.
     if signature is None or group is None or signature.jvp_rule or signature.extra_programs or signature.indivisible:
         raise MissingRuleError(f"checks inside of `{e.primitive.name}` are not supported in a branch or loop with a batched "
                                "condition, because a mask cannot be passed through it. Use lax.map instead of vmap")
     if signature.loops:
         def mask_and_carry(program: ClosedJaxpr) -> ClosedJaxpr:
             made = mask_checks(program)
+            # The mask never changes. But constants of a `while` belong to one region, and only a carry reaches both the
+            # test and the body.
             if signature.test and program is e.params[signature.test]:
                 return made
             return replace_signature(made, made.jaxpr.invars, [*made.jaxpr.outvars, made.jaxpr.invars[-1]])
@@ -328,8 +342,10 @@ def _mask_custom_call(e: Eqn, active: Var) -> Eqn:
     p = e.params
     more = {"call_jaxpr": _mask_checks_mask_first(p["call_jaxpr"]), "num_consts": p["num_consts"] + 1}
     if e.primitive is prims.custom_jvp_call_p:
+        # As a lazy rule: the program of the rule may call the function itself, so eager masking would not end.
         more["jvp"] = prims.Rule(p["jvp"].name, lambda: _mask_checks_mask_first(p["jvp"].program()))
     else:
+        # The backward rule takes (residuals, cotangents of the inexact results).
         cotangents = sum([dtypes.is_inexact(a.dtype) for a in p["call_jaxpr"].out_avals])
 
         def forward() -> ClosedJaxpr:
@@ -337,6 +353,7 @@ def _mask_custom_call(e: Eqn, active: Var) -> Eqn:
             return replace_signature(made, made.jaxpr.invars, [*made.jaxpr.outvars, made.jaxpr.invars[0]])
 
         def backward() -> ClosedJaxpr:
+            # `mask_checks` adds the mask as last argument; move it behind the residuals.
             made = mask_checks(p["bwd"].program())
             *ins, mask = made.jaxpr.invars
             at = len(ins) - cotangents

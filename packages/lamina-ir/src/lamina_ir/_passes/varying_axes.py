@@ -20,7 +20,7 @@ over that axis (`check_uniform_control_flow`).
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._core.arg_checks import AXES, CLOSED_JAXPR, MARKS, raise_type_rule_error, check_args
@@ -28,18 +28,20 @@ from .._types.avals import Axes, ShapedArray
 from ..errors import LaminaError, ProgramError
 from .._types.param_values import UnnamedAxis
 from .._core.primitive import Primitive
-from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var, find_axis_names, eqn_axis_names, subprograms
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, find_axis_names, eqn_axis_names, subprograms
 from .._core.region_view import Region, RegionView, propagate_forward
+from ..typing import AxisName, Params
+from .._typing import Avals
 
 __all__ = ["annotate_varying_axes", "check_uniform_control_flow", "infer_equation_types", "infer_varying_axes",
-           "uses_mapped_axes"]
+           "record_annotated", "uses_mapped_axes"]
 
 _NONE: Axes = frozenset()
 _AxesOfResults = Sequence[Axes] | Axes  # for each result, or for all of them
 
 
-def infer_equation_types(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any], bound: Axes,
-                         outs: Any = None) -> tuple[dict[str, Any], Any]:
+def infer_equation_types(prim: Primitive, avals: Sequence[ShapedArray], params: Params, bound: Axes,
+                         outs: Avals = None) -> tuple[Params, Avals]:
     """Infer the result types of an equation, including varying axes, and annotate its nested programs.
 
     Args:
@@ -96,6 +98,7 @@ def annotate_varying_axes(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axe
     >>> annotate_varying_axes(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), [frozenset("i")], frozenset("i"))
     { lambda ; a:f32[]{i}. let b:f32[]{i} = sin a in (b,) }
     """
+    # Without unnamed axes, which differ in every trace, equal calls also find the same memoized program.
     marks, bound = tuple([_drop_unnamed(m) for m in marks]), _drop_unnamed(bound)
     return closed.memo(("typed", marks, bound), lambda: _annotate(closed, marks, bound)) or closed
 
@@ -120,6 +123,31 @@ def infer_varying_axes(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axes) 
     return closed.memo(("over", marks, bound), lambda: _infer(closed, marks, bound))
 
 
+@check_args(closed=CLOSED_JAXPR, bound=AXES)
+def record_annotated(closed: ClosedJaxpr, bound: Axes) -> ClosedJaxpr:
+    """Record that the types of a program have their varying axes, so that a map over it does not infer them again.
+
+    That holds for a program that was staged with exactly these axes in scope: each equation got its types from
+    `infer_equation_types`.
+
+    Args:
+      closed: the program.
+      bound: the names of the bound axes.
+    Returns:
+      The program.
+
+    >>> from lamina_ir import parse
+    >>> program = parse("{ lambda ; a:f32[]{i}. let b:f32[]{i} = sin a in (b,) }")
+    >>> record_annotated(program, frozenset("i")) is program
+    True
+    """
+    marks, bound = tuple([a.varying_axes for a in closed.in_avals]), _drop_unnamed(bound)
+    # None means that the program is its own annotated form, as in `_annotate`.
+    closed.memo(("typed", marks, bound), lambda: None)
+    closed.memo(("over", marks, bound), lambda: tuple([a.varying_axes for a in closed.out_avals]))
+    return closed
+
+
 def _drop_unnamed(marks: Axes) -> Axes:
     if any(type(name) is UnnamedAxis for name in marks):
         return frozenset([name for name in marks if type(name) is not UnnamedAxis])
@@ -130,8 +158,8 @@ def _per_result(found: _AxesOfResults, e: Eqn) -> Sequence[Axes]:
     return [found] * len(e.outvars) if isinstance(found, frozenset) else found
 
 
-def _initial_axes(jaxpr: Jaxpr, marks: Sequence[Axes]) -> dict[Any, Axes]:
-    known = {v: v.aval.varying_axes for v in jaxpr.constvars if v.aval.varying_axes}
+def _initial_axes(jaxpr: Jaxpr, marks: Sequence[Axes]) -> dict[Atom, Axes]:
+    known: dict[Atom, Axes] = {v: v.aval.varying_axes for v in jaxpr.constvars if v.aval.varying_axes}
     known.update([(v, m) for v, m in zip(jaxpr.invars, marks) if m])
     return known
 
@@ -150,7 +178,7 @@ def _annotate(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axes) -> Closed
     """Return the annotated program; None if it does not change, since a program memoized with itself is a cycle."""
     jaxpr = closed.jaxpr
     known = _initial_axes(jaxpr, marks)
-    new: dict[Any, Any] = {}
+    new: dict[Atom, Var] = {}
 
     def fit(v: Var, axes: Axes) -> Var:
         if v.aval.varying_axes == axes:
@@ -166,6 +194,7 @@ def _annotate(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axes) -> Closed
         each = _per_result(found, e)
         outvars = [fit(v, m) for v, m in zip(e.outvars, each)]
         known.update([(v, m) for v, m in zip(e.outvars, each) if m])
+        # Keep the equation if neither a type nor a nested program changed: equal objects share memoized results.
         if params is not e.params or (new and not new.keys().isdisjoint([*e.invars, *e.outvars])):
             e = Eqn(e.primitive, [new.get(v, v) for v in e.invars], outvars, params, e.source)
             changed = True
@@ -180,11 +209,12 @@ def _annotate(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axes) -> Closed
     return made
 
 
-def _infer_equation(prim: Primitive, operand_axes: Sequence[Axes], params: dict[str, Any], bound: Axes,
-                    annotate: bool) -> tuple[dict[str, Any], _AxesOfResults]:
+def _infer_equation(prim: Primitive, operand_axes: Sequence[Axes], params: Params, bound: Axes,
+                    annotate: bool) -> tuple[Params, _AxesOfResults]:
     """Infer the varying axes of the results. With `annotate`, return params whose programs are annotated too."""
     signature = prim.region_signature
     if signature is not None:
+        # Extra programs do not take the operands, so their arguments vary as their own types state.
         extra = {p: annotate_varying_axes(params[p], [a.varying_axes for a in params[p].in_avals], bound)
                  for p in signature.extra_programs if annotate and type(params[p]) is ClosedJaxpr}
         params = _replace_params(params, extra)
@@ -208,11 +238,11 @@ def _union(operand_axes: Sequence[Axes]) -> Axes:
     return total
 
 
-def _replace_params(params: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _replace_params(params: Params, new: Params) -> Params:
     return params if all(params[p] is v for p, v in new.items()) else {**params, **new}
 
 
-def _infer_regions(prim: Primitive, operand_axes: Sequence[Axes], params: dict[str, Any],
+def _infer_regions(prim: Primitive, operand_axes: Sequence[Axes], params: Params,
                    bound: Axes) -> tuple[RegionView, Sequence[Axes], Axes, Sequence[Axes]]:
     """Infer the varying axes inside a primitive with nested programs.
 
@@ -239,8 +269,8 @@ def _infer_regions(prim: Primitive, operand_axes: Sequence[Axes], params: dict[s
     return w, ins, inside, found
 
 
-def _infer_nested(prim: Primitive, operand_axes: Sequence[Axes], params: dict[str, Any], bound: Axes,
-                  annotate: bool) -> tuple[dict[str, Any], Sequence[Axes]]:
+def _infer_nested(prim: Primitive, operand_axes: Sequence[Axes], params: Params, bound: Axes,
+                  annotate: bool) -> tuple[Params, Sequence[Axes]]:
     w, ins, inside, found = _infer_regions(prim, operand_axes, params, bound)
     if not annotate:
         return params, found
@@ -249,14 +279,14 @@ def _infer_nested(prim: Primitive, operand_axes: Sequence[Axes], params: dict[st
     if w.selector is not None and ins[w.selector]:
         ins = [m | ins[w.selector] for m in ins]
     made = [annotate_varying_axes(region.program, [ins[i] for i in region.ins], inside) for region in w.regions]
-    new: dict[str, Any] = {w.region_signature.test: made.pop(0)} if w.region_signature.test else {}
+    new: Params = {w.region_signature.test: made.pop(0)} if w.region_signature.test else {}
     if all(a is b.program for a, b in zip(made, w.bodies)):
         return _replace_params(params, new), found
     new[w.region_signature.body] = made[0] if isinstance(params[w.region_signature.body], ClosedJaxpr) else tuple(made)
     return _replace_params(params, new), found
 
 
-def _rename(m: Axes, new: dict[Any, Any]) -> Axes:
+def _rename(m: Axes, new: Mapping[Any, AxisName]) -> Axes:
     return frozenset([new.get(name, name) for name in m]) if new else m
 
 
@@ -281,7 +311,7 @@ def uses_mapped_axes(closed: ClosedJaxpr) -> bool:
     return closed.memo("speaks of axes", find)
 
 
-def infer_missing_annotations(program: Any) -> Any:
+def infer_missing_annotations(program: Jaxpr | ClosedJaxpr) -> Any:
     """Annotate a program whose types were written without varying axes. Return it unchanged if it is ill-formed, since
     `check` reports that later."""
     closed = program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, [None] * len(program.constvars))
@@ -312,6 +342,7 @@ def explain_bad_varying_axes(e: Eqn, bound: Axes) -> str:
     else:
         each = _per_result(_infer_equation(p, overs, e.params, bound, False)[1], e)
     for i, (v, m) in enumerate(zip(e.outvars, each)):
+        # More axes than inferred are valid: an axis in a type means that the value may vary over it.
         if not _drop_unnamed(m) <= v.aval.varying_axes:
             return f"result {i} is {v.aval.str_short()}; it may vary over {_format_axes(m)}"
     return ""
@@ -364,13 +395,13 @@ def _check_condition(e: Eqn, decides: Axes, regions: Sequence[Region], what: str
             f"Move `{blocking[axis]}` out of it, or make the condition the same on all members, by lax.pmax or lax.psum")
 
 
-def _blocking_axes(closed: ClosedJaxpr) -> dict[Any, str]:
+def _blocking_axes(closed: ClosedJaxpr) -> dict[AxisName, str]:
     """Return the axes over which members wait for each other in a program: axis -> name of such a collective."""
     return closed.memo("waits", lambda: _find_blocking_axes(closed))
 
 
-def _find_blocking_axes(closed: ClosedJaxpr) -> dict[Any, str]:
-    found: dict[Any, str] = {}
+def _find_blocking_axes(closed: ClosedJaxpr) -> dict[AxisName, str]:
+    found: dict[AxisName, str] = {}
     for e in closed.jaxpr.eqns:
         p = e.primitive
         if p.axis_params and e.invars:

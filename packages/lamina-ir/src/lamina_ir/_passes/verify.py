@@ -1,8 +1,7 @@
 """`check`: verify that a program is well formed. `alpha_equal`: compare two programs up to variable names."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -15,9 +14,10 @@ from .varying_axes import explain_bad_varying_axes
 from .._core.param_types import explain_bad_param
 from .._types.param_values import UnnamedAxis
 from .._core.printer import eqn_text
-from .._core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_has_effects
+from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_has_effects
 from .._core.jaxpr import subprograms as _subprograms
 from .._core.region_view import RegionView
+from ..typing import AxisName, ParamValue, Value
 
 __all__ = ["alpha_equal", "check", "check_all"]
 
@@ -47,7 +47,7 @@ def check(program: Jaxpr | ClosedJaxpr) -> None:
 
 def check_all(programs: Sequence[ClosedJaxpr]) -> None:
     """Run `check` on each program, checking shared nested programs once."""
-    done: dict[int, Any] = {}
+    done: dict[int, object] = {}
     for program in programs:
         _check(program, "check: ", done, frozenset())
 
@@ -61,7 +61,7 @@ def _excerpt(e: Eqn) -> str:
     return line if len(line) <= 100 else line[:97] + "..."
 
 
-def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any], axes: Axes) -> None:
+def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, object], axes: Axes) -> None:
     if id(program) in done:
         return
     if not isinstance(program, (Jaxpr, ClosedJaxpr)):
@@ -79,7 +79,7 @@ def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any], axes:
             if not isinstance(v, Var) or isinstance(v, DropVar) or v in bound:
                 raise ProgramError(f"{where}{what} {i} must be a variable that is not bound yet; got {v!r}")
             bound.add(v)
-    names: set[Any] = set()
+    names: set[AxisName] = set()  # read only from equations that passed `_check_eqn`
     for n, e in enumerate(jaxpr.eqns):
         if not isinstance(e, Eqn):
             raise ProgramError(f"{where}equation {n} must be an Eqn; got {type(e).__name__}")
@@ -104,6 +104,7 @@ def _check_consts(program: ClosedJaxpr, where: str) -> None:
     for i, (v, c) in enumerate(zip(program.jaxpr.constvars, program.consts)):
         shape, dtype = getattr(c, "shape", None), getattr(c, "dtype", None)
         if shape is None:
+            # A Python scalar has the dtype of its variable; only its shape can be wrong.
             c = np.asarray(c)
             shape, dtype = c.shape, v.aval.dtype
         if tuple(shape) != v.aval.shape or np.dtype(dtype) != v.aval.dtype:
@@ -111,14 +112,14 @@ def _check_consts(program: ClosedJaxpr, where: str) -> None:
             raise ProgramError(f"{where}constant {i} must be {v.aval.str_long()}; got {name}{list(shape)}")
 
 
-def _type_text(aval: Any) -> str:
+def _type_text(aval: ShapedArray) -> str:
     try:
         return aval.str_short()
     except (LaminaError, AttributeError, TypeError):  # malformed params may give a malformed type
         return f"{getattr(aval, 'dtype', aval)!r}{list(getattr(aval, 'shape', ()))}"
 
 
-def _atom_problem(a: Any, bound: set[Var]) -> str | None:
+def _atom_problem(a: object, bound: set[Var]) -> str | None:
     if isinstance(a, Literal):
         if a.aval.shape != ():
             return f"is a literal of type {a.aval.str_long()}; literals are scalars"
@@ -135,7 +136,7 @@ def _atom_problem(a: Any, bound: set[Var]) -> str | None:
     return None if a in bound else f"is a variable of type {a.aval.str_short()} that is not bound before it is read"
 
 
-def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any], axes: Axes) -> None:
+def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, object], axes: Axes) -> None:
     p = e.primitive
 
     def fail(message: str) -> ProgramError:
@@ -151,6 +152,7 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
                    + (f"; missing {', '.join(missing)}" if missing else "")
                    + (f"; unexpected {', '.join(extra)}" if extra else ""))
     for name, kind in p.kinds.items():
+        # Before the type rule, which may rely on params of the declared kinds.
         problem = explain_bad_param(kind, e.params[name])
         if problem:
             raise fail(f"its param {name} {problem}")
@@ -167,6 +169,7 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
         out = p.infer(*[a.aval for a in e.invars], **e.params)
     except LaminaError as err:
         raise fail(str(err)) from err
+    # Report the wrong number of operands as such, not as the TypeError of calling the rule.
     except Exception as err:  # a type rule may raise anything for malformed operands
         wanted = count_operands(p)
         if wanted is not None and wanted != len(e.invars):
@@ -188,7 +191,9 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
         if not v.aval.same_type(aval):
             raise fail(f"result {i} is {_type_text(v.aval)}; {p.name} returns {_type_text(aval)}")
         if not isinstance(v, DropVar):
+            # A dropped result cannot be read, so a DropVar may occur more than once.
             bound.add(v)
+    # Last, because the inference assumes well-formed nested programs and types.
     problem = explain_bad_varying_axes(e, axes)
     if problem:
         raise fail(problem)
@@ -199,15 +204,16 @@ class _Match:
 
     def __init__(self, weak: bool) -> None:
         self.weak = weak
-        self.left: dict[Any, Any] = {}
-        self.right: dict[Any, Any] = {}
+        self.left: dict[Hashable, Hashable] = {}
+        self.right: dict[Hashable, Hashable] = {}
         self.programs: set[tuple[int, int]] = set()
 
     def types(self, a: ShapedArray, b: ShapedArray) -> bool:
         return a is b or (a == b if self.weak else a.same_type(b) and a.varying_axes == b.varying_axes)
 
-    def pair(self, a: Any, b: Any) -> bool:
+    def pair(self, a: Hashable, b: Hashable) -> bool:
         """Return whether `a` corresponds to `b`; if neither has a counterpart yet, make them correspond."""
+        # Both directions, or two variables of one program could correspond to one variable of the other.
         if a in self.left or b in self.right:
             return self.left.get(a) is b and self.right.get(b) is a
         self.left[a] = b
@@ -217,10 +223,11 @@ class _Match:
     def bind(self, a: Var, b: Var) -> bool:
         return self.types(a.aval, b.aval) and self.pair(a, b)
 
-    def atom(self, a: Any, b: Any) -> bool:
+    def atom(self, a: Atom, b: Atom) -> bool:
         if isinstance(a, Literal) or isinstance(b, Literal):
             return (isinstance(a, Literal) and isinstance(b, Literal) and self.types(a.aval, b.aval)
                     and _equal(np.asarray(a.val, a.aval.dtype), np.asarray(b.val, b.aval.dtype)))
+        # One direction suffices where a variable is read, because `pair` keeps the mapping one-to-one.
         return self.left.get(a) is b
 
     def program(self, a: Jaxpr, b: Jaxpr) -> bool:
@@ -239,15 +246,18 @@ class _Match:
                 and all(self.value(v, f.params[k]) for k, v in e.params.items())
                 and all(self.bind(v, w) for v, w in zip(e.outvars, f.outvars)))
 
-    def value(self, a: Any, b: Any) -> bool:
+    def value(self, a: ParamValue, b: ParamValue) -> bool:
         if type(a) is not type(b):
             return False
         if isinstance(a, ClosedJaxpr):
+            # A pair that was compared before, or is being compared. Sharing makes the number of occurrences
+            # exponential in the depth; a pair that differs ends the whole comparison, so a known pair is equal.
             if (id(a), id(b)) in self.programs:
                 return True
             self.programs.add((id(a), id(b)))
             inner = _Match(self.weak)
             inner.programs = self.programs
+            # A nested program reads no outer variables, but it refers to the outer axes.
             inner.left = {k: v for k, v in self.left.items() if isinstance(k, UnnamedAxis)}
             inner.right = {k: v for k, v in self.right.items() if isinstance(k, UnnamedAxis)}
             return (inner.program(a.jaxpr, b.jaxpr) and len(a.consts) == len(b.consts)
@@ -258,14 +268,16 @@ class _Match:
             return len(a) == len(b) and all(self.value(x, y) for x, y in zip(a, b))
         if isinstance(a, np.ndarray):
             return _equal(a, b)
+        # NaN params are equal.
         return bool(a is b or a == b or (a != a and b != b))
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: Value, b: Value) -> bool:
     """Return whether dtype, shape and values are equal (NaN equals NaN)."""
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
+    # Bytes first, since equal programs mostly share their constants. The rest equates all NaNs, and 0.0 with -0.0.
     return a.tobytes() == b.tobytes() or bool(np.all((a == b) | ((a != a) & (b != b))))
 
 

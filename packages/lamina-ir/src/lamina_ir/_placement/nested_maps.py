@@ -19,7 +19,6 @@ Example with one member in process 0, and two in process 1; each member has a ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,8 +27,9 @@ from .._core.arg_checks import CLOSED_JAXPR, ITEMS, ArgType, instance_of, check_
 from .._types.avals import shaped
 from ..errors import ShapeError
 from .placement import Grid, Placement, count_devices, global_axis_size, infer_arg_tiles
-from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from .tiles import Tiles, make_tiles
+from ..typing import Device
 
 __all__ = ["find_per_member_map", "first_member_program", "join_member_tiles", "place_nested_map",
            "single_nested_map_eqn"]
@@ -76,7 +76,7 @@ def _find_single_nested_map(closed: ClosedJaxpr) -> Eqn | None:
 
 
 @check_args(closed=CLOSED_JAXPR, devices=ITEMS, local_devices=ITEMS, arg_tiles=ITEMS, donated=ITEMS)
-def place_nested_map(closed: ClosedJaxpr, devices: Sequence[Any], local_devices: Sequence[Any],
+def place_nested_map(closed: ClosedJaxpr, devices: Sequence[Device], local_devices: Sequence[Device],
                      arg_tiles: Sequence[Tiles | None] = (), donated: tuple[bool, ...] = ()) -> Placement:
     """Place a program that is a `single_nested_map_eqn`.
 
@@ -199,7 +199,7 @@ def join_member_tiles(closed: ClosedJaxpr, placement: Placement, tiles: Sequence
 def _one_member_program(closed: ClosedJaxpr, e: Eqn) -> ClosedJaxpr:
     """Return the program as a process with one member would have it."""
     def make() -> ClosedJaxpr:
-        fresh: dict[Any, Any] = {}
+        fresh: dict[Atom, Var] = {}
         for v, axis in (*zip(e.invars, e.params["in_axes"]), *zip(e.outvars, e.params["out_axes"])):
             if axis is not None:
                 shape = (*v.aval.shape[:axis], 1, *v.aval.shape[axis + 1:])

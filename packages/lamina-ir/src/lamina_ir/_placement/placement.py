@@ -31,13 +31,17 @@ from .._core.arg_checks import CLOSED_JAXPR, ITEMS, ArgType, instance_of, check_
 from ..errors import ShapeError
 from .._passes.program_facts import collect_facts
 from .shard_map_mesh import mesh_to_tiles, find_shard_maps
-from .._core.jaxpr import ClosedJaxpr, Eqn, Literal
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal
 from .tiles import Tiles, make_tiles
+from ..typing import AxisName, Device
+from .._util.former_names import former_attributes
 
 __all__ = ["Grid", "Placement", "count_devices", "global_axis_size", "infer_arg_tiles", "place_map", "single_map_eqn"]
 
 
 # --- a program ----------------------------------------------------------------------------------------------------
+@former_attributes(face="local_devices", here="visible_devices", ins="in_tiles", members="one_member_per_device",
+                   outs="out_tiles", rows="local_members")
 class Placement(NamedTuple):
     """The assignment of a program to devices.
 
@@ -63,7 +67,7 @@ class Placement(NamedTuple):
     ((10, 11), 4)
     """
 
-    devices: tuple[Any, ...] = (0,)
+    devices: tuple[Device, ...] = (0,)
     replicas: int = 1
     partitions: int = 1
     one_member_per_device: bool = False
@@ -72,14 +76,14 @@ class Placement(NamedTuple):
     donated: tuple[bool, ...] = ()
     committed: bool = False
     axes: tuple[tuple[Any, int], ...] = ()
-    local_devices: tuple[Any, ...] = ()
+    local_devices: tuple[Device, ...] = ()
 
     @property
     def grid(self) -> tuple[int, int]:
         return self.replicas, self.partitions
 
     @property
-    def visible_devices(self) -> tuple[Any, ...]:
+    def visible_devices(self) -> tuple[Device, ...]:
         """The devices of arguments and results: those of this process in the local view, else all."""
         return self.local_devices or self.devices
 
@@ -125,6 +129,8 @@ def global_axis_size(e: Eqn) -> int:
     return int(e.params["global_axis_size"] or e.params["axis_size"])
 
 
+@former_attributes(along="from_axes", spelled="axes_from_tiles", take="allocate_axes", tiles="tiles_from_axes",
+                   width="count_devices")
 class Grid:
     """A mesh of devices with axes of prime size, so that each map, and each split of an argument, uses complete axes.
 
@@ -150,6 +156,7 @@ class Grid:
         sizes: list[int] = []
         left = devices
         for n in nest:
+            # The maps do not fit on these devices together, so their sizes give no axes.
             if left % n:
                 sizes, left = [], devices
                 break
@@ -158,7 +165,7 @@ class Grid:
         self.sizes = (*sizes, *_primes(left))
 
     @staticmethod
-    def from_axes(axes: Sequence[tuple[Any, int]]) -> Grid:
+    def from_axes(axes: Sequence[tuple[AxisName, int]]) -> Grid:
         """Return the grid of one process, given the axes of a placement."""
         sizes = tuple([n for name, n in axes if name != Grid.PROCESSES])
         grid = Grid(math.prod(sizes))
@@ -213,6 +220,8 @@ class Grid:
             return ((),) * len(tiles.counts)
         if tiles.devices != self.devices:
             return None
+        # Devices in the order of the tiles. On a grid this order is a permutation of its axes: read the axes off the
+        # distances, from the fastest axis, then check the whole order.
         order = tiles.positions().reshape(-1)
         strides = {math.prod(self.sizes[a + 1:]): a for a in range(len(self.sizes))}
         axes: list[int] = []  # the axes found, fastest first
@@ -228,6 +237,7 @@ class Grid:
         axes.reverse()
         if not np.array_equal(np.arange(self.devices).reshape(self.sizes).transpose(axes).reshape(-1), order):
             return None
+        # Distribute the axes over the dimensions: each takes the next axes, until their product is its tile count.
         found, at = [], 0
         for count in tiles.counts:
             mine: list[int] = []
@@ -280,6 +290,7 @@ def _find_single_map(closed: ClosedJaxpr) -> Eqn | None:
     if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive not in (prims.xla_pmap_p, prims.shard_map_p):
         return None
     e = jaxpr.eqns[0]
+    # Replicas cannot be nested, see docs/internals/rationale.md.
     if count_devices(e.params["call_jaxpr"]) > 1 or e.params.get("auto") or not {*jaxpr.outvars} <= {*e.outvars}:
         return None
     binds: Any = e.primitive.region_signature.axis_binding  # type: ignore[union-attr]
@@ -287,8 +298,10 @@ def _find_single_map(closed: ClosedJaxpr) -> Eqn | None:
     seen = set()
     for v, entry in zip(e.invars, e.params[binds.ins]):
         if isinstance(v, Literal) or v not in given:
+            # A constant or literal is in the module, the same on each device, so it cannot be mapped.
             if binds.mapped_axes(e.params, entry):
                 return None
+        # Used by two operands, which may be mapped along different axes: one argument cannot be split in two ways.
         elif v in seen:
             return None
         seen.add(v)
@@ -296,7 +309,7 @@ def _find_single_map(closed: ClosedJaxpr) -> Eqn | None:
 
 
 @check_args(closed=CLOSED_JAXPR, devices=ITEMS, local_devices=ITEMS, donated=ITEMS)
-def place_map(closed: ClosedJaxpr, devices: Sequence[Any], local_devices: Sequence[Any] = (),
+def place_map(closed: ClosedJaxpr, devices: Sequence[Device], local_devices: Sequence[Device] = (),
               donated: tuple[bool, ...] = ()) -> Placement:
     """Place a program that is a single map: each device runs one member, on its slice of the mapped arguments.
 
@@ -324,8 +337,8 @@ def place_map(closed: ClosedJaxpr, devices: Sequence[Any], local_devices: Sequen
     if e is None or e.params["axis_size"] != here or global_axis_size(e) != len(devices):
         raise ShapeError(f"place_map: the program must be a single map over {len(devices)} members, {here} of them in this "
                          f"process; got {closed.jaxpr}")
-    axes: dict[Any, int | None] = dict(zip(e.invars, e.params["in_axes"]))  # unused arguments are not in it
-    out_axes: dict[Any, int | None] = dict(zip(e.outvars, e.params["out_axes"]))
+    axes: dict[Atom, int | None] = dict(zip(e.invars, e.params["in_axes"]))  # unused arguments are not in it
+    out_axes: dict[Atom, int | None] = dict(zip(e.outvars, e.params["out_axes"]))
     ins = [_split_along(axes.get(v), v.aval.ndim, here) for v in closed.jaxpr.invars]
     outs = [_split_along(out_axes[v], v.aval.ndim, here) for v in closed.jaxpr.outvars]
     # Do not copy tuples: there may be thousands of devices, and this runs once per call.
@@ -334,7 +347,7 @@ def place_map(closed: ClosedJaxpr, devices: Sequence[Any], local_devices: Sequen
                      axes=((e.params["axis_name"], len(devices)),), local_devices=_tuple(local_devices))
 
 
-def _mesh_placement(closed: ClosedJaxpr, e: Eqn, devices: Sequence[Any], local_devices: Sequence[Any],
+def _mesh_placement(closed: ClosedJaxpr, e: Eqn, devices: Sequence[Device], local_devices: Sequence[Device],
                     donated: tuple[bool, ...]) -> Placement:
     names, sizes, every = e.params["mesh"]
     here = e.params["here"]
@@ -351,7 +364,7 @@ def _mesh_placement(closed: ClosedJaxpr, e: Eqn, devices: Sequence[Any], local_d
                      local_devices=_tuple(local_devices))
 
 
-def _tuple(xs: Sequence[Any]) -> tuple[Any, ...]:
+def _tuple(xs: Sequence[Device]) -> tuple[Device, ...]:
     return xs if isinstance(xs, tuple) else tuple(xs)
 
 
@@ -367,7 +380,7 @@ Preference = tuple[tuple[int, ...], ...] | Tiles  # for each dimension the axes 
 
 
 @check_args(closed=CLOSED_JAXPR, grid=instance_of("a Grid", Grid), devices=ITEMS)
-def infer_arg_tiles(closed: ClosedJaxpr, grid: Grid, devices: Sequence[Any] = ()) -> tuple[Tiles, ...]:
+def infer_arg_tiles(closed: ClosedJaxpr, grid: Grid, devices: Sequence[Device] = ()) -> tuple[Tiles, ...]:
     """Infer how to split the arguments of a program with maps inside, so that its maps need no communication for them.
 
     An argument gets the tiles of the first map that reads it, or that reads a value computed from it elementwise. If
@@ -395,15 +408,17 @@ def infer_arg_tiles(closed: ClosedJaxpr, grid: Grid, devices: Sequence[Any] = ()
     return closed.memo(("split", grid.devices, devices), make)
 
 
-def _preferred_tiles(closed: ClosedJaxpr, grid: Grid, free: tuple[int, ...], number: dict[Any, int]) -> list[Preference | None]:
+def _preferred_tiles(closed: ClosedJaxpr, grid: Grid, free: tuple[int, ...],
+                     number: dict[Device, int]) -> list[Preference | None]:
     jaxpr = closed.jaxpr
-    wanted: dict[Any, Preference] = {}
+    wanted: dict[Atom, Preference] = {}
     # Backward analysis: the preference of a value is that of the first equation that reads it, which is visited last.
     for e in reversed(jaxpr.eqns):
         p = e.primitive
         if p is prims.xla_pmap_p:
             body, size = e.params["call_jaxpr"], e.params["axis_size"]
             taken = grid.allocate_axes(free, size)
+            # If the axes hold more devices than the map has members, they do not split the operand evenly.
             exact = grid.count_devices(taken) == size
             inner = _preferred_tiles(body, grid, tuple(a for a in free if a not in taken), number)
             for v, axis, w in zip(e.invars, e.params["in_axes"], inner):
@@ -423,6 +438,7 @@ def _preferred_tiles(closed: ClosedJaxpr, grid: Grid, free: tuple[int, ...], num
             for v, w in zip(e.invars, _preferred_tiles(e.params["call_jaxpr"], grid, free, number)):
                 if w is not None and not isinstance(v, Literal):
                     wanted[v] = w
+        # An elementwise equation works on any tiles, so its operands should arrive as its result is needed.
         elif p.elementwise:
             preference = next((wanted[o] for o in e.outvars if o in wanted), None)
             if preference is not None:

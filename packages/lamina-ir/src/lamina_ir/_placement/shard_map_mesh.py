@@ -9,11 +9,12 @@ import numpy as np
 
 from .. import prims
 from .._core.arg_checks import CLOSED_JAXPR, ITEMS, ArgType, optional, check_args
-from .._core.axis_binding import is_entry, is_mesh
+from .._core.axis_binding import Entry, is_entry, is_mesh
 from ..errors import ShapeError
 from .._core.jaxpr import ClosedJaxpr, Eqn, subprograms
 from .._passes.program_facts import collect_facts
 from .tiles import Tiles, make_tiles
+from .._core.primitive import Primitive
 
 __all__ = ["find_shard_maps", "mesh_to_tiles"]
 
@@ -40,7 +41,7 @@ def find_shard_maps(closed: ClosedJaxpr) -> tuple[Eqn, ...]:
 
 def _find(closed: ClosedJaxpr) -> tuple[Eqn, ...]:
     found: dict[Mesh, Eqn] = {}
-    todo: list[tuple[ClosedJaxpr, Any]] = [(closed, None)]
+    todo: list[tuple[ClosedJaxpr, tuple[Primitive, str] | None]] = [(closed, None)]
     seen = {*todo}
     for program, around in todo:
         for e in program.jaxpr.eqns:
@@ -82,7 +83,7 @@ _MESH = ArgType("(names, sizes, devices), with a device for each position", is_m
 
 
 @check_args(mesh=_MESH, entry=_ENTRY, numbers=optional(ITEMS))
-def mesh_to_tiles(mesh: Mesh, entry: Sequence[Any], numbers: Sequence[int] | None = None) -> Tiles:
+def mesh_to_tiles(mesh: Mesh, entry: Entry, numbers: Sequence[int] | None = None) -> Tiles:
     """Convert an entry of the `in_specs` or `out_specs` of a `shard_map` to tiles.
 
     Args:

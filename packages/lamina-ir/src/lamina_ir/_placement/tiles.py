@@ -11,10 +11,12 @@ import numpy as np
 
 from .._util.short_repr import short_repr
 from ..errors import ShapeError
+from .._util.former_names import former_attributes
 
 __all__ = ["Tiles", "make_tiles"]
 
 
+@former_attributes(part="block_on", renumbered="renumber", spread="parts_on", whole="is_replicated")
 class Tiles(NamedTuple):
     """The tile assignment of one array: the number of equal parts along each dimension, and the devices of each part.
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import struct
 import sys
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,9 +26,12 @@ from ..errors import LaminaError, ProgramError
 from .._types.key_dtypes import read_on_host
 from .._passes.varying_axes import infer_missing_annotations
 from .._types.param_values import UnnamedAxis, get_field_values
-from .._core.jaxpr import ClosedJaxpr, DropVar, Literal, Source, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Literal, Source, Var
 from .._core.custom_rule import Rule
 from .treedef_json import treedef_from_json, treedef_to_json
+from .._typing import Json
+from ..typing import ParamValue, Value
+from ..trees import PyTreeDef
 
 __all__ = ["FORMAT", "dumps", "join_saved", "load_treedefs", "loads", "split_saved"]
 
@@ -38,6 +41,7 @@ _HEAD = struct.Struct("<8sII32sQQ")  # magic, format, reserved 0, sha256 of the 
 _ALIGN = 16
 _RULE_DEPTH = 8  # the most levels of rules inside rules that are written
 _AT_ONCE = 256  # equations converted to JSON at a time; converting all at once would not fit in the CPU caches
+SourceKey: TypeAlias = tuple[str, int, str, str, str]  # file, line, function, scope and part of a `Source`
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -54,15 +58,15 @@ def _little(a: np.ndarray) -> bytes:
 
 class _Writer:
     def __init__(self, sources: bool = False) -> None:
-        self.places: dict[tuple[Any, ...], int] | None = {} if sources else None
+        self.places: dict[SourceKey, int] | None = {} if sources else None
         self.lines: list[list[int]] = []  # per program: the index of each equation's source, or -1
         self.avals: dict[ShapedArray, int] = {}
         self.programs: list[str] = []
         self.numbers: dict[int, int] = {}  # id of a program or constant -> its index
         self.axes: dict[UnnamedAxis, int] = {}
-        self.alive: list[Any] = []  # keeps ids valid
-        self.buffers: list[list[Any]] = []
-        self.rules: list[list[Any]] = []
+        self.alive: list[object] = []  # keeps ids valid
+        self.buffers: list[list[Json]] = []
+        self.rules: list[list[Json]] = []
         self.rule_numbers: dict[int, int] = {}
         self.rule_depth = 0
         self.versions: dict[str, int] = {}  # versions of primitives, except version 1
@@ -71,17 +75,19 @@ class _Writer:
     def aval(self, a: ShapedArray) -> int:
         return self.avals.setdefault(a, len(self.avals))
 
-    def type(self, a: ShapedArray) -> list[Any]:
+    def type(self, a: ShapedArray) -> list[Json]:
         """Return the JSON form of a type; varying axes are appended if there are any."""
+        # A frozenset has no order, and equal programs must give equal bytes.
         over = sorted([self.value(name, "a type", "over") for name in a.varying_axes], key=_json)
         return [dtypes.portable_name(a.dtype), list(a.shape), int(a.weak_type), *([over] if over else [])]
 
-    def buffer(self, x: Any) -> int:
+    def buffer(self, x: Value) -> int:
         """Return the index of a constant's buffer; a shared array is written once."""
         number = self.numbers.get(id(x))
         if number is not None:
             return number
         a = np.ascontiguousarray(read_on_host(x)).reshape(np.shape(x))
+        # Multiples of 16 bytes are aligned for every dtype, so the bytes of a file can be used in place.
         self.data += bytes(-len(self.data) % _ALIGN)
         raw = _little(a)
         self.buffers.append([dtypes.portable_name(a.dtype), list(a.shape), len(self.data), len(raw)])
@@ -131,7 +137,7 @@ class _Writer:
         number = self.numbers[id(closed)] = len(self.programs) - 1
         return number
 
-    def place(self, s: Source, places: dict[tuple[Any, ...], int]) -> int:
+    def place(self, s: Source, places: dict[SourceKey, int]) -> int:
         return places.setdefault((s.file, s.line, s.function, s.scope, s.part), len(places))
 
     def rule(self, rule: Rule) -> int:
@@ -143,6 +149,7 @@ class _Writer:
         number = self.rule_numbers.get(id(rule))
         if number is not None:
             return number
+        # Register the rule before its program is written: the program may call the function that has the rule.
         number = self.rule_numbers[id(rule)] = len(self.rules)
         self.alive.append(rule)
         self.rules.append([rule.name, None])
@@ -157,12 +164,12 @@ class _Writer:
             self.rule_depth -= 1
         return number
 
-    def atom(self, a: Any, index: dict[Var, int]) -> Any:
+    def atom(self, a: Atom, index: dict[Var, int]) -> Json:
         if isinstance(a, Literal):
             return [self.aval(a.aval), _little(np.asarray(a.val, a.aval.dtype)).hex()]
         return index[a]
 
-    def value(self, v: Any, where: str, key: str) -> Any:
+    def value(self, v: ParamValue, where: str, key: str) -> Json:
         kind = type(v)
         if v is None or kind in (bool, int, str):
             return v
@@ -201,7 +208,7 @@ class _Writer:
 
 @with_recursion_limit()
 @pause_gc
-def dumps(program: ClosedJaxpr, sources: bool = False, trees: tuple[Any, Any] | None = None) -> bytes:
+def dumps(program: ClosedJaxpr, sources: bool = False, trees: tuple[PyTreeDef, PyTreeDef] | None = None) -> bytes:
     """Convert a program, including its constants, to bytes for `loads`.
 
     Args:
@@ -235,7 +242,7 @@ def dumps(program: ClosedJaxpr, sources: bool = False, trees: tuple[Any, Any] | 
     return _assemble(header, bytes(w.data), bool(w.versions))
 
 
-def _treedefs_to_json(program: ClosedJaxpr, trees: tuple[Any, Any]) -> list[Any]:
+def _treedefs_to_json(program: ClosedJaxpr, trees: tuple[PyTreeDef, PyTreeDef]) -> list[Json]:
     found = []
     for what, tree, count in zip(("arguments", "results"), trees, (len(program.jaxpr.invars), len(program.jaxpr.outvars))):
         if tree.num_leaves != count:
@@ -251,13 +258,14 @@ def _treedefs_to_json(program: ClosedJaxpr, trees: tuple[Any, Any]) -> list[Any]
 def _assemble(header: bytes, data: bytes, versions: bool) -> bytes:
     """Join header and buffers to a file. With `versions` its format is 2, because a reader of format 1 assumes that
     every primitive is at version 1."""
+    # JSON ignores trailing spaces; they align the buffers.
     header += b" " * (-(_HEAD.size + len(header)) % _ALIGN)
     body = header + data
     form = FORMAT if versions else 1
     return _HEAD.pack(MAGIC, form, 0, hashlib.sha256(body).digest(), len(header), len(data)) + body
 
 
-def split_saved(data: bytes) -> tuple[Any, bytes]:
+def split_saved(data: bytes) -> tuple[Json, bytes]:
     """Split a saved program into its header (decoded JSON) and its buffers, for tools that process programs as data.
 
     Args:
@@ -275,7 +283,7 @@ def split_saved(data: bytes) -> tuple[Any, bytes]:
 
 
 @check_args(header=MAPPING, buffers=BYTES)
-def join_saved(header: Any, buffers: bytes) -> bytes:
+def join_saved(header: Json, buffers: bytes) -> bytes:
     """Join header and buffers to a saved program; `loads` checks it.
 
     Args:
@@ -290,7 +298,7 @@ def join_saved(header: Any, buffers: bytes) -> bytes:
     return _assemble(_json(header).encode(), buffers, bool(header.get("ops")))
 
 
-def load_treedefs(data: bytes) -> tuple[Any, Any] | None:
+def load_treedefs(data: bytes) -> tuple[PyTreeDef, PyTreeDef] | None:
     """Load the tree structures of a saved program's arguments and results; None if they were not saved.
 
     Args:
@@ -333,6 +341,7 @@ def _parts(data: bytes) -> tuple[bytes, memoryview]:
         raise ProgramError(f"loads: the program was saved in format {version}; this version reads formats 1 to {FORMAT}. "
                            "Use a newer lamina-ir")
     body = memoryview(data)[_HEAD.size:]
+    # The checksum finds damage, not manipulation. Manipulated files are caught by the reader and by `check`.
     if reserved or len(body) != n_header + n_data or hashlib.sha256(body).digest() != digest:
         raise ProgramError("loads: the saved program is damaged or cut off (checksum mismatch)")
     return bytes(body[:n_header]), body[n_header:]

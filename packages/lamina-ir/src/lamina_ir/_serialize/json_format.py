@@ -10,9 +10,10 @@ import base64
 import sys
 from collections.abc import Iterable, Iterator
 from math import isfinite
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
+from typing_extensions import override
 
 from .._types import dtypes
 from .._util.short_repr import short_repr
@@ -28,8 +29,10 @@ from .._types.param_values import UnnamedAxis, format_param
 from .._text.parser import parse_literal
 from .._core.primitive import get_primitive
 from .._core.printer import VariableNames, literal_text
-from .._core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
 from .._builder.normalize import as_closed_jaxpr
+from .._typing import Json
+from ..typing import ParamValue, Value
 
 __all__ = ["JSON_FORMAT", "jaxpr_from_json", "jaxpr_json"]
 
@@ -44,7 +47,7 @@ class _Writer:
     def __init__(self, program: ClosedJaxpr, constants: bool, costs: bool) -> None:
         self.constants, self.costs = constants, costs
         self.names = VariableNames(program)
-        self.programs: list[dict[str, Any]] = []
+        self.programs: list[dict[str, Json]] = []
         self.numbers: dict[int, int] = {}
 
     def program(self, closed: ClosedJaxpr) -> int:
@@ -61,18 +64,18 @@ class _Writer:
             self.numbers[id(closed)] = len(self.programs) - 1
         return self.numbers[id(closed)]
 
-    def type(self, aval: ShapedArray) -> dict[str, Any]:
+    def type(self, aval: ShapedArray) -> dict[str, Json]:
         return {"dtype": dtypes.short_name(aval.dtype), "shape": list(aval.shape), **({"weak": True} if aval.weak_type else {}),
                 **({"over": sorted([self.value(name) for name in aval.varying_axes], key=repr)} if aval.varying_axes else {})}
 
-    def variable(self, v: Var, names: dict[Var, str]) -> dict[str, Any]:
+    def variable(self, v: Var, names: dict[Var, str]) -> dict[str, Json]:
         return {"name": names[v], "type": self.type(v.aval)}
 
-    def atom(self, a: Any, names: dict[Var, str]) -> Any:
+    def atom(self, a: Atom, names: dict[Var, str]) -> Json:
         if not isinstance(a, Literal):
             return names[a]
         d, text = a.aval.dtype, literal_text(a)
-        value: Any = text
+        value: Json = text
         if d.kind == "b":
             value = text == "True"
         elif dtypes.is_integer(d):
@@ -81,7 +84,7 @@ class _Writer:
             value = float(text)
         return {"literal": value, "type": self.type(a.aval)}
 
-    def equation(self, e: Eqn, names: dict[Var, str]) -> dict[str, Any]:
+    def equation(self, e: Eqn, names: dict[Var, str]) -> dict[str, Json]:
         made = {"op": e.primitive.name, "operands": [self.atom(a, names) for a in e.invars],
                 "results": [self.variable(v, names) for v in e.outvars],
                 "params": {name: self.value(value) for name, value in e.params.items()}}
@@ -93,7 +96,7 @@ class _Writer:
                             "bytes_written": cost.bytes_written, "holes": sorted(map(list, cost.uncounted))}
         return made
 
-    def value(self, v: Any) -> Any:
+    def value(self, v: ParamValue) -> Json:
         """Convert a param to JSON: tuples to lists, and values without a JSON form to an object that states the
         kind."""
         if v is None or type(v) in (bool, int, str) or type(v) is float and isfinite(v):
@@ -109,12 +112,12 @@ class _Writer:
             return {"array": {"dtype": dtypes.short_name(a.dtype), "shape": list(a.shape)}, "data": self.data(a)}
         return {"text": format_param(v)}
 
-    def data(self, x: Any) -> str:
+    def data(self, x: Value) -> str:
         return base64.b64encode(_little(np.ascontiguousarray(read_on_host(x))).tobytes()).decode("ascii")
 
 
 @with_recursion_limit()
-def jaxpr_json(program: Jaxpr | ClosedJaxpr, *, constants: bool = True, costs: bool = False) -> dict[str, Any]:
+def jaxpr_json(program: Jaxpr | ClosedJaxpr, *, constants: bool = True, costs: bool = False) -> dict[str, Json]:
     """Convert a program to dicts, lists, strings and numbers for `json.dumps`.
 
     docs/file_formats/program-json.md has the schema.
@@ -145,13 +148,14 @@ def jaxpr_json(program: Jaxpr | ClosedJaxpr, *, constants: bool = True, costs: b
 class _Values(ParamParser):
     """Parser for param values given as text; nested programs must be given by index instead."""
 
-    def nested(self) -> Any:
+    @override
+    def nested(self) -> NoReturn:
         raise self.fail("a nested program must be {\"program\": number}; got text")
 
 
 class _Reader:
     def __init__(self) -> None:
-        self.place: list[Any] = []  # path in the document, for errors
+        self.place: list[int | str] = []  # path in the document, for errors
         self.programs: list[ClosedJaxpr] = []
         self.axes: dict[str, UnnamedAxis] = {}
 
@@ -159,7 +163,7 @@ class _Reader:
         where = "".join([f"[{p}]" if isinstance(p, int) else f".{p}" if at else p for at, p in enumerate(self.place)])
         return ProgramError(f"jaxpr_from_json: {where}: {message}")
 
-    def each(self, items: Any, name: str, kind: type | tuple[type, ...] = object) -> Iterator[Any]:
+    def each(self, items: Json, name: str, kind: type | tuple[type, ...] = object) -> Iterator[Json]:
         """Iterate over a list; while an item is processed, its position is part of `place`."""
         if not isinstance(items, list):
             raise self.fail(f"{name} must be a list; got {short_repr(items)}")
@@ -172,14 +176,14 @@ class _Reader:
             self.place.pop()
         self.place.pop()
 
-    def field(self, item: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+    def field(self, item: Json, name: str, kind: type | tuple[type, ...]) -> Json:
         if name not in item:
             raise self.fail(f"it has no {name!r}")
         if not isinstance(item[name], kind) or kind is int and isinstance(item[name], bool):
             raise self.fail(f"{name!r} must be {_type_names(kind)}; got {short_repr(item[name])}")
         return item[name]
 
-    def document(self, data: Any) -> ClosedJaxpr:
+    def document(self, data: Json) -> ClosedJaxpr:
         self.place.append("document")
         if self.field(data, "format", str) != "lamina program":
             raise self.fail(f"'format' must be 'lamina program'; got {short_repr(data['format'])}")
@@ -191,13 +195,13 @@ class _Reader:
         self.place.append("document")
         return self.numbered(self.field(data, "main", int))
 
-    def numbered(self, n: Any) -> ClosedJaxpr:
+    def numbered(self, n: Json) -> ClosedJaxpr:
         if type(n) is not int or not 0 <= n < len(self.programs):
             raise self.fail(f"expected the number of a program before this one, less than {len(self.programs)}; got "
                             f"{short_repr(n)}")
         return self.programs[n]
 
-    def program(self, p: dict[str, Any]) -> ClosedJaxpr:
+    def program(self, p: dict[str, Json]) -> ClosedJaxpr:
         scope: dict[str, Var] = {}
         constvars, consts = [], []
         for c in self.each(p.get("constants", []), "constants", dict):
@@ -208,7 +212,7 @@ class _Reader:
         outs = [self.atom(a, scope) for a in self.each(p.get("results"), "results", (str, dict))]
         return ClosedJaxpr(Jaxpr(constvars, invars, eqns, outs), consts)
 
-    def type(self, t: Any) -> ShapedArray:
+    def type(self, t: Json) -> ShapedArray:
         if not isinstance(t, dict):
             raise self.fail(f"a type must be an object with 'dtype' and 'shape'; got {short_repr(t)}")
         shape = self.field(t, "shape", list)
@@ -217,13 +221,13 @@ class _Reader:
         aval = shaped(tuple(shape), self.dtype(self.field(t, "dtype", str)), t.get("weak") is True)
         return aval.with_varying_axes(frozenset(map(self.value, self.field(t, "over", list)))) if "over" in t else aval
 
-    def dtype(self, name: Any) -> np.dtype:
+    def dtype(self, name: Json) -> np.dtype:
         try:
             return dtypes.from_short_name(name)
         except (KeyError, TypeError):
             raise self.fail(f"no dtype is written {name!r}; expected one such as 'f32'") from None
 
-    def binder(self, v: dict[str, Any], scope: dict[str, Var]) -> Var:
+    def binder(self, v: dict[str, Json], scope: dict[str, Var]) -> Var:
         name, aval = self.field(v, "name", str), self.type(v.get("type"))
         if name == "_":
             return DropVar(aval)
@@ -232,7 +236,7 @@ class _Reader:
         scope[name] = made = Var(aval)
         return made
 
-    def atom(self, a: Any, scope: dict[str, Var]) -> Any:
+    def atom(self, a: Json, scope: dict[str, Var]) -> Atom:
         if isinstance(a, str):
             if a not in scope:
                 raise self.fail(f"the variable {a!r} is not bound before it is read")
@@ -243,7 +247,7 @@ class _Reader:
         except ValueError:
             raise self.fail(f"{value!r} is no literal of type {aval.str_long()}") from None
 
-    def equation(self, e: dict[str, Any], scope: dict[str, Var]) -> Eqn:
+    def equation(self, e: dict[str, Json], scope: dict[str, Var]) -> Eqn:
         name = self.field(e, "op", str)
         try:
             prim = get_primitive(name)
@@ -261,7 +265,7 @@ class _Reader:
         results = [self.binder(v, scope) for v in self.each(e.get("results"), "results", dict)]
         return Eqn(prim, operands, results, params, self.source(e.get("source")))
 
-    def source(self, s: Any) -> Source | None:
+    def source(self, s: Json) -> Source | None:
         if s is None:
             return None
         if not isinstance(s, dict):
@@ -269,7 +273,7 @@ class _Reader:
         return Source.from_line(self.field(s, "file", str), self.field(s, "line", int), self.field(s, "function", str),
                                 str(s.get("scope", "")), str(s.get("part", "")))
 
-    def value(self, v: Any) -> Any:
+    def value(self, v: Json) -> ParamValue:
         if isinstance(v, list):
             return tuple(map(self.value, v))
         if not isinstance(v, dict):
@@ -290,7 +294,7 @@ class _Reader:
             raise self.fail(f"{v['text']!r} is no value of a param")
         return found
 
-    def array(self, aval: ShapedArray, data: Any) -> np.ndarray:
+    def array(self, aval: ShapedArray, data: Json) -> np.ndarray:
         if data is None:
             raise self.fail("the elements of a constant are missing; write it with constants=True")
         try:
@@ -313,7 +317,7 @@ def _type_names(kind: type | tuple[type, ...]) -> str:
 
 
 @with_recursion_limit()
-def jaxpr_from_json(data: Any) -> ClosedJaxpr:
+def jaxpr_from_json(data: Json) -> ClosedJaxpr:
     """Convert the result of `jaxpr_json`, or equivalent JSON written by another tool, to a program.
 
     Args:

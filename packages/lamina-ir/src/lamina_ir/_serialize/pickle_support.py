@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import copyreg
-from typing import Any
 
 from .._core.jaxpr import ClosedJaxpr, Jaxpr
+from ..typing import Function
 
 __all__: list[str] = []
 
@@ -19,12 +19,12 @@ def _load_jaxpr(data: bytes, constants: int) -> Jaxpr:
     return Jaxpr(jaxpr.invars[:constants], jaxpr.invars[constants:], jaxpr.eqns, jaxpr.outvars)
 
 
-def _save(program: ClosedJaxpr) -> Any:
+def _save(program: ClosedJaxpr) -> tuple[Function, tuple[bytes]]:
     from .binary import dumps  # noqa: PLC0415 (takes milliseconds to load)
     return _load, (dumps(program),)
 
 
-def _save_jaxpr(jaxpr: Jaxpr) -> Any:
+def _save_jaxpr(jaxpr: Jaxpr) -> tuple[Function, tuple[bytes, int]]:
     """Save a program with free constants as a program that takes them as first arguments."""
     from .binary import dumps  # noqa: PLC0415 (takes milliseconds to load)
     closed = ClosedJaxpr(Jaxpr([], [*jaxpr.constvars, *jaxpr.invars], jaxpr.eqns, jaxpr.outvars))

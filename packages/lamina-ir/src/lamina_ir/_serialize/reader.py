@@ -12,15 +12,17 @@ from .._types.avals import ShapedArray, shaped
 from ..errors import ProgramError
 from .._types.param_values import UnnamedAxis, find_param_type
 from .._core.primitive import Primitive, get_primitive
-from .._core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
 from .._core.custom_rule import Rule
 from .upgrades import SavedEqn, upgrade_equation
+from ..typing import ParamValue, Params
+from .._typing import Json
 
 __all__ = ["SavedProgramReader", "check_index"]
 
 
 class SavedProgramReader:
-    def __init__(self, header: Any, data: memoryview) -> None:
+    def __init__(self, header: Json, data: memoryview) -> None:
         self.axes: dict[int, UnnamedAxis] = {}
         self.versions: dict[str, int] = {_text(name): check_index(v) for name, v in header.get("ops", {}).items()}
         self.avals = [self.type(*a) for a in header["avals"]]
@@ -32,7 +34,7 @@ class SavedProgramReader:
         self.sources = [Source.from_line(_text(file), check_index(line), _text(function), _text(scope), _text(part))
                         for file, line, function, scope, part in header.get("sources", ())]
 
-    def type(self, dtype: str, shape: list[int], weak: Any, over: list[Any] | None = None) -> ShapedArray:
+    def type(self, dtype: str, shape: list[int], weak: Json, over: list[Json] | None = None) -> ShapedArray:
         found = shaped(tuple(check_index(n) for n in shape), dtypes.from_short_name(dtype), bool(weak))
         return found.with_varying_axes(frozenset([self.value(name) for name in over])) if over else found
 
@@ -58,7 +60,7 @@ class SavedProgramReader:
         a = np.frombuffer(self.data[start:start + length], dtype).reshape(shape)
         return a.byteswap() if sys.byteorder == "big" and dtype.itemsize > 1 else a.copy()
 
-    def program(self, p: Any, lines: Any) -> ClosedJaxpr:
+    def program(self, p: Json, lines: Json) -> ClosedJaxpr:
         """Read one program. `lines` has the index of each equation's source, or -1; None if sources were not saved."""
         if lines is not None and len(lines) != len(p["eqns"]):
             raise ProgramError("loads: there must be one line per equation")
@@ -85,7 +87,7 @@ class SavedProgramReader:
         jaxpr = Jaxpr(constvars, invars, eqns, [self.atom(a, scope) for a in p["outvars"]])
         return ClosedJaxpr(jaxpr, [self.buffer(i) for i in p["consts"]])
 
-    def atom(self, a: Any, scope: list[Var]) -> Any:
+    def atom(self, a: Json, scope: list[Var]) -> Atom:
         if isinstance(a, list):
             aval = self.avals[check_index(a[0])]
             raw = np.frombuffer(bytes.fromhex(a[1]), aval.dtype) if aval.dtype.itemsize else np.zeros(1, aval.dtype)
@@ -94,7 +96,7 @@ class SavedProgramReader:
             return Literal(raw.byteswap()[0] if sys.byteorder == "big" else raw[0], aval)
         return scope[check_index(a)]
 
-    def value(self, v: Any) -> Any:
+    def value(self, v: Json) -> ParamValue:
         if not isinstance(v, dict):
             if isinstance(v, list):
                 raise ProgramError("loads: a param must not be a bare list")
@@ -131,7 +133,7 @@ class SavedProgramReader:
         raise ProgramError(f"loads: params of kind `{kind}` are not known to this version")
 
 
-def _current_primitive(name: str, version: int, params: dict[str, Any]) -> Primitive | None:
+def _current_primitive(name: str, version: int, params: Params) -> Primitive | None:
     """Return the primitive if the saved equation needs no upgrade, else None."""
     try:
         prim = get_primitive(name)
@@ -140,13 +142,13 @@ def _current_primitive(name: str, version: int, params: dict[str, Any]) -> Primi
     return prim if prim.version == version and len(params) >= len(prim.params) else None
 
 
-def _text(s: Any) -> str:
+def _text(s: Json) -> str:
     if type(s) is not str:
         raise ProgramError(f"loads: expected a name; got {s!r}")
     return s
 
 
-def check_index(n: Any) -> int:
+def check_index(n: Json) -> int:
     if type(n) is not int or n < 0:
         raise ProgramError(f"loads: expected an index or a size; got {n!r}")
     return n

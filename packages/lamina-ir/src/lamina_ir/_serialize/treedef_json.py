@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from .._core.arg_checks import ArgType, check_args
 from .. import trees
+from ..typing import Tree
+from .._typing import Json, NodeData
+from ..trees import PyTreeDef
 
 __all__ = ["register_node_serialization", "treedef_from_json", "treedef_to_json"]
 
+_MakeNode: TypeAlias = Callable[[NodeData, tuple[Tree, ...]], Tree]
 # name -> (class, auxiliary data to bytes, bytes to auxiliary data, (auxiliary data, children) to node)
-_nodes: dict[str, tuple[type, Callable[[Any], bytes], Callable[[bytes], Any], Callable[[Any, Any], Any] | None]] = {}
+_nodes: dict[str, tuple[type, Callable[[NodeData], bytes], Callable[[bytes], NodeData], _MakeNode | None]] = {}
 _names: dict[type, str] = {}
 
 
-def register_node_serialization(kind: type, name: str, to_bytes: Callable[[Any], bytes], from_bytes: Callable[[bytes], Any],
-                                make: Callable[[Any, Any], Any] | None) -> None:
+def register_node_serialization(kind: type, name: str, to_bytes: Callable[[NodeData], bytes],
+                                from_bytes: Callable[[bytes], NodeData],
+                                make: _MakeNode | None) -> None:
     """Register a node class for tree structures in files.
 
     Args:
@@ -47,7 +52,7 @@ def register_node_serialization(kind: type, name: str, to_bytes: Callable[[Any],
 
 
 @check_args(tree=ArgType("a structure, as tree_structure gives it", lambda v: hasattr(v, "node_data")))
-def treedef_to_json(tree: Any) -> Any:
+def treedef_to_json(tree: PyTreeDef) -> Json:
     """Convert a tree structure to JSON.
 
     Args:
@@ -82,7 +87,7 @@ def treedef_to_json(tree: Any) -> Any:
     return [f"node {name}", _nodes[name][1](aux).hex(), children]
 
 
-def treedef_from_json(data: Any) -> Any:
+def treedef_from_json(data: Json) -> PyTreeDef:
     """Convert the JSON form of a tree structure back.
 
     Args:
@@ -99,7 +104,7 @@ def treedef_from_json(data: Any) -> Any:
     return trees.tree_structure(_tree_of_zeros(data))
 
 
-def _tree_of_zeros(node: Any) -> Any:
+def _tree_of_zeros(node: Json) -> Tree:
     """Build a tree of this structure with leaves 0."""
     if node is None or node == 0:
         return node

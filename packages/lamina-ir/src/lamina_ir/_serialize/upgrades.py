@@ -7,11 +7,12 @@ the default is filled in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import ProgramError
 from .._core.primitive import Primitive, get_primitive
 from .._core.jaxpr import Atom, Eqn, Var
+from ..typing import Params
 
 __all__ = ["SavedEqn", "UpgradeTable", "upgrade_equation", "upgrades"]
 
@@ -35,7 +36,7 @@ class SavedEqn(NamedTuple):
     version: int
     invars: tuple[Atom, ...]
     outvars: tuple[Var, ...]
-    params: dict[str, Any]
+    params: Params
 
 
 Upgrade = Callable[[SavedEqn], SavedEqn | Sequence[Eqn]]

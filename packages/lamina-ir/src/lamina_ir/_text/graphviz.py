@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from .._util.recursion_limit import with_recursion_limit
 from .._passes.verify import check
 from .._cost.analysis import eqn_cost
 from .._types.param_values import format_param
 from .._core.printer import VariableNames, literal_text
-from .._core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 from .._builder.normalize import as_closed_jaxpr
 
 __all__ = ["jaxpr_dot"]
@@ -48,7 +47,7 @@ class _DotWriter:
         """Draw a program, with programs that occur here for the first time nested in it. Return its number."""
         n = self.numbers[id(closed)] = len(self.numbers)
         names, jaxpr = self.names.names_in(closed), closed.jaxpr
-        where: dict[Any, str] = {}  # variable -> name of its node
+        where: dict[Atom, str] = {}  # variable -> name of its node
         for kind, style, vs in (("c", '"dashed"', jaxpr.constvars), ("i", '"solid"', jaxpr.invars)):
             for k, v in enumerate(vs):
                 where[v] = f"p{n}{kind}{k}"
@@ -93,7 +92,7 @@ class _DotWriter:
         if e.source is not None:
             yield f"{os.path.basename(e.source.file)}:{e.source.line}"
 
-    def arrows(self, indent: str, atoms: Sequence[Any], to: str, where: dict[Any, str], names: dict[Var, str],
+    def arrows(self, indent: str, atoms: Sequence[Atom], to: str, where: dict[Atom, str], names: dict[Var, str],
                typed: bool = True) -> None:
         for a in atoms:
             if not isinstance(a, Literal):

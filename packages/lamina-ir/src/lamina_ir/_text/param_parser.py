@@ -4,14 +4,17 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from .._types import dtypes
 from .scanner import NAME, Scanner
 from .._types.param_values import UnnamedAxis, dtype_names, find_param_type
+from .._core.jaxpr import ClosedJaxpr, Jaxpr
+from ..typing import ParamValue
 
 __all__ = ["ParamParser"]
 
+_T = TypeVar("_T")
 _NUMBER = re.compile(r"[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\b(?!\w)|[-+]?\d+\.(?!\w)")
 _COMPLEX = re.compile(r"\([-+]?[\w.]+(?:[-+]\d+)?[-+][\w.]+(?:[-+]\d+)?j\)|[-+]?[\w.]+(?:e[-+]\d+)?j\b")
 _IMAGINARY = re.compile(r"[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)j\b")
@@ -31,13 +34,13 @@ class ParamParser(Scanner):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.axes: dict[str, UnnamedAxis] = {}
-        self.marked: dict[str, Any] = {}  # number after @ -> nested program
+        self.marked: dict[str, Jaxpr | ClosedJaxpr | None] = {}  # number after @ -> nested program
 
-    def nested(self) -> Any:
+    def nested(self) -> Jaxpr | ClosedJaxpr:
         """Parse a nested program."""
         raise NotImplementedError
 
-    def reference(self) -> Any:
+    def reference(self) -> Jaxpr | ClosedJaxpr | None:
         """Parse `@1:` and a nested program, or `@1` for the program marked so before."""
         at = self.at
         m = self.match(_MARK)
@@ -55,7 +58,7 @@ class ParamParser(Scanner):
             raise self.fail(f"no program is marked @{mark} before this position", at)
         return self.marked[mark]
 
-    def value(self) -> Any:
+    def value(self) -> ParamValue:
         at = self.skip()
         text = self.text
         first = text[at:at + 1]
@@ -98,7 +101,7 @@ class ParamParser(Scanner):
             raise self.fail(f"expected a param value; got {self.found()}")
         return self.word(m.group(), at)
 
-    def word(self, word: str, at: int) -> Any:
+    def word(self, word: str, at: int) -> ParamValue:
         if word in _CONSTANTS:
             return _CONSTANTS[word]
         if word == "frozenset" and self.text.startswith("(", self.at):
@@ -119,7 +122,7 @@ class ParamParser(Scanner):
             return dtypes.float0
         return dtypes.as_dtype(word) if word in dtype_names else word
 
-    def record(self, word: str, at: int) -> Any:
+    def record(self, word: str, at: int) -> ParamValue:
         kind = find_param_type(word)
         if kind is None or issubclass(kind, enum.Enum):
             raise self.fail(f"no param type is named `{word}`; see lamina_ir.register_param_type", at)
@@ -136,14 +139,14 @@ class ParamParser(Scanner):
         except (TypeError, ValueError) as e:
             raise self.fail(f"`{word}` cannot be made of these fields: {e}", at) from None
 
-    def made(self, what: str, make: Callable[[Any], Any], given: Any, at: int) -> Any:
+    def made(self, what: str, make: Callable[[Any], _T], given: object, at: int) -> _T:
         """Return `make(given)`; if it raises, raise an error at position `at`."""
         try:
             return make(given)
         except (ValueError, TypeError, OverflowError) as e:
             raise self.fail(f"this is no {what}: {e}", at) from None
 
-    def items(self, end: str) -> list[Any]:
+    def items(self, end: str) -> list[ParamValue]:
         self.at += 1
         out = []
         while not self.eat(end):
@@ -152,7 +155,7 @@ class ParamParser(Scanner):
                 raise self.fail(f"expected `,` or `{end}`; got {self.found()}")
         return out
 
-    def dict(self) -> dict[Any, Any]:
+    def dict(self) -> dict[ParamValue, ParamValue]:
         self.need("{")
         out = {}
         while not self.eat("}"):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .._types import dtypes
 from .._util.gc_pause import pause_gc
@@ -18,7 +18,8 @@ from .._core.arg_checks import ITEMS, TEXT, optional, check_args
 from .._types.avals import ShapedArray, shaped
 from .._passes.varying_axes import infer_missing_annotations
 from .._core.primitive import get_primitive
-from .._core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from ..typing import CacheKey, Params, Value
 
 __all__ = ["parse", "parse_literal"]
 
@@ -29,7 +30,7 @@ _END = re.compile(r"in\s*\(")
 _LITERAL_NAMES = frozenset(["True", "False", "inf", "nan"])
 
 
-def parse_literal(text: str, aval: ShapedArray) -> Any:
+def parse_literal(text: str, aval: ShapedArray) -> np.generic | np.ndarray | bool:
     """Parse a literal of this type; raise ValueError if `text` is not one."""
     d = aval.dtype
     try:
@@ -52,12 +53,12 @@ def parse_literal(text: str, aval: ShapedArray) -> Any:
 
 
 class _Parser(ParamParser):
-    def __init__(self, text: str, consts: Sequence[Any] | None) -> None:
+    def __init__(self, text: str, consts: Sequence[Value] | None) -> None:
         super().__init__(text)
         self.types: dict[str, ShapedArray] = {}
         self.consts = None if consts is None else iter(consts)
         self.has_varying_axes = False  # whether a type in the text has varying axes
-        self.programs: dict[Any, ClosedJaxpr] = {}  # nested programs by their text, see `nested`
+        self.programs: dict[CacheKey, ClosedJaxpr] = {}  # nested programs by their text, see `nested`
         # stack, one entry per program being parsed: (start, end, id) of each program nested in it
         self.inside: list[list[tuple[int, int, int]]] = [[]]
 
@@ -96,7 +97,7 @@ class _Parser(ParamParser):
         scope[name] = v = Var(aval)
         return v
 
-    def atom(self, scope: dict[str, Var]) -> Any:
+    def atom(self, scope: dict[str, Var]) -> Atom:
         at = self.skip()
         m = self.match(_LITERAL)
         if m is not None:
@@ -108,7 +109,7 @@ class _Parser(ParamParser):
             raise self.fail(f"variable `{name}` is not bound", at)
         return v
 
-    def literal(self, text: str, aval: ShapedArray, at: int) -> Any:
+    def literal(self, text: str, aval: ShapedArray, at: int) -> np.generic | np.ndarray | bool:
         try:
             return parse_literal(text, aval)
         except ValueError:
@@ -169,7 +170,7 @@ class _Parser(ParamParser):
             prim = get_primitive(name)
         except KeyError:
             raise self.fail(f"no primitive is named `{name}`; see lamina_ir.extend.register_primitive", at) from None
-        given: dict[str, Any] = {}
+        given: Params = {}
         if self.text.startswith("[", self.at):
             self.at += 1
             while not self.eat("]"):
@@ -206,6 +207,7 @@ class _Parser(ParamParser):
             return False
         return True
 
+    @override
     def nested(self) -> ClosedJaxpr:
         """Parse a nested program, returning one object for equal texts.
 
@@ -218,7 +220,7 @@ class _Parser(ParamParser):
         program = self.program()
         if isinstance(program, Jaxpr):
             raise self.fail("a nested program has constants; give their values: parse(text, consts=[...])", at)
-        key: list[Any] = list(map(id, program.consts))
+        key: list[CacheKey] = list(map(id, program.consts))
         place = at
         for start, end, inner in self.inside.pop():
             key += ["\0".join(_TOKEN.findall(self.text, place, start)), inner]
@@ -231,7 +233,7 @@ class _Parser(ParamParser):
 
 @check_args(text=TEXT, consts=optional(ITEMS))
 @pause_gc
-def parse(text: str, consts: Sequence[Any] | None = None) -> Jaxpr | ClosedJaxpr:
+def parse(text: str, consts: Sequence[Value] | None = None) -> Jaxpr | ClosedJaxpr:
     """Parse a program printed by `jaxpr_text`.
 
     Args:

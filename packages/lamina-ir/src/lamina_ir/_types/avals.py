@@ -9,18 +9,24 @@ from operator import index
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .. import config
 from . import dtypes
 from .._util.short_repr import short_repr
 from ..errors import DTypeError, ShapeError, UnboundAxisError
 from .param_values import format_param
+from ..typing import AxisName, Sharding, Value
+from .._typing import DTypeSpec, ShapeSpec
+from .._util.former_names import former_attributes
 
 __all__ = ["ShapeDtypeStruct", "ShapedArray", "aval_of", "register_aval", "set_axis_size_reader", "shaped"]
 
 Axes = frozenset[Any]
 
 
+@former_attributes(differing="with_varying_axes", long="str_long", over="varying_axes", short="str_short",
+                   strong="strip_weak_type")
 class ShapedArray:
     """Shape, dtype, weak type and varying axes of an array. Immutable; compared by value.
 
@@ -52,19 +58,21 @@ class ShapedArray:
         return math.prod(self.shape)
 
     @property
-    def named_shape(self) -> dict[Any, int]:
+    def named_shape(self) -> dict[AxisName, int]:
         """The sizes of the varying axes, outermost first: `{name: size}`.
 
         Types store only names, so this raises UnboundAxisError if an axis is not in scope.
         """
         return {}
 
+    @override
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         return (type(other) is ShapedArray and self.shape == other.shape and self.dtype == other.dtype
                 and self.weak_type == other.weak_type)
 
+    @override
     def __hash__(self) -> int:
         h = self._hash
         if h is None:
@@ -95,12 +103,14 @@ class ShapedArray:
         """Return the type as printed in errors: `float32[8,3]`."""
         return f"{dtypes.long_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
+    @override
     def __repr__(self) -> str:
         return f"ShapedArray({self.str_long()}{', weak_type=True' if self.weak_type else ''})"
 
     __str__ = str_long
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Callable[..., ShapedArray], tuple[object, ...]]:
         return ShapedArray, (self.shape, self.dtype, self.weak_type)
 
 
@@ -113,25 +123,30 @@ class _VaryingArray(ShapedArray):
         super().__init__(shape, dtype, weak_type)
         self.varying_axes = over
 
+    @override
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is _VaryingArray and self.varying_axes == other.varying_axes
                                  and self.shape == other.shape
                                  and self.dtype == other.dtype and self.weak_type == other.weak_type)
 
+    @override
     def __hash__(self) -> int:
         h = self._hash
         if h is None:
             h = self._hash = hash((self.shape, self.dtype, self.weak_type, self.varying_axes))
         return h
 
+    @override
     def with_varying_axes(self, over: Axes) -> ShapedArray:
         return self if over == self.varying_axes else shaped(self.shape, self.dtype, self.weak_type).with_varying_axes(over)
 
+    @override
     def strip_weak_type(self) -> ShapedArray:
         return super().strip_weak_type().with_varying_axes(self.varying_axes) if self.weak_type else self
 
     @property
-    def named_shape(self) -> dict[Any, int]:
+    @override
+    def named_shape(self) -> dict[AxisName, int]:
         found = {name: size for name, size in _axis_sizes() if name in self.varying_axes}
         if len(found) < len(self.varying_axes):
             missing = sorted(map(repr, self.varying_axes.difference(found)))
@@ -141,24 +156,27 @@ class _VaryingArray(ShapedArray):
                                    "of the map's equation or a ShapeDtypeStruct from eval_shape")
         return found
 
+    @override
     def str_short(self) -> str:
         return f"{super().str_short()}{_braces(self.varying_axes)}"
 
+    @override
     def __repr__(self) -> str:
         return f"ShapedArray({self.str_long()}{_braces(self.varying_axes, True)}{', weak_type=True' if self.weak_type else ''})"
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Callable[..., ShapedArray], tuple[object, ...]]:
         return _differing, (shaped(self.shape, self.dtype, self.weak_type), self.varying_axes)
 
 
-def _no_axes() -> Iterable[tuple[Any, int]]:
+def _no_axes() -> Iterable[tuple[AxisName, int]]:
     return ()
 
 
-_axis_sizes: Callable[[], Iterable[tuple[Any, int]]] = _no_axes
+_axis_sizes: Callable[[], Iterable[tuple[AxisName, int]]] = _no_axes
 
 
-def set_axis_size_reader(reader: Callable[[], Iterable[tuple[Any, int]]]) -> None:
+def set_axis_size_reader(reader: Callable[[], Iterable[tuple[AxisName, int]]]) -> None:
     """Set the function that finds the axis sizes for `ShapedArray.named_shape`.
 
     Args:
@@ -189,7 +207,7 @@ def _differing(aval: ShapedArray, over: Axes) -> ShapedArray:
 # Interning: equal types are mostly one object, so comparisons mostly test identity. The cache is bounded to limit
 # memory.
 @lru_cache(maxsize=8192)
-def shaped(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> ShapedArray:
+def shaped(shape: tuple[int, ...], dtype: DTypeSpec, weak_type: bool = False) -> ShapedArray:
     """Return the type with this shape, a tuple of ints, and dtype.
 
     >>> shaped((8, 3), "float32")
@@ -223,8 +241,8 @@ class ShapeDtypeStruct:
 
     __slots__ = ("shape", "dtype", "weak_type", "sharding", "named_shape")
 
-    def __init__(self, shape: Any, dtype: Any, named_shape: Mapping[Any, int] | None = None, sharding: Any = None, *,
-                 weak_type: bool = False) -> None:
+    def __init__(self, shape: ShapeSpec, dtype: DTypeSpec, named_shape: Mapping[AxisName, int] | None = None,
+                 sharding: Sharding = None, *, weak_type: bool = False) -> None:
         try:
             self.shape = tuple(shape)
             self.named_shape = dict({} if named_shape is None else named_shape)
@@ -242,22 +260,25 @@ class ShapeDtypeStruct:
     def size(self) -> int:
         return math.prod(self.shape)
 
+    @override
     def __repr__(self) -> str:
         named = f", named_shape={self.named_shape}" if self.named_shape else ""
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.long_name(self.dtype)}{named})"
 
+    @override
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, ShapeDtypeStruct) and self.shape == other.shape and self.dtype == other.dtype
                 and self.weak_type == other.weak_type and self.named_shape == other.named_shape)
 
+    @override
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype))
 
 
-_aval_makers: dict[type, Callable[[Any], ShapedArray]] = {}
+_aval_makers: dict[type, Callable[[Value], ShapedArray]] = {}
 
 
-def register_aval(kind: type, maker: Callable[[Any], ShapedArray]) -> Callable[[Any], ShapedArray] | None:
+def register_aval(kind: type, maker: Callable[[Value], ShapedArray]) -> Callable[[Value], ShapedArray] | None:
     """Register the function that returns the aval of values of exactly this type; return the previous function."""
     if not isinstance(kind, type) or not callable(maker):
         raise TypeError(f"register_aval: expected a class and a function; got {short_repr(kind)} and {short_repr(maker)}")
@@ -266,7 +287,7 @@ def register_aval(kind: type, maker: Callable[[Any], ShapedArray]) -> Callable[[
     return before
 
 
-def aval_of(x: Any) -> ShapedArray:
+def aval_of(x: Value) -> ShapedArray:
     """Return the aval of a concrete value: array, NumPy scalar or Python number. TypeError for other values.
 
     >>> aval_of(2.0)
@@ -285,12 +306,12 @@ def aval_of(x: Any) -> ShapedArray:
     raise TypeError(f"expected an array or a number; got {type(x).__name__}: {_clip(x)}")
 
 
-def _clip(x: Any) -> str:
+def _clip(x: object) -> str:
     text = repr(x)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _of_ndarray(x: Any) -> ShapedArray:
+def _of_ndarray(x: np.ndarray | np.generic) -> ShapedArray:
     dtype = dtypes.canonicalize(x.dtype)
     return shaped(x.shape, dtype, bool(getattr(x, "weak_type", False)))
 

@@ -6,7 +6,7 @@ their kind in the lattice, so `float32_array * 2.0` is float32. Source: the prom
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from .. import config
 from ..errors import DTypeError
 from .key_dtypes import KEY_TYPES, extended, is_key, key_type, new_key_type, prng_key, key_tag, key_size
+from .._typing import DTypeSpec
 
 __all__ = ["BOOL", "KEY_TYPES", "SHORT_NAMES", "as_dtype", "bfloat16", "canonical_complex", "canonical_float", "canonical_int",
            "canonicalize", "canonicalize_dtype", "complex_dtype", "define_key_type", "dtype_of_int", "extended",
@@ -141,7 +142,7 @@ _PYTHON_TYPES = {bool: BOOL, int: np.dtype("int64"), float: np.dtype("float64"),
 
 
 @lru_cache(maxsize=512)
-def _resolve(spec: Any) -> np.dtype:
+def _resolve(spec: DTypeSpec) -> np.dtype:
     if isinstance(spec, str) and spec in _EXTRA_FLOATS:
         return _EXTRA_FLOATS[spec]
     if isinstance(spec, str) and spec in _EXTRA_INTS:
@@ -157,7 +158,7 @@ def _resolve(spec: Any) -> np.dtype:
     raise DTypeError(f"dtype {d} is not an array element type here; expected bool, integer, float or complex")
 
 
-def as_dtype(spec: Any) -> np.dtype:
+def as_dtype(spec: DTypeSpec) -> np.dtype:
     """Return the `numpy.dtype` of a dtype, type, name, scalar-type object or array, without narrowing; else
     DTypeError."""
     if type(spec) is np.dtype and spec in _SHORT:
@@ -172,7 +173,7 @@ def as_dtype(spec: Any) -> np.dtype:
         raise DTypeError(f"expected a dtype; got {spec!r}") from e
 
 
-def canonicalize(spec: Any) -> np.dtype:
+def canonicalize(spec: DTypeSpec) -> np.dtype:
     """Return the dtype that lamina uses for `spec`: unchanged in 64-bit mode, else at most 32 bits wide (complex:
     64)."""
     d = as_dtype(spec)
@@ -181,7 +182,7 @@ def canonicalize(spec: Any) -> np.dtype:
     return d
 
 
-def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:
+def canonicalize_dtype(dtype: DTypeSpec, allow_extended_dtype: bool = False) -> np.dtype:
     """Return the dtype that lamina uses for `dtype`: unchanged in 64-bit mode, else at most 32 bits wide (complex: 64).
 
     Args:
@@ -251,10 +252,11 @@ def tangent_dtype(d: np.dtype) -> np.dtype:
 
 # --- promotion --------------------------------------------------------------------------------------------------
 # Nodes are dtypes, or 'i*', 'f*', 'c*' for weak types. The promoted dtype is the least upper bound along these edges.
-_EDGES: dict[Any, list[Any]] = {BOOL: ["i*"], "i*": [], "f*": [], "c*": [_C64], _C64: [_C128], _C128: []}
+_Node: TypeAlias = np.dtype | str
+_EDGES: dict[_Node, list[_Node]] = {BOOL: ["i*"], "i*": [], "f*": [], "c*": [_C64], _C64: [_C128], _C128: []}
 
 
-def _add_edges(a: Any, *bs: Any) -> None:
+def _add_edges(a: _Node, *bs: _Node) -> None:
     _EDGES.setdefault(a, []).extend(np.dtype(b) if b not in ("i*", "f*", "c*") else b for b in bs)
 
 
@@ -279,7 +281,7 @@ for _small in _EXTRA_FLOATS.values():
         _add_edges(_small)
 
 
-def _upper_bounds(node: Any) -> frozenset[Any]:
+def _upper_bounds(node: _Node) -> frozenset[_Node]:
     seen, todo = {node}, [node]
     while todo:
         for up in _EDGES[todo.pop()]:
@@ -293,7 +295,7 @@ _UP = {node: _upper_bounds(node) for node in _EDGES}
 
 
 @lru_cache(maxsize=1024)
-def _join(nodes: frozenset[Any]) -> Any:
+def _join(nodes: frozenset[_Node]) -> _Node:
     if not nodes <= _UP.keys():  # float0 and keys promote only with themselves
         names = ", ".join(sorted(n if isinstance(n, str) else long_name(n) for n in nodes))
         raise DTypeError(f"no implicit promotion among dtypes {names}; random.key_data(key) returns the uint32 data of a "
@@ -306,7 +308,7 @@ def _join(nodes: frozenset[Any]) -> Any:
     raise DTypeError(f"no implicit promotion among dtypes {names}; convert one with astype first")
 
 
-def _node(dtype: np.dtype, weak: bool) -> Any:
+def _node(dtype: np.dtype, weak: bool) -> _Node:
     if not weak or dtype == BOOL:
         return dtype
     return "i*" if dtype in _INTS else "f*" if dtype in _FLOATS else "c*"
@@ -350,20 +352,20 @@ def promote(*pairs: tuple[np.dtype, bool]) -> tuple[np.dtype, bool]:
     return _promote(pairs, config.enable_x64.value, config.numpy_dtype_promotion.value == "strict")
 
 
-def finfo(dtype: Any) -> Any:
+def finfo(dtype: DTypeSpec) -> np.finfo | ml_dtypes.finfo:
     """Return the machine limits of a float or complex dtype, small floats included (`numpy.finfo`,
     `ml_dtypes.finfo`)."""
     d = as_dtype(dtype)
     return ml_dtypes.finfo(d) if d in _EXTRA_FLOATS.values() else np.finfo(d)
 
 
-def iinfo(int_type: Any) -> Any:
+def iinfo(int_type: DTypeSpec) -> np.iinfo | ml_dtypes.iinfo:
     """Return the machine limits of an integer dtype (`numpy.iinfo`, `ml_dtypes.iinfo`)."""
     d = as_dtype(int_type)
     return ml_dtypes.iinfo(d) if d in _EXTRA_INTS.values() else np.iinfo(d)
 
 
-def issubdtype(arg1: Any, arg2: Any) -> bool:
+def issubdtype(arg1: DTypeSpec, arg2: DTypeSpec) -> bool:
     """Whether a dtype is below another, as `numpy.issubdtype`; small floats and ints count as floats and ints.
 
     >>> issubdtype("bfloat16", np.floating)

@@ -6,9 +6,10 @@ without further code, and arithmetic rejects them. Programs for devices store th
 """
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
+
+from ..typing import Value
 
 __all__ = ["KEY_TYPES", "extended", "is_key", "key_size", "key_tag", "key_type", "new_key_type", "prng_key",
            "read_on_host"]
@@ -55,7 +56,7 @@ def is_key(d: np.dtype) -> bool:
     return d.names is not None and d in _KEYS
 
 
-def read_on_host(x: Any) -> np.ndarray:
+def read_on_host(x: Value) -> np.ndarray:
     """Return a value as a NumPy array; also key arrays on devices, which `np.asarray` does not convert."""
     data = getattr(x, "key_data", None)
     if data is None:

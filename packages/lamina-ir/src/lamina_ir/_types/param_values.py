@@ -4,12 +4,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from typing_extensions import override
 
 from . import dtypes
 from .._util.short_repr import short_repr
+from ..typing import ParamValue
 
 __all__ = ["UnnamedAxis", "dtype_names", "find_param_type", "format_param", "get_field_values", "register_param_type"]
 
@@ -28,6 +30,7 @@ class UnnamedAxis:
     def __init__(self, label: str | None = None) -> None:
         self.label = label
 
+    @override
     def __repr__(self) -> str:
         return f"<axis {self.label or hex(id(self))}>"
 
@@ -63,7 +66,7 @@ def find_param_type(name: str) -> type | None:
     return _TYPES.get(name)
 
 
-def get_field_values(value: Any) -> list[tuple[str, Any]] | None:
+def get_field_values(value: ParamValue) -> list[tuple[str, ParamValue]] | None:
     """Return `[(field, value), ...]` of a named tuple or dataclass; None for other values."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return list(zip(value._fields, value))
@@ -72,7 +75,7 @@ def get_field_values(value: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def format_param(value: Any) -> str:
+def format_param(value: ParamValue) -> str:
     """Return the program text of a param value; `printer` handles nested programs. Only an outermost string is
     unquoted.
 
@@ -84,7 +87,7 @@ def format_param(value: Any) -> str:
     return _inner_text(value)
 
 
-def _inner_text(value: Any) -> str:
+def _inner_text(value: ParamValue) -> str:
     kind = type(value)
     if kind is tuple:
         inner = ", ".join([_inner_text(v) for v in value])

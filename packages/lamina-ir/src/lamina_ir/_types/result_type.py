@@ -1,19 +1,20 @@
 """Result dtype of promotion, and the Python number type of a value."""
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
 from . import dtypes
 from .avals import aval_of
+from ..typing import Value
+from .._typing import DTypeSpec
 
 __all__ = ["result_type", "scalar_type_of"]
 
 _PYTHON_TYPES = (bool, int, float, complex)
 
 
-def _dtype_and_weakness(x: Any) -> tuple[np.dtype, bool]:
+def _dtype_and_weakness(x: Value | DTypeSpec) -> tuple[np.dtype, bool]:
     if isinstance(x, type) and x in _PYTHON_TYPES:
         return aval_of(x()).dtype, x is not bool
     if isinstance(x, (str, type, np.dtype)):
@@ -23,7 +24,7 @@ def _dtype_and_weakness(x: Any) -> tuple[np.dtype, bool]:
     return aval.dtype, aval.weak_type
 
 
-def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+def result_type(*args: Value | DTypeSpec, return_weak_type_flag: bool = False) -> np.dtype | tuple[np.dtype, bool]:
     """Return the dtype to which values or dtypes promote and, if requested, whether it is weak.
 
     Args:
@@ -44,7 +45,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     return found if return_weak_type_flag else found[0]
 
 
-def scalar_type_of(x: Any) -> type:
+def scalar_type_of(x: Value | DTypeSpec) -> type:
     """Return the Python number type that corresponds to a value: `bool`, `int`, `float` or `complex`.
 
     Args:

@@ -5,7 +5,6 @@ Inside this package, `avals.shaped` is used, which validates less and caches its
 from __future__ import annotations
 
 from operator import index
-from typing import Any
 
 import numpy as np
 
@@ -13,11 +12,12 @@ from . import avals, dtypes
 from .._util.short_repr import short_repr
 from .avals import ShapedArray
 from ..errors import DTypeError, ShapeError
+from .._typing import DTypeSpec, ShapeSpec
 
 __all__ = ["check_dtype", "check_shape", "shaped"]
 
 
-def check_shape(call: str, shape: Any) -> tuple[int, ...]:
+def check_shape(call: str, shape: ShapeSpec) -> tuple[int, ...]:
     """Return a shape as a tuple of ints; an int means one axis. ShapeError if it is invalid.
 
     >>> check_shape("mine", [np.int64(2), 3]), check_shape("mine", 4)
@@ -35,7 +35,7 @@ def check_shape(call: str, shape: Any) -> tuple[int, ...]:
     return found
 
 
-def check_dtype(call: str, spec: Any) -> np.dtype:
+def check_dtype(call: str, spec: DTypeSpec) -> np.dtype:
     """Return the dtype that `spec` specifies; DTypeError if it is invalid.
 
     NumPy's names take precedence over printed names: "i8" has eight bytes.
@@ -54,7 +54,7 @@ def check_dtype(call: str, spec: Any) -> np.dtype:
         raise DTypeError(f'{call}: expected a dtype such as "float32"; got {short_repr(spec)}') from None
 
 
-def shaped(shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+def shaped(shape: ShapeSpec, dtype: DTypeSpec, weak_type: bool = False) -> ShapedArray:
     """Return the type of arrays with this shape and dtype.
 
     Args:

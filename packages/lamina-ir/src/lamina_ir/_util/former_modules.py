@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 __all__ = ["install_finder"]
 
@@ -53,7 +52,8 @@ _RENAMED = {
 class _FormerModuleFinder:
     """Meta path finder and loader of the modules in the table."""
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None = None,
+                  target: ModuleType | None = None) -> ModuleSpec | None:
         return ModuleSpec(name, self) if name in _FORMER or name in _RENAMED else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
@@ -65,7 +65,7 @@ class _FormerModuleFinder:
             warnings.warn(f"{module.__name__} is deprecated; import {renamed}", DeprecationWarning, stacklevel=2)
         names = _FORMER.get(module.__name__, {})
 
-        def __getattr__(name: str) -> Any:
+        def __getattr__(name: str) -> object:
             if renamed is not None:
                 return getattr(import_module(renamed), name)
             if name not in names:

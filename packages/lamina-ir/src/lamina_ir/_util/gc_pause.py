@@ -9,6 +9,8 @@ import gc
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..typing import Tree
+
 __all__ = ["pause_gc"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def pause_gc(fn: F) -> F:
     """Decorator: run `fn` with automatic collection disabled, and restore it afterwards."""
     @functools.wraps(fn)
-    def paused(*args: Any, **kwargs: Any) -> Any:
+    def paused(*args: Tree, **kwargs: Tree) -> Any:
         if not gc.isenabled():
             return fn(*args, **kwargs)
         gc.disable()

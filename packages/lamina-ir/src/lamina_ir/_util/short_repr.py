@@ -1,12 +1,11 @@
 """Truncated repr of a value, for error messages."""
 from __future__ import annotations
 
-from typing import Any
 
 __all__ = ["short_repr"]
 
 
-def short_repr(x: Any) -> str:
+def short_repr(x: object) -> str:
     """Return the type and the beginning of the repr of a value: `int: 3`."""
     try:
         text = repr(x).split("\n")[0]

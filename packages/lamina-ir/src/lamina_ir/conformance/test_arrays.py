@@ -1,4 +1,4 @@
-"""Ops on whole arrays beside NumPy's or plain loops: shapes, reductions, products, order, transforms."""
+"""Primitives on whole arrays compared with NumPy or plain loops: shapes, reductions, products, sorting, FFT."""
 from __future__ import annotations
 
 import itertools
@@ -20,7 +20,7 @@ def broadcast(x: Any, *, broadcast_dimensions: Any, shape: Any) -> Any:
 
 
 def padded(x: Any, value: Any, *, padding_config: Any) -> Any:
-    """Element i of an axis goes to `low + i * (inner + 1)`, if that is inside."""
+    """Pad: element i of an axis moves to `low + i * (inner + 1)`, if that is inside."""
     shape = [low + high + n + max(n - 1, 0) * inner for n, (low, high, inner) in zip(x.shape, padding_config)]
     out = np.full(shape, value, x.dtype)
     for index in np.ndindex(x.shape):
@@ -56,7 +56,7 @@ def product(x: Any, y: Any, *, dimension_numbers: Any, precision: Any, preferred
 
 
 def comparable(x: Any) -> Any:
-    """A key for Python's sort: real before imaginary parts, NaNs last, zeros alike."""
+    """Return a key for Python's sort: real before imaginary parts, NaNs last, equal zeros."""
     parts = [x.real, x.imag] if isinstance(x, complex) else [x]
     return [(p != p, 0.0 if p != p else p) for p in parts]
 
@@ -82,7 +82,7 @@ def top_k(x: Any, *, axis: int, k: int) -> Any:
 
 
 def fourier(x: Any, *, fft_type: Any, fft_lengths: Any) -> Any:
-    """By the matrix of the transform, axis by axis."""
+    """Transform with the DFT matrix, axis by axis."""
     name, k = fft_type.name, len(fft_lengths)
     axes = range(x.ndim - k, x.ndim)
     sign = -1 if name in ("FFT", "RFFT") else 1
@@ -102,7 +102,7 @@ def fourier(x: Any, *, fft_type: Any, fft_lengths: Any) -> Any:
     return z / math.prod(fft_lengths) if sign == 1 else z
 
 
-def extreme(ufunc: Any, end: Any) -> Any:
+def max_or_min(ufunc: Any, end: Any) -> Any:
     return lambda x, *, axes: ufunc.reduce(x, axes, initial=end(x.dtype)) if x.dtype.kind != "c" else ufunc.reduce(x, axes)
 
 
@@ -123,7 +123,7 @@ TABLE = {
     "reduce_and": lambda x, *, axes: np.bitwise_and.reduce(x, axes),
     "reduce_or": lambda x, *, axes: np.bitwise_or.reduce(x, axes),
     "reduce_xor": lambda x, *, axes: np.bitwise_xor.reduce(x, axes),
-    "reduce_max": extreme(np.maximum, lowest), "reduce_min": extreme(np.minimum, highest),
+    "reduce_max": max_or_min(np.maximum, lowest), "reduce_min": max_or_min(np.minimum, highest),
     "reduce_sum": lambda x, *, axes: np.sum(x, axes, dtype=x.dtype),
     "reduce_prod": lambda x, *, axes: np.prod(x, axes, dtype=x.dtype),
     "dot_general": product, "sort": sort, "top_k": top_k, "fft": fourier,
@@ -131,11 +131,11 @@ TABLE = {
 
 
 @pytest.mark.parametrize("sample", samples_in(TABLE), ids=lambda s: s.id)
-def test_an_op_is_what_a_plain_loop_gives(sample):
+def test_primitive_equals_plain_loop(sample):
     check_against_reference(TABLE, sample)
 
 
-def test_a_reduction_by_a_program_is_a_loop():
+def test_generic_reduction_equals_loop():
     sample = samples_of(prims.reduce_p)[0]
     x, y, sum_from, max_from = sample.args
     total, most = evaluate_primitive(sample.prim, sample.args, sample.params)
@@ -147,8 +147,8 @@ def run(name: str, *args: Any, **params: Any) -> Any:
     return np.asarray(evaluate_primitive(getattr(prims, f"{name}_p"), args, params)).tolist()
 
 
-def test_a_table_by_hand():
-    """A few results worked out on paper, so that the loops above are held to something too."""
+def test_results_computed_by_hand():
+    """A few results computed by hand also check the loops above."""
     x = np.float32([[1, 2, 3], [4, 5, 6]])
     assert run("reduce_sum", x, axes=(0,)) == [5, 7, 9] and run("reduce_sum", x, axes=(0, 1)) == 21
     assert run("cumsum", x, axis=1, reverse=True) == [[6, 5, 3], [15, 11, 6]]
@@ -164,7 +164,7 @@ def test_a_table_by_hand():
     assert keys.tolist() == [1, 1, 2, 2] and carried.tolist() == [1, 3, 0, 2]
 
 
-def test_all_orders_of_axes():
+def test_transpose_with_all_permutations():
     x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
     for p in itertools.permutations(range(3)):
         got = evaluate_primitive(prims.transpose_p, [x], {"permutation": p})

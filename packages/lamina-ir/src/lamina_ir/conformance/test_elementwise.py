@@ -1,4 +1,4 @@
-"""Elementwise ops beside expressions of NumPy's and `math`'s own, in wide types; special functions beside closed forms."""
+"""Elementwise primitives compared with NumPy and `math` in wide types; special functions with closed forms."""
 from __future__ import annotations
 
 import math
@@ -12,7 +12,7 @@ from lamina_ir.testing.samples import samples_of
 
 
 def each(fun: Any) -> Any:
-    """A function of numbers as one of arrays."""
+    """Return a function of numbers as one of arrays."""
     return lambda *xs: np.vectorize(fun, otypes=[float])(*xs)
 
 
@@ -25,7 +25,7 @@ def unsigned(x: np.ndarray) -> np.ndarray:
 
 
 def zeta(s: float, q: float) -> float:
-    """Hurwitz's, by the sum of 50 terms and Euler and Maclaurin's tail."""
+    """Return the Hurwitz zeta function: 50 terms and the Euler-Maclaurin tail."""
     n = 50
     a = q + n
     tail = a ** (1 - s) / (s - 1) + a ** -s / 2 + s * a ** (-s - 1) / 12 - s * (s + 1) * (s + 2) * a ** (-s - 3) / 720
@@ -47,7 +47,7 @@ def erf_inv(y: float) -> float:
 
 
 def bessel(order: int) -> Any:
-    """exp(-|x|) I_n(x), by its integral over a half circle."""
+    """Return exp(-|x|) I_n(x), by its integral over a half circle."""
     def value(x: float) -> float:
         angle = (np.arange(4000) + 0.5) * np.pi / 4000
         return float(np.mean(np.exp(x * np.cos(angle) - abs(x)) * np.cos(order * angle)))
@@ -89,7 +89,7 @@ def converted(x: np.ndarray, *, new_dtype: Any, weak_type: bool) -> np.ndarray:
     new = np.dtype(new_dtype)
     if np.iscomplexobj(x) and new.kind != "c":
         x = x.real
-    if new.kind in "iu" and dtypes.is_inexact(x.dtype):  # to the nearest end where it does not fit, NaN to zero
+    if new.kind in "iu" and dtypes.is_inexact(x.dtype):  # saturate; NaN becomes zero
         ends = np.iinfo(new)
         whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
         return np.array([min(max(int(v), ends.min), ends.max) if np.isfinite(v) else ends.max if v > 0 else ends.min
@@ -98,7 +98,7 @@ def converted(x: np.ndarray, *, new_dtype: Any, weak_type: bool) -> np.ndarray:
 
 
 def quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Towards zero; of integers, anything by zero is all ones."""
+    """Divide towards zero; an integer divided by zero is all ones."""
     if x.dtype.kind not in "iu":
         return x / y
     x, y = np.broadcast_arrays(x, y)
@@ -108,11 +108,11 @@ def quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """What a quotient leaves: of the sign of `x`; of integers, anything by zero leaves itself."""
+    """Return the remainder with the sign of `x`; for integers, x rem 0 is x."""
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y))) if x.dtype.kind in "iu" else np.fmod(x, y)
 
 
-# op -> its meaning on arrays in the widest type of their kind
+# primitive -> its definition on arrays in the widest dtype of their kind
 WIDE = {
     "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "add": np.add, "asin": np.arcsin, "asinh": np.arcsinh,
     "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "bessel_i0e": bessel(0), "bessel_i1e": bessel(1),
@@ -128,7 +128,7 @@ WIDE = {
     "select": lambda p, t, f: np.where(p, t, f), "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "square": lambda x: x * x,
     "stop_gradient": lambda x: x, "sub": np.subtract, "tan": np.tan, "tanh": np.tanh, "zeta": each(zeta),
 }
-# op -> its meaning on arrays as they are
+# primitive -> its definition on arrays of the given dtype
 EXACT = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "clz": lambda x: np.array([bits(x) - int(v).bit_length() for v in unsigned(x).reshape(-1)], x.dtype).reshape(x.shape),
@@ -158,21 +158,21 @@ def agree(got: Any, want: Any, coarse: float = 0.0) -> None:
 
 
 @pytest.mark.parametrize("sample", cases(WIDE), ids=lambda s: s.id)
-def test_an_op_is_what_numpy_says(sample):
+def test_primitive_equals_wide_numpy_expression(sample):
     with np.errstate(all="ignore"):
         want = WIDE[sample.prim.name](*map(widest, sample.args), **sample.params)
         agree(evaluate_primitive(sample.prim, sample.args, sample.params), want)
 
 
 @pytest.mark.parametrize("sample", cases(EXACT), ids=lambda s: s.id)
-def test_an_op_of_its_own_type_is_what_numpy_says(sample):
+def test_primitive_equals_numpy_expression_of_same_dtype(sample):
     with np.errstate(all="ignore"):
         want = EXACT[sample.prim.name](*sample.args, **sample.params)
         agree(evaluate_primitive(sample.prim, sample.args, sample.params), want)
 
 
 @pytest.mark.parametrize("name", sorted({**WIDE, **EXACT}))
-def test_every_op_of_the_table_has_samples(name):
+def test_every_primitive_of_the_tables_has_samples(name):
     assert samples_of(getattr(prims, f"{name}_p"))
 
 
@@ -181,7 +181,7 @@ def run(name: str, *args: Any, **params: Any) -> np.ndarray:
         return np.asarray(evaluate_primitive(getattr(prims, f"{name}_p"), args, params))
 
 
-def test_precision_is_reduced_to_the_nearest():
+def test_reduce_precision_rounds_to_nearest():
     x = np.float32([1.0, 1.0625, 1.09375, 1.1875, 3.3, -3.3, 1e30, 0.0])
     np.testing.assert_array_equal(run("reduce_precision", x, exponent_bits=8, mantissa_bits=3),
                                   np.float32([1, 1, 1.125, 1.25, 3.25, -3.25, 2.0 ** 99 * 1.625, 0]))
@@ -193,19 +193,19 @@ X = np.array([1e-3, 0.1, 0.9, 1.5, 4.0, 30.0])
 ONE = np.ones_like(X)
 
 
-def test_incomplete_gamma_functions_have_their_closed_forms():
+def test_incomplete_gamma_functions_equal_closed_forms():
     np.testing.assert_allclose(run("igamma", ONE, X), -np.expm1(-X), rtol=1e-12)
     np.testing.assert_allclose(run("igammac", 3 * ONE, X), np.exp(-X) * (1 + X + X * X / 2), rtol=1e-10)
     np.testing.assert_allclose(run("igammac", ONE / 2, X), [math.erfc(math.sqrt(x)) for x in X], rtol=1e-10)
     a, h = 2.5 * ONE, 1e-5
-    slopes = (run("igamma", a + h, X) - run("igamma", a - h, X)) / (2 * h)
-    np.testing.assert_allclose(run("igamma_grad_a", a, X), slopes, rtol=1e-5, atol=1e-8)
-    # along the sample's own slope the distribution function does not change
+    derivatives = (run("igamma", a + h, X) - run("igamma", a - h, X)) / (2 * h)
+    np.testing.assert_allclose(run("igamma_grad_a", a, X), derivatives, rtol=1e-5, atol=1e-8)
+    # along the sample's derivative the distribution function is constant
     step = h * run("random_gamma_grad", a, X)
     np.testing.assert_allclose(run("igamma", a + h, X + step), run("igamma", a - h, X - step), rtol=1e-6, atol=1e-9)
 
 
-def test_incomplete_beta_function_has_its_closed_forms():
+def test_incomplete_beta_function_equals_closed_forms():
     x = np.array([0.0, 1e-3, 0.2, 0.5, 0.9, 1.0])
     one = np.ones_like(x)
     np.testing.assert_allclose(run("regularized_incomplete_beta", one, 3 * one, x), 1 - (1 - x) ** 3, rtol=1e-10)

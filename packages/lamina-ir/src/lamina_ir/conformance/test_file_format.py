@@ -1,6 +1,6 @@
 """Saved programs byte by byte, as docs/file_formats/saved-programs.md specifies them.
 
-Files made by hand load, and an independent reader can read saved files.
+Hand-made files load, and an independent reader can read saved files.
 """
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ OLD = base64.b64decode(
     "Y2RjY2NjM2QiXV19XSwiYnVmZmVycyI6W10sImF2YWxzIjpbWyJmMzIiLFszXSwwXSxbImYzMiIsW10sMF0sWyJmMzIiLFtdLDFdXX0gICAgIA==")
 
 
-def written(header: Any, buffers: bytes = b"", number: int = 1) -> bytes:
-    """A file made by hand."""
+def make_file(header: Any, buffers: bytes = b"", number: int = 1) -> bytes:
+    """Return a hand-made file."""
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 16)
     digest = hashlib.sha256(text + buffers).digest()
     return HEAD.pack(b"\x89LAMINA\n", number, 0, digest, len(text), len(buffers)) + text + buffers
 
 
-def parts(data: bytes) -> tuple[int, Any, bytes]:
-    """(format number, header, buffers) of a file, its frame looked at."""
+def split_file(data: bytes) -> tuple[int, Any, bytes]:
+    """Return (format number, header, buffers) of a file; check its frame."""
     magic, number, zero, digest, n_header, n_buffers = HEAD.unpack_from(data)
     assert magic == b"\x89LAMINA\n" and zero == 0 and len(data) == HEAD.size + n_header + n_buffers and n_header % 16 == 0
     assert hashlib.sha256(data[HEAD.size:]).digest() == digest
@@ -48,28 +48,28 @@ GOOD = {"avals": [["f32", [3], 0], ["f32", [], 0]], "buffers": [["f32", [3], 0, 
 K = np.float32([1, 10, 100])
 
 
-def test_a_file_of_an_earlier_version_means_what_it_did():
+def test_file_of_earlier_version_computes_the_same():
     total, scaled, literal = evaluate(loads(OLD), X, np.float32(3))
     np.testing.assert_array_equal(scaled, X * 3)
     np.testing.assert_allclose(total, np.sin(X * 3).sum(), rtol=1e-6)
     assert np.float32(literal) == np.float32(0.1) and loads(OLD).in_avals[1].weak_type
 
 
-def test_a_file_made_by_hand_is_a_program():
-    total, same, half = evaluate(loads(written(GOOD, K.tobytes())), X)
+def test_hand_made_file_is_a_program():
+    total, same, half = evaluate(loads(make_file(GOOD, K.tobytes())), X)
     assert (float(total), float(half)) == (float((X * K).sum()), 0.5)
     np.testing.assert_array_equal(same, X)
 
 
-def test_what_a_reader_does_not_know_is_passed_over():
-    more = {**GOOD, "writer": "somebody else's program", "weather": ["fair"]}
-    assert len(evaluate(loads(written(more, K.tobytes())), X)) == 3
+def test_unknown_fields_are_ignored():
+    more = {**GOOD, "writer": "another program", "weather": ["fair"]}
+    assert len(evaluate(loads(make_file(more, K.tobytes())), X)) == 3
 
 
-def test_a_plain_reader_finds_what_was_written():
+def test_independent_reader_reads_saved_file():
     k, a, c = Var(f32(3)), Var(f32(3)), Var(f32(3))
     program = ClosedJaxpr(Jaxpr([k], [a], [Eqn(prims.mul_p, [a, k], [c], {})], [c]), [K])
-    number, header, buffers = parts(dumps(program))
+    number, header, buffers = split_file(dumps(program))
     assert number in (1, 2) and set(header) >= {"avals", "buffers", "programs", "main"}
     main = header["programs"][header["main"]]
     assert main["eqns"] == [["mul", [1, 0], [main["invars"][0]], {}]] and main["outvars"] == [2]
@@ -79,8 +79,8 @@ def test_a_plain_reader_finds_what_was_written():
     assert header["avals"][main["invars"][0]] == ["f32", [3], 0]
 
 
-def test_nested_programs_come_before_those_that_hold_them():
-    _, header, _ = parts(dumps(NOTEBOOK["jit of pmap"][0]))
+def test_nested_programs_precede_their_users():
+    _, header, _ = split_file(dumps(NOTEBOOK["jit of pmap"][0]))
     assert header["main"] == 2 and [p["eqns"][0][0] for p in header["programs"]] == ["dot_general", "xla_pmap", "xla_call"]
 
 
@@ -97,11 +97,11 @@ def changed(**changes: Any) -> Any:
     changed(eqns=[["mul", [1, 0], [1], {}]]), changed(eqns=[["mul", [1], [0], {}]]), changed(invars=[5]), changed(invars=[-1]),
     changed(eqns=[["reduce_sum", [1], [1], {"axes": {"tuple": [8]}}]]), changed(eqns=[["reduce_sum", [1], [1], {}]]), [], None,
 ], ids=range(18))
-def test_a_file_that_holds_no_program_is_refused(header):
+def test_file_without_program_is_rejected(header):
     with pytest.raises(ProgramError):
-        loads(written(header, K.tobytes()))
+        loads(make_file(header, K.tobytes()))
 
 
-def test_a_format_from_the_future_is_refused():
+def test_future_format_is_rejected():
     with pytest.raises(ProgramError, match="99"):
-        loads(written(GOOD, K.tobytes(), 99))
+        loads(make_file(GOOD, K.tobytes(), 99))

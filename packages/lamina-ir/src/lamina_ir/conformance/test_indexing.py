@@ -1,4 +1,4 @@
-"""Ops that read and write at indices, beside loops over index vectors."""
+"""Primitives that read and write at indices, compared with loops over index vectors."""
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +10,7 @@ from lamina_ir.testing.reference import check_against_reference, highest, lowest
 
 
 def indexed(d: Any, indices: Any, rank: int, batching: Any, index_batching: Any, starts: Any) -> Any:
-    """(batch place, start per axis of the operand) of each index vector."""
+    """Yield (batch index, start per axis of the operand) for each index vector."""
     for place in np.ndindex(*indices.shape[:-1]):
         start = [0] * rank
         for axis, value in zip(starts, indices[place]):
@@ -92,7 +92,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("sample", samples_in(TABLE), ids=lambda s: s.id)
-def test_an_op_is_what_a_plain_loop_gives(sample):
+def test_primitive_equals_plain_loop(sample):
     check_against_reference(TABLE, sample)
 
 
@@ -103,14 +103,14 @@ def run(name: str, *args: Any, **params: Any) -> Any:
 X = np.float32([10, 11, 12, 13])
 
 
-def test_slices_by_hand():
+def test_slices_computed_by_hand():
     assert run("dynamic_slice", X, np.int32(3), slice_sizes=(2,)) == [12, 13]
     assert run("dynamic_slice", X, np.int32(-1), slice_sizes=(2,)) == [10, 11]
     assert run("dynamic_update_slice", X, np.float32([1, 2]), np.int32(9)) == [10, 11, 1, 2]
 
 
 @pytest.mark.parametrize(("mode", "want"), [("CLIP", [12, 13, 10]), ("FILL_OR_DROP", [12, -1, -1])])
-def test_elements_by_hand(mode, want):
+def test_gather_and_scatter_computed_by_hand(mode, want):
     numbers = prims.GatherDimensionNumbers((), (0,), (0,))
     got = run("gather", X, np.int32([[2], [7], [-1]]), dimension_numbers=numbers, slice_sizes=(1,),
               mode=prims.GatherScatterMode[mode], fill_value=-1, indices_are_sorted=False, unique_indices=False)
@@ -119,7 +119,7 @@ def test_elements_by_hand(mode, want):
 
 @pytest.mark.parametrize(("name", "want"), [("scatter_add", [10, 14, 12, 13]), ("scatter_mul", [10, 22, 12, 13]),
                                             ("scatter_max", [10, 11, 12, 13]), ("scatter_min", [10, 1, 12, 13])])
-def test_updates_of_one_place_all_count(name, want):
+def test_duplicate_scatter_updates_accumulate(name, want):
     numbers = prims.ScatterDimensionNumbers((), (0,), (0,))
     got = run(name, X, np.int32([[1], [1], [9]]), np.float32([1, 2, 5]), dimension_numbers=numbers,
               mode=prims.GatherScatterMode.FILL_OR_DROP, indices_are_sorted=False, unique_indices=False)

@@ -1,4 +1,4 @@
-"""Factorisations by what they must satisfy, whatever choices of sign and order they leave; solves by what they solve."""
+"""Factorizations and solves, tested by their defining equations, independent of sign and order."""
 from __future__ import annotations
 
 from typing import Any
@@ -37,18 +37,18 @@ def orthonormal(q: Any) -> None:
 
 
 def of_one_half(a: Any, lower: bool = True) -> Any:
-    """The Hermitian matrix that has this lower, or upper, half."""
+    """Return the Hermitian matrix with this lower or upper half."""
     half = np.tril(a, -1) if lower else np.triu(a, 1)
     return half + adjoint(half) + np.real(np.diagonal(a, axis1=-2, axis2=-1))[..., None] * np.eye(a.shape[-1])
 
 
 def positive(a: Any) -> bool:
-    """Whether the symmetric matrix of the lower half is positive definite."""
+    """Return whether the symmetric matrix with this lower half is positive definite."""
     return bool((np.linalg.eigvalsh(a) > 1e-6).all())
 
 
 @cases("cholesky")
-def test_cholesky_is_a_root_below_the_diagonal(sample):
+def test_cholesky_factor_is_lower_triangular_square_root(sample):
     a = of_one_half(*wide(*sample.args))
     lower, = results(sample)
     if positive(a):
@@ -69,7 +69,7 @@ def test_eigh_has_orthonormal_vectors_and_ascending_values(sample):
 
 
 @cases("eig")
-def test_eig_has_vectors_that_are_only_stretched(sample):
+def test_eig_vectors_satisfy_eigenvalue_equation(sample):
     a, = wide(*sample.args)
     values, *vectors = results(sample)
     np.testing.assert_allclose(values.sum(-1), np.trace(a, axis1=-2, axis2=-1), **TOL)
@@ -83,7 +83,7 @@ def test_eig_has_vectors_that_are_only_stretched(sample):
 
 
 @cases("svd")
-def test_svd_multiplies_back(sample):
+def test_svd_factors_multiply_to_matrix(sample):
     a, = wide(*sample.args)
     values, *rest = results(sample)
     assert (values >= 0).all() and (np.diff(values, axis=-1) <= 1e-5).all()
@@ -97,7 +97,7 @@ def test_svd_multiplies_back(sample):
 
 
 @cases("qr")
-def test_qr_multiplies_back(sample):
+def test_qr_factors_multiply_to_matrix(sample):
     a, = wide(*sample.args)
     q, r, *order = results(sample)
     orthonormal(q)
@@ -108,7 +108,7 @@ def test_qr_multiplies_back(sample):
 
 
 @cases("lu")
-def test_lu_multiplies_back(sample):
+def test_lu_factors_multiply_to_matrix(sample):
     a, = wide(*sample.args)
     packed, pivots, order = results(sample)
     m, n = a.shape[-2:]
@@ -123,7 +123,7 @@ def test_lu_multiplies_back(sample):
 
 
 @cases("lu_pivots_to_permutation")
-def test_swaps_one_after_another_are_an_order(sample):
+def test_lu_pivots_give_permutation(sample):
     order, = results(sample)
     for at in np.ndindex(order.shape[:-1]):
         want = list(range(sample.params["permutation_size"]))
@@ -133,7 +133,7 @@ def test_swaps_one_after_another_are_an_order(sample):
 
 
 @cases("triangular_solve")
-def test_a_triangular_system_is_solved(sample):
+def test_triangular_solve_solves_system(sample):
     p = sample.params
     a, b = wide(*sample.args)
     x, = results(sample)
@@ -146,7 +146,7 @@ def test_a_triangular_system_is_solved(sample):
 
 
 @cases("tridiagonal_solve")
-def test_a_tridiagonal_system_is_solved(sample):
+def test_tridiagonal_solve_solves_system(sample):
     low, middle, high, b = wide(*sample.args)
     x, = results(sample)
     left = middle[..., None] * x
@@ -156,7 +156,7 @@ def test_a_tridiagonal_system_is_solved(sample):
 
 
 @cases("schur")
-def test_schur_is_a_similarity_to_a_triangle(sample):
+def test_schur_form_is_triangular_and_similar(sample):
     a, = wide(*sample.args)
     t, *q = results(sample)
     np.testing.assert_allclose(np.trace(t, axis1=-2, axis2=-1), np.trace(a, axis1=-2, axis2=-1), **TOL)
@@ -166,7 +166,7 @@ def test_schur_is_a_similarity_to_a_triangle(sample):
         np.testing.assert_allclose(q[0] @ t @ adjoint(q[0]), a, **TOL)
 
 
-def test_householder_vectors_multiply_to_what_qr_says():
+def test_householder_vectors_multiply_to_qr_factors():
     a = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     packed, factors = evaluate_primitive(prims.geqrf_p, [a], {})
     q = np.eye(4)
@@ -179,7 +179,7 @@ def test_householder_vectors_multiply_to_what_qr_says():
 
 
 @pytest.mark.parametrize("name", ["hessenberg", "tridiagonal"])
-def test_reductions_of_matrices_keep_their_eigenvalues(name):
+def test_tridiagonal_and_hessenberg_keep_eigenvalues(name):
     for sample in samples_of(getattr(prims, f"{name}_p")):
         a, = wide(*sample.args)
         first, *rest = results(sample)
@@ -196,7 +196,7 @@ def test_reductions_of_matrices_keep_their_eigenvalues(name):
         np.testing.assert_allclose(key(np.linalg.eigvals(reduced)), key(np.linalg.eigvals(a)), atol=5e-3)
 
 
-def test_a_custom_solve_solves():
+def test_custom_linear_solve_solves_system():
     for sample in samples_of(prims.linear_solve_p):
         a, b = wide(*sample.args)
-        np.testing.assert_allclose(results(sample)[0], b / a, **TOL)  # the sample's system is a diagonal
+        np.testing.assert_allclose(results(sample)[0], b / a, **TOL)  # the sample's system is diagonal

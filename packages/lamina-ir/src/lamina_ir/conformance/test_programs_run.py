@@ -1,4 +1,4 @@
-"""Programs within ops, maps, random bits and effects: what a run of them does, beside plain Python."""
+"""Regions, maps, random bits and effects: evaluation compared with plain Python."""
 from __future__ import annotations
 
 from typing import Any
@@ -18,14 +18,14 @@ def close(got: Any, want: Any) -> None:
         np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=2e-6)
 
 
-def test_a_program_runs_its_equations_in_order():
+def test_equations_run_in_order():
     close(evaluate(parse(AFFINE), X, Y), [X * Y + 1, X * Y])
     close(evaluate(parse("{ lambda ; a:f32[3]. let  in (a, 2.0:f32[], a) }"), X), [X, 2, X])
 
 
 @pytest.mark.parametrize("sample", [s for p in prims.ALL if p.family != "collectives" for s in samples_of(p)],
                          ids=lambda s: s.id)
-def test_results_have_the_types_that_the_facts_say(sample):
+def test_results_have_inferred_types(sample):
     out = evaluate_primitive(sample.prim, sample.args, sample.params)
     avals = sample.prim.infer(*map(aval_of, sample.args), **sample.params)
     pairs = zip(out, avals, strict=True) if sample.prim.multiple else [(out, avals)]
@@ -34,27 +34,27 @@ def test_results_have_the_types_that_the_facts_say(sample):
 
 @pytest.mark.parametrize(("args", "words"), [
     ((X,), "2"), ((X, Y[:2]), "f32|float32"), ((X, Y, Y), "2"), ((X, Y > 0), "float32|f32")])
-def test_arguments_that_do_not_fit_are_refused(args, words):
+def test_wrong_arguments_are_rejected(args, words):
     with pytest.raises((TypeError, ValueError), match=words):
         evaluate(parse(AFFINE), *args)
 
 
-def test_a_call_is_its_program():
+def test_call_runs_its_program():
     call = f"xla_call[call_jaxpr={AFFINE} name=f]"
     program = parse(f"{{ lambda ; x:f32[3] y:f32[3]. let p:f32[3] q:f32[3] = {call} y x in (q, p) }}")
     close(evaluate(program, X, Y), [X * Y, X * Y + 1])
 
 
 @pytest.mark.parametrize("index", [-5, 0, 1, 2, 9])
-def test_a_branch_is_taken_by_its_number(index):
+def test_cond_runs_branch_of_index(index):
     one, two, three = (parse(f"{{ lambda ; a:f32[3]. let b:f32[3] = {op} a in (b,) }}") for op in ("neg", "sin", "exp"))
     got = evaluate_primitive(prims.cond_p, [np.int32(index), X], {"branches": (one, two, three)})
-    close(got, [[np.negative, np.sin, np.exp][index if 0 <= index < 3 else 2](X)])  # the last stands for what is out of range
+    close(got, [[np.negative, np.sin, np.exp][index if 0 <= index < 3 else 2](X)])  # out of range: the last branch
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("unroll", [1, 2, 5])
-def test_a_scan_is_a_loop(reverse, unroll):
+def test_scan_equals_loop(reverse, unroll):
     body = parse("{ lambda ; w:f32[] c:f32[] x:f32[]. let d:f32[] = mul c w e:f32[] = add d x f:f32[] = mul c x in (e, f) }")
     xs = np.float32([1, 2, 3, 4])
     end, ys = evaluate_primitive(prims.scan_p, [np.float32(2), np.float32(1), xs],
@@ -66,7 +66,7 @@ def test_a_scan_is_a_loop(reverse, unroll):
 
 
 @pytest.mark.parametrize(("start", "bound"), [(1, None), (500, None), (1, 3), (1, 0)])
-def test_a_while_loop_tests_first(start, bound):
+def test_while_loop_tests_before_first_iteration(start, bound):
     test = parse("{ lambda ; a:i32[]. let b:bool[] = lt a 100:i32[] in (b,) }")
     body = parse("{ lambda ; a:i32[]. let b:i32[] = mul a 3:i32[] in (b,) }")
     got = evaluate_primitive(prims.while_p, [np.int32(start)], dict(cond_jaxpr=test, cond_nconsts=0, body_jaxpr=body,
@@ -77,7 +77,7 @@ def test_a_while_loop_tests_first(start, bound):
     close(got, [start])
 
 
-def test_functions_with_rules_are_their_programs():
+def test_custom_rule_calls_run_their_programs():
     x, k = X, np.float32(2)
     for prim in (prims.custom_jvp_call_p, prims.custom_vjp_call_p, prims.remat_p):
         sample = samples_of(prim)[0]
@@ -89,7 +89,7 @@ def test_functions_with_rules_are_their_programs():
 
 
 @pytest.mark.collectives
-def test_a_map_over_devices_is_a_loop_over_rows():
+def test_xla_pmap_equals_loop_over_members():
     program = parse("""{ lambda ; x:f32[2,3] y:f32[3]. let
         p:f32[2,3] q:f32[3,2] = xla_pmap[axis_name=i axis_size=2 backend=None
           call_jaxpr={ lambda ; a:f32[3] b:f32[3]. let
@@ -121,7 +121,7 @@ COLLECTIVES = {
 
 @pytest.mark.collectives
 @pytest.mark.parametrize("op", COLLECTIVES, ids=lambda op: op.partition("[")[0])
-def test_a_collective_is_what_all_members_give_each(op):
+def test_collectives_equal_their_definition(op):
     want = [np.asarray(w, np.float32) for w in COLLECTIVES[op]]
     shape = ",".join(map(str, want[0].shape))
     plain = f"a:f32[4] = {op} a0" if op.startswith(("all_gather", "psum_scatter", "all_to_all", "ppermute")) else f"a = {op} a0"
@@ -134,7 +134,7 @@ def test_a_collective_is_what_all_members_give_each(op):
 
 
 @pytest.mark.collectives
-def test_members_are_numbered_with_the_first_name_slowest():
+def test_axis_index_of_several_axes_is_row_major():
     env = AxisEnv([("i", 2), ("j", 3)])
     for names, want in (("i", [0, 0, 0, 1, 1, 1]), ("j", [0, 1, 2] * 2), (("i", "j"), list(range(6))),
                         (("j", "i"), [0, 2, 4, 1, 3, 5])):
@@ -142,21 +142,21 @@ def test_members_are_numbered_with_the_first_name_slowest():
 
 
 @pytest.mark.collectives
-def test_an_axis_must_be_bound():
+def test_unbound_axis_is_rejected():
     program = parse("{ lambda ; a:f32[3]. let b:f32[3] = psum[axes=('i',) axis_index_groups=None] a in (b,) }")
     with pytest.raises(UnboundAxisError, match="i"):
         evaluate(program, X)
 
 
-def test_random_bits_are_threefrys():
-    """The published answers: key and counter of zeros, of ones, and of the digits of pi."""
-    for words, want in (((0, 0, 0, 0), (0x6B200159, 0x99BA4EFE)), ((0xFFFFFFFF,) * 4, (0x1CB996FC, 0xBB002BE7)),
+def test_random_bits_equal_published_threefry_results():
+    """Key and counter of zeros, of ones, and of the digits of pi."""
+    for counters, want in (((0, 0, 0, 0), (0x6B200159, 0x99BA4EFE)), ((0xFFFFFFFF,) * 4, (0x1CB996FC, 0xBB002BE7)),
                         ((0x13198A2E, 0x03707344, 0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0))):
-        out = evaluate_primitive(prims.threefry2x32_p, [np.uint32(w) for w in words], {})
+        out = evaluate_primitive(prims.threefry2x32_p, [np.uint32(w) for w in counters], {})
         assert tuple(int(v) for v in out) == want
 
 
-def test_a_generator_gives_the_same_bits_again_and_others_next():
+def test_generator_is_deterministic_and_advances_its_state():
     for sample in samples_of(prims.rng_bit_generator_p):
         state, first = evaluate_primitive(sample.prim, sample.args, sample.params)
         _, again = evaluate_primitive(sample.prim, sample.args, sample.params)
@@ -165,14 +165,14 @@ def test_a_generator_gives_the_same_bits_again_and_others_next():
         assert first.size < 3 or not np.array_equal(first, then)
 
 
-def test_keys_are_their_words():
+def test_random_wrap_and_unwrap_round_trip():
     words = np.uint32([3, 4])
     key = evaluate_primitive(prims.random_wrap_p, [words], samples_of(prims.random_wrap_p)[0].params)
     np.testing.assert_array_equal(evaluate_primitive(prims.random_unwrap_p, [key], {"use": "data"}), words)
 
 
 @pytest.mark.order
-def test_effects_happen_in_order_and_once():
+def test_effects_run_once_and_in_order():
     seen: list[Any] = []
     fun = register_host_function("noted_by_contract", lambda x: (seen.append(float(x)), ())[1])
     params = dict(callback=fun, batch=(), indexed=False, mapped=(), ordered=True, threaded=False)
@@ -181,12 +181,12 @@ def test_effects_happen_in_order_and_once():
     assert seen == [1, 2, 3]
 
 
-def test_host_functions_are_called_with_the_values():
+def test_host_functions_receive_values():
     sample = samples_of(prims.pure_callback_p)[0]
     close(evaluate_primitive(sample.prim, [np.int32([1, 2, 3]), np.int32([10, 20, 30])], sample.params), [[11, 22, 33]])
 
 
-def test_an_op_that_does_not_fit_is_refused_by_name():
+def test_primitive_with_wrong_operands_is_rejected_by_name():
     for prim, args, params in ((prims.add_p, [X, Y[:2]], {}), (prims.reduce_sum_p, [X], {"axes": (3,)}),
                                (prims.reshape_p, [X], {"new_sizes": (2,), "dimensions": None})):
         with pytest.raises((ShapeError, TypeError, ValueError), match=prim.name):

@@ -1,4 +1,4 @@
-"""Passes over programs: whatever they leave out, share, fold or divide, the results stay, and effects keep their order."""
+"""Program passes: results stay the same, and effects keep their order."""
 from __future__ import annotations
 
 import itertools
@@ -46,7 +46,7 @@ ARGS = (X, Y, np.int32(1))
 over = pytest.mark.parametrize("name", TEXTS)
 
 
-def same(got, want):
+def assert_equal(got, want):
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=1e-6)
 
@@ -55,26 +55,27 @@ def names(program):
     return [e.primitive.name for e in walk(program)]
 
 
-def test_the_programs_are_what_plain_numpy_says():
-    same(evaluate(PROGRAMS["plain"], *ARGS), [np.sin(X) * Y, np.sin(X) + np.sin(X) * Y, np.exp(Y), 2 * X, 1])
-    same(evaluate(PROGRAMS["calls"], *ARGS)[:2], [np.sin(X), np.sin(X) + Y * np.cos(X)])
-    same(evaluate(PROGRAMS["branches"], *ARGS)[:3], [X * Y, X, -X])
+def test_programs_equal_numpy_expressions():
+    assert_equal(evaluate(PROGRAMS["plain"], *ARGS), [np.sin(X) * Y, np.sin(X) + np.sin(X) * Y, np.exp(Y), 2 * X, 1])
+    assert_equal(evaluate(PROGRAMS["calls"], *ARGS)[:2], [np.sin(X), np.sin(X) + Y * np.cos(X)])
+    assert_equal(evaluate(PROGRAMS["branches"], *ARGS)[:3], [X * Y, X, -X])
     c1 = X + Y
-    same(evaluate(PROGRAMS["scan"], *ARGS)[:2], [c1 + Y, np.stack([np.sin(X), np.sin(c1)])])
-    same(evaluate(PROGRAMS["while"], *ARGS)[:3], [X * Y * Y, -X * Y * Y, np.sin(np.sin(Y))])
+    assert_equal(evaluate(PROGRAMS["scan"], *ARGS)[:2], [c1 + Y, np.stack([np.sin(X), np.sin(c1)])])
+    assert_equal(evaluate(PROGRAMS["while"], *ARGS)[:3], [X * Y * Y, -X * Y * Y, np.sin(np.sin(Y))])
 
 
 @over
 @pytest.mark.parametrize("used", list(itertools.product([True, False], repeat=5)), ids=str)
-def test_without_dead_code_what_is_left_is_the_same(name, used):
+def test_dce_keeps_used_results(name, used):
     program = PROGRAMS[name]
     small, kept = dce(program, list(used))
     check(small)
     assert len(small.in_avals) == sum(kept) and len(list(walk(small))) <= len(list(walk(program)))
-    same(evaluate(small, *[a for a, on in zip(ARGS, kept) if on]), [w for w, on in zip(evaluate(program, *ARGS), used) if on])
+    wanted = [w for w, on in zip(evaluate(program, *ARGS), used) if on]
+    assert_equal(evaluate(small, *[a for a, on in zip(ARGS, kept) if on]), wanted)
 
 
-def test_dead_code_is_gone():
+def test_dce_removes_dead_code():
     small, kept = dce(PROGRAMS["plain"], [False, False, False, True, False])
     assert names(small) == ["mul"] and kept == [True, False, False]
     small, kept = dce(PROGRAMS["calls"], [True, False, False, False, False])
@@ -84,13 +85,13 @@ def test_dead_code_is_gone():
 @over
 @pytest.mark.parametrize("change", [cse, fold_constants, inline_calls, lambda p: rewrite(p, lambda e: None)],
                          ids=["cse", "fold_constants", "inline_calls", "rewrite"])
-def test_a_pass_keeps_every_result(name, change):
+def test_passes_keep_every_result(name, change):
     new = change(PROGRAMS[name])
     check(new)
-    same(evaluate(new, *ARGS), evaluate(PROGRAMS[name], *ARGS))
+    assert_equal(evaluate(new, *ARGS), evaluate(PROGRAMS[name], *ARGS))
 
 
-def test_passes_do_what_they_are_for():
+def test_passes_simplify_programs():
     assert names(cse(PROGRAMS["plain"])).count("sin") == 1
     assert "xla_call" not in names(inline_calls(PROGRAMS["calls"]))
     folded = fold_constants(parse("{ lambda ; a:f32[]. let b:f32[] = mul 2.0:f32[] 3.0:f32[] c:f32[] = add a b in (c,) }"))
@@ -98,7 +99,7 @@ def test_passes_do_what_they_are_for():
 
 
 @over
-def test_equations_are_replaced_at_every_depth(name):
+def test_rewrite_replaces_equations_at_every_depth(name):
     def as_cosine(e):
         return [Eqn(prims.cos_p, e.invars, e.outvars, {})] if e.primitive is prims.sin_p else None
 
@@ -109,14 +110,14 @@ def test_equations_are_replaced_at_every_depth(name):
     back = rewrite(new, lambda e: [Eqn(prims.sin_p, e.invars, e.outvars, {})] if e.primitive is prims.cos_p else None)
     assert "sin" in names(back)
     if name == "plain":
-        same(evaluate(new, *ARGS)[:1], [np.cos(X) * Y])
+        assert_equal(evaluate(new, *ARGS)[:1], [np.cos(X) * Y])
 
 
-def test_results_are_replaced_by_other_values():
+def test_rewrite_replaces_results_by_other_values():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = copy a c:f32[] = sin b in (c, b) }")
     new = rewrite(program, lambda e: ([], e.invars) if e.primitive is prims.copy_p else None)
     assert names(new) == ["sin"]
-    same(evaluate(new, np.float32(2)), [np.sin(2), 2])
+    assert_equal(evaluate(new, np.float32(2)), [np.sin(2), 2])
     a = program.jaxpr.invars[0]
     put = substitute(program, {a: Literal(np.float32(3), f32())})
     assert np.isclose(evaluate(put, np.float32(0))[0], np.sin(3))
@@ -124,7 +125,7 @@ def test_results_are_replaced_by_other_values():
 
 @over
 @pytest.mark.parametrize("known", list(itertools.product([True, False], repeat=3)), ids=str)
-def test_two_stages_are_the_whole(name, known):
+def test_partial_eval_stages_compute_the_program(name, known):
     program = PROGRAMS[name]
     split = partial_eval(program, list(known))
     check(split.known), check(split.unknown)
@@ -132,19 +133,19 @@ def test_two_stages_are_the_whole(name, known):
     n = sum(split.out_known)
     late = evaluate(split.unknown, *early[n:], *[a for a, on in zip(ARGS, known) if not on])
     got_early, got_late = iter(early[:n]), iter(late)
-    same([next(got_early if on else got_late) for on in split.out_known], evaluate(program, *ARGS))
+    assert_equal([next(got_early if on else got_late) for on in split.out_known], evaluate(program, *ARGS))
     if all(known):
         assert all(split.out_known)
 
 
-def test_what_is_known_is_computed_in_the_first_stage():
+def test_partial_eval_computes_known_values_in_first_stage():
     split = partial_eval(PROGRAMS["plain"], [True, False, False])
     assert names(split.known).count("sin") >= 1 and "sin" not in names(split.unknown)
     assert split.out_known == [False, False, False, True, True]
 
 
 @pytest.mark.order
-def test_effects_stay_all_of_them_in_their_order():
+def test_passes_keep_all_effects_in_order():
     seen = []
     say = Primitive("say_of_contract", infer=lambda x: [], numpy=lambda x: (seen.append(float(x)), ())[1], multiple=True,
                     effectful=True)
@@ -172,7 +173,7 @@ def test_effects_stay_all_of_them_in_their_order():
 
 
 @pytest.mark.cost
-def test_a_long_dead_chain_is_dropped():
+def test_dce_drops_long_dead_chain():
     a = v = Var(f32())
     eqns = []
     for _ in range(5000):

@@ -1,4 +1,4 @@
-"""`RuleTable`: the row in force, for everybody and in every thread, and a number that changes with it."""
+"""`RuleTable`: the current rule in every thread, and a version that changes with it."""
 from __future__ import annotations
 
 import threading
@@ -12,39 +12,40 @@ def table():
     return RuleTable("fold", "yourlab_fold/rules")
 
 
-def test_rows_are_found(table):
+def test_defined_rule_is_found(table):
     table.define(prims.sin_p, len)
     assert (table[prims.sin_p] is len and table.get(prims.sin_p) is len and prims.sin_p in table
             and table.has_rule_or_reason(prims.sin_p))
     assert not table.has_rule_or_reason(prims.cos_p) and table.get(prims.cos_p) is None
 
 
-def test_a_missing_row_says_what_and_where(table):
+def test_missing_rule_error_names_primitive_and_file(table):
     with pytest.raises(MissingRuleError, match=r"fold of `erf`.*yourlab_fold/rules"):
         table[prims.erf_p]
     assert issubclass(MissingRuleError, NotImplementedError)
 
 
-def test_a_hole_gives_its_reason_until_there_is_a_row(table):
-    table.declare_missing(prims.sort_p, "nobody asked yet")
-    assert table.has_rule_or_reason(prims.sort_p) and table.missing_rules[prims.sort_p] == "nobody asked yet"
-    with pytest.raises(MissingRuleError, match="nobody asked yet"):
+def test_missing_rule_reason_is_raised_until_rule_is_defined(table):
+    table.declare_missing(prims.sort_p, "not implemented yet")
+    assert table.has_rule_or_reason(prims.sort_p) and table.missing_rules[prims.sort_p] == "not implemented yet"
+    with pytest.raises(MissingRuleError, match="not implemented yet"):
         table[prims.sort_p]
     table.define(prims.sort_p, len)
     assert table[prims.sort_p] is len and prims.sort_p not in table.missing_rules
 
 
-@pytest.mark.parametrize("before", ["row", "hole", "nothing"])
-def test_an_override_ends_and_what_was_before_is_back(table, before):
-    if before == "row":
+@pytest.mark.parametrize("before", ["rule", "missing", "nothing"])
+def test_override_end_restores_previous_state(table, before):
+    if before == "rule":
         table.define(prims.sin_p, len)
-    elif before == "hole":
+    elif before == "missing":
         table.declare_missing(prims.sin_p, "why")
     version, key = table.version, config.cache_key()
     with table.override(prims.sin_p, abs):
         assert table[prims.sin_p] is abs and table.version != version and config.cache_key() != key
-    assert table.get(prims.sin_p) is (len if before == "row" else None) and table.version == version
-    assert table.missing_rules.get(prims.sin_p) == ("why" if before == "hole" else None) and config.cache_key() == key
+    assert table.get(prims.sin_p) is (len if before == "rule" else None) and table.version == version
+    assert table.missing_rules.get(prims.sin_p) == ("why" if before == "missing" else None)
+    assert config.cache_key() == key
 
 
 def test_overrides_nest_and_end_with_errors(table):
@@ -57,7 +58,7 @@ def test_overrides_nest_and_end_with_errors(table):
     assert table[prims.sin_p] is len
 
 
-def test_every_change_is_a_new_number(table):
+def test_every_change_gives_a_new_version(table):
     table.get(prims.sin_p)
     seen = {table.version}
     for change in (lambda: table.define(prims.sin_p, len), lambda: table.define(prims.sin_p, abs),
@@ -68,8 +69,8 @@ def test_every_change_is_a_new_number(table):
         seen.add(table.version)
 
 
-def test_facts_give_rows_until_somebody_does():
-    op = Primitive("fact_of_contract", infer=lambda x: x, elementwise=True)
+def test_default_rule_is_used_until_rule_is_defined():
+    op = Primitive("fact_of_conformance", infer=lambda x: x, elementwise=True)
     table = RuleTable("fold", "yourlab_fold/rules")
     table.default = lambda p: len if p.elementwise else None
     assert table[op] is len
@@ -77,7 +78,7 @@ def test_facts_give_rows_until_somebody_does():
     assert table[op] is abs
 
 
-def test_all_threads_follow(table):
+def test_override_applies_to_all_threads(table):
     seen = []
     with table.override(prims.sin_p, abs):
         thread = threading.Thread(target=lambda: seen.append(table.get(prims.sin_p)))
@@ -86,7 +87,7 @@ def test_all_threads_follow(table):
     assert seen == [abs]
 
 
-def test_what_is_no_row_is_refused(table):
+def test_invalid_rules_are_rejected(table):
     for change in (lambda: table.define("sin", len), lambda: table.define(prims.sin_p, 3)):
         with pytest.raises(TypeError):
             change()

@@ -1,4 +1,4 @@
-"""Trees: leaves in order and back, node classes of one's own, and errors that name the place."""
+"""Pytrees: flattening and unflattening, registered node classes, and errors that name the path."""
 from __future__ import annotations
 
 import collections
@@ -14,7 +14,7 @@ TREES = [(1, [2, {"b": 3, "a": 4}], None, Point(5, (6,))), {}, [], (), None, 7, 
 
 
 @pytest.mark.parametrize("tree", TREES, ids=repr)
-def test_a_tree_comes_back_from_its_leaves(tree):
+def test_flatten_unflatten_round_trip(tree):
     leaves, structure = trees.tree_flatten(tree)
     assert trees.tree_unflatten(structure, leaves) == tree and trees.tree_leaves(tree) == leaves
     assert trees.tree_structure(tree) == structure and hash(trees.tree_structure(tree)) == hash(structure)
@@ -23,14 +23,14 @@ def test_a_tree_comes_back_from_its_leaves(tree):
     assert again == structure
 
 
-def test_dicts_are_in_the_order_of_their_keys_and_none_is_no_leaf():
+def test_dicts_are_sorted_by_key_and_none_is_not_a_leaf():
     assert trees.tree_leaves({"b": 1, "a": 2}) == [2, 1] and trees.tree_leaves([None, 1, None]) == [1]
     assert trees.tree_structure({"b": 1, "a": 2}) == trees.tree_structure({"a": 0, "b": 0})
     assert trees.tree_structure((1, 2)) != trees.tree_structure([1, 2])
     assert trees.tree_structure({"a": 1}) != trees.tree_structure({"b": 1})
 
 
-def test_map_goes_through_several_trees():
+def test_map_over_several_trees():
     got = trees.tree_map(lambda a, b: a + b, {"x": 1, "y": [2, None]}, {"x": 10, "y": [20, None]})
     assert got == {"x": 11, "y": [22, None]}
     assert trees.tree_map(lambda a, b: (a, b), [1], [{"k": 2}]) == [(1, {"k": 2})]
@@ -39,12 +39,12 @@ def test_map_goes_through_several_trees():
 
 
 @pytest.mark.parametrize("other", [{"x": 1}, {"x": 1, "z": 2}, [1, 2], {"x": 1, "y": [1, 2, 3]}], ids=repr)
-def test_trees_that_differ_are_refused(other):
+def test_different_trees_are_rejected(other):
     with pytest.raises((TypeError, ValueError)):
         trees.tree_map(lambda a, b: a, {"x": 1, "y": [2, 3]}, other)
 
 
-def test_the_number_of_leaves_must_fit():
+def test_wrong_number_of_leaves_is_rejected():
     structure = trees.tree_structure([1, (2, 3)])
     for leaves in ([1, 2], [1, 2, 3, 4]):
         with pytest.raises((TypeError, ValueError)):
@@ -56,7 +56,7 @@ class Node:
         self.children, self.data = children, data
 
 
-def test_a_class_of_ones_own_is_a_node():
+def test_registered_class_is_a_node():
     trees.register_pytree_node(Node, lambda n: (tuple(n.children), n.data), lambda data, children: Node(list(children), data))
     leaves, structure = trees.tree_flatten({"n": Node([1, (2,)], "d")})
     assert leaves == [1, 2]
@@ -67,7 +67,7 @@ def test_a_class_of_ones_own_is_a_node():
         trees.register_pytree_node(Node, lambda n: ((), None), lambda data, children: None)
 
 
-def test_a_dataclass_is_a_node_of_the_fields_that_are_named():
+def test_registered_dataclass_is_a_node_of_its_data_fields():
     @dataclasses.dataclass
     class Layer:
         w: object
@@ -84,13 +84,13 @@ def test_every_leaf_has_a_path():
         ("['a'][0]", 1), ("['a'][1].x", 2), ("['a'][1].y", 3), ("['b'][0]", 4)]
 
 
-def test_a_prefix_is_spread_over_what_it_stands_for():
+def test_broadcast_prefix_repeats_leaves():
     assert trees.broadcast_prefix({"a": 0, "b": 1}, {"a": [1, 2], "b": 3}) == [0, 0, 1]
     with pytest.raises(ValueError):
         trees.broadcast_prefix({"a": 0}, {"b": 1})
 
 
-def test_a_partial_is_a_tree_of_its_arguments():
+def test_partial_is_a_tree_of_its_arguments():
     p = trees.Partial(max, 3, key=None)
     leaves, structure = trees.tree_flatten(p)
     assert leaves == [3] and trees.tree_unflatten(structure, [5])(4) == 5

@@ -1,4 +1,4 @@
-"""Ops that slide a window over an array, convolutions among them, beside loops over windows and their elements."""
+"""Window primitives and convolutions compared with loops over windows and their elements."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +12,7 @@ from lamina_ir.testing.samples import samples_of
 
 def windows(x: Any, fill: Any, *, window_dimensions: Any, window_strides: Any, padding: Any, base_dilation: Any = None,
             window_dilation: Any = None) -> Any:
-    """(result's shape, window -> the indices of its elements in `x`), where an element may be outside of `x`."""
+    """Return (result shape, window -> indices of its elements in `x`); an element may be outside `x`."""
     n = x.ndim
     base, wide = base_dilation or (1,) * n, window_dilation or (1,) * n
     spread = [max((s - 1) * b + 1, 0) if s else 0 for s, b in zip(x.shape, base)]
@@ -41,7 +41,7 @@ def window_reduction(fun: Any, identity: Any) -> Any:
 
 
 def chosen(x: Any, select: str, **params: Any) -> Any:
-    """(result's shape, window -> index of the first of its elements that is the largest, or smallest)."""
+    """Return (result shape, window -> index of its first largest, or smallest, element)."""
     shape, elements = windows(x, None, **params)
 
     def choose(at: Any) -> Any:
@@ -110,11 +110,11 @@ TABLE = {
 
 
 @pytest.mark.parametrize("sample", samples_in(TABLE), ids=lambda s: s.id)
-def test_an_op_is_what_a_plain_loop_gives(sample):
+def test_primitive_equals_plain_loop(sample):
     check_against_reference(TABLE, sample)
 
 
-def test_windows_by_a_program_are_loops():
+def test_generic_window_reduction_equals_loop():
     for sample in samples_of(prims.reduce_window_p):
         x, y, sum_from, max_from = sample.args
         params = {k: v for k, v in sample.params.items() if k != "computation"}
@@ -131,15 +131,15 @@ def run(name: str, *args: Any, **params: Any) -> Any:
     return np.asarray(evaluate_primitive(getattr(prims, f"{name}_p"), args, params)).tolist()
 
 
-def test_sums_by_hand():
+def test_window_sums_computed_by_hand():
     window = dict(window_dimensions=(2,), window_strides=(2,), padding=((1, 0),), base_dilation=(1,), window_dilation=(1,))
     assert run("reduce_window_sum", np.float32([1, 2, 3, 4, 5]), **window) == [1, 5, 9]
     wide = {**window, "window_strides": (1,), "padding": ((0, 0),), "window_dilation": (3,)}
     assert run("reduce_window_max", np.float32([1, 2, 3, 4, 0]), **wide) == [4, 2]
 
 
-def test_a_convolution_by_hand():
-    """[1, 2, 3] beside [1, 10]: the window is not turned around."""
+def test_convolution_computed_by_hand():
+    """Convolve [1, 2, 3] with [1, 10]: the window is not reversed."""
     numbers = prims.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
     got = run("conv_general_dilated", np.float32([[[1, 2, 3]]]), np.float32([[[1, 10]]]), window_strides=(1,),
               padding=((1, 0),), lhs_dilation=(1,), rhs_dilation=(1,),

@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .._types.avals import ShapedArray
 from ..errors import DTypeError, ShapeError
+from .._core.jaxpr import ClosedJaxpr
+from ..typing import ParamValue
 
 __all__ = ["check_operands", "run_param"]
 
 
-def check_operands(where: str, program: Any, avals: Sequence[ShapedArray]) -> None:
+def check_operands(where: str, program: ClosedJaxpr, avals: Sequence[ShapedArray]) -> None:
     """Raise ShapeError or DTypeError unless `program`, named `where` in the message, takes operands of these types."""
     wanted = program.jaxpr.invars
     if len(wanted) != len(avals):
@@ -21,7 +22,7 @@ def check_operands(where: str, program: Any, avals: Sequence[ShapedArray]) -> No
             raise kind(f"{where} takes {v.aval.str_long()} as operand {i}; got {got.str_long()}")
 
 
-def run_param(name: str) -> dict[str, Any]:
+def run_param(name: str) -> dict[str, ParamValue]:
     """Return the implementations, for one device and for many, of a primitive that runs the program in param `name`."""
     return dict(numpy=lambda run, *args, **params: run(params[name], args),
                 spmd=lambda run, env, args, params: run(params[name], args, env))

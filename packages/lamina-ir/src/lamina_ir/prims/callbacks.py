@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .._util.short_repr import short_repr
 from .._types.avals import ShapedArray, shaped
@@ -21,10 +21,14 @@ from .._types.param_values import register_param_type
 from .._core.primitive import Primitive
 from .._core.loop_context import (format_axes, run_per_device, running_device, running_axis_positions,
                                   running_iterations, format_iterations)
+from ..typing import AxisName, Device, Function, ParamValue, Params, Tree, Value
+from .._core.axis_env import AxisEnv
+from .._typing import RunProgram
+from .._core.source_info import Source
 
 __all__ = ["HostCall", "HostFunction", "debug_callback_p", "io_callback_p", "pure_callback_p", "register_host_function"]
 
-_registered: dict[str, Callable[..., Any]] = {}
+_registered: dict[str, Function] = {}
 _TOKEN = shaped((), np.dtype("int32"))
 
 
@@ -66,48 +70,53 @@ class HostFunction:
         self._set(function=_registered.get(self.name), source=None, loops=(), names=(), checks=False,
                   repeats=False, batched=None, placed=False, device=None)
 
-    def _set(self, **facts: Any) -> None:  # fields that are not in the repr; the dataclass is frozen
+    def _set(self, **facts: ParamValue) -> None:  # fields that are not in the repr; the dataclass is frozen
         for name, value in facts.items():
             object.__setattr__(self, name, value)
 
-    def _replace(self, **facts: Any) -> HostFunction:
+    def _replace(self, **facts: ParamValue) -> HostFunction:
         made = HostFunction(self.name)
         made._set(**{**vars(self), **facts})
         return made
 
     @staticmethod
-    def of(function: Callable[..., Any], name: str, source: Any = None, checks: bool = False, **how: Any) -> HostFunction:
+    def of(function: Function, name: str, source: Source | None = None, checks: bool = False,
+           **how: ParamValue) -> HostFunction:
         """Wrap a function of this process. `name` and `source` appear in program text and errors; `how` may set
         `repeats`, `batched` and `placed`."""
         made = HostFunction(name)
         made._set(function=function, source=source, checks=checks, **how)
         return made
 
-    def at(self, device: Any) -> HostFunction:
+    def at(self, device: Device) -> HostFunction:
         """Return the function with `device` as the default calling device."""
         return self._replace(device=device)
 
-    def with_function(self, function: Callable[..., Any], **how: Any) -> HostFunction:
+    def with_function(self, function: Function, **how: ParamValue) -> HostFunction:
         """Return it with another Python function."""
         return self._replace(function=function, **how)
 
-    def in_loops(self, loops: tuple[tuple[str, Any], ...]) -> HostFunction:
+    def in_loops(self, loops: tuple[tuple[str, Source | None], ...]) -> HostFunction:
         """Return it with the iteration numbers of these loops as last operands."""
         return self._replace(loops=loops)
 
-    def with_batch_axis(self, name: Any) -> HostFunction:
+    def with_batch_axis(self, name: AxisName) -> HostFunction:
         """Return it with one more outermost batch axis, named `name` (None: unnamed)."""
         return self._replace(names=(name, *self.names))  # type: ignore[attr-defined]
 
+    @override
     def __eq__(self, other: object) -> bool:
+        # By function, not only by name: programs are cached by content, and two lambdas share a name.
         return (isinstance(other, HostFunction) and self.name == other.name
                 and self.loops == other.loops and self.names == other.names  # type: ignore[attr-defined]
                 and self.function is other.function)  # type: ignore[attr-defined]
 
+    @override
     def __hash__(self) -> int:
+        # The function may be unhashable, and `__eq__` decides anyway.
         return hash(self.name)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Value, **kwargs: Tree) -> Sequence[Value]:
         function = self.function  # type: ignore[attr-defined]
         if function is None:
             raise _unknown(self.name)
@@ -119,7 +128,7 @@ def _unknown(name: str) -> CallbackError:
                          "give it to lamina_ir.extend.register_host_function before loading")
 
 
-def register_host_function(name: str, function: Callable[..., Any]) -> HostFunction:
+def register_host_function(name: str, function: Function) -> HostFunction:
     """Register the function that saved programs call under `name` in this process.
 
     Args:
@@ -136,12 +145,14 @@ def register_host_function(name: str, function: Callable[..., Any]) -> HostFunct
     if not isinstance(name, str) or not callable(function):
         raise TypeError("register_host_function: expected a name and a function; got "
                         f"{short_repr(name)} and {short_repr(function)}")
+    # `setdefault` is atomic, so of two threads that register a name, one gets the error.
     if _registered.setdefault(name, function) is not function:
         raise ValueError(f"register_host_function: another function is already registered as {name!r}")
     return HostFunction(name)
 
 
-def _check_batch(name: str, avals: Sequence[ShapedArray], batch: tuple[int, ...], mapped: tuple[Any, ...]) -> None:
+def _check_batch(name: str, avals: Sequence[ShapedArray], batch: tuple[int, ...],
+                 mapped: tuple[tuple[bool, ...], ...]) -> None:
     if not batch:
         return
     if len(mapped) != len(avals):
@@ -155,9 +166,10 @@ def _check_batch(name: str, avals: Sequence[ShapedArray], batch: tuple[int, ...]
 
 
 def _infer(name: str) -> Callable[..., list[ShapedArray]]:
-    def infer(*avals: ShapedArray, batch: tuple[int, ...] = (), mapped: tuple[Any, ...] = (),
-              result_dtypes: tuple[Any, ...] = (), result_shapes: tuple[Any, ...] = (), threaded: bool = False,
-              **_: Any) -> list[ShapedArray]:
+    def infer(*avals: ShapedArray, batch: tuple[int, ...] = (), mapped: tuple[tuple[bool, ...], ...] = (),
+              result_dtypes: tuple[np.dtype, ...] = (), result_shapes: tuple[tuple[int, ...], ...] = (),
+              threaded: bool = False, **_: ParamValue) -> list[ShapedArray]:
+        # The token is not an operand of the function, so it is outside of `batch` and `mapped`.
         if threaded:
             if not avals or not avals[-1].same_type(_TOKEN):
                 raise DTypeError(f"{name}: a threaded call takes an int32[] as its last operand")
@@ -191,15 +203,16 @@ class HostCall:
 
     __slots__ = ("name", "callback", "function", "batch", "mapped", "wanted", "indexed", "where", "device_of")
 
-    def __init__(self, name: str, params: dict[str, Any], where: Callable[[int | None], str] | None = None,
-                 device_of: Callable[[int | None], Any] | None = None) -> None:
+    def __init__(self, name: str, params: Params, where: Callable[[int | None], str] | None = None,
+                 device_of: Callable[[int | None], Device] | None = None) -> None:
         self.where, self.device_of = where, device_of
         self.name, self.callback, self.batch, self.mapped = name, params["callback"], params["batch"], params["mapped"]
         self.function = self.callback.function
         self.wanted = tuple(zip(params.get("result_shapes", ()), params.get("result_dtypes", ())))
         self.indexed = params.get("indexed", False)
 
-    def __call__(self, args: Sequence[Any], iterations: Any = (), device: int | None = None) -> tuple[np.ndarray, ...]:
+    def __call__(self, args: Sequence[Value], iterations: Sequence[Value] = (),
+                 device: int | None = None) -> tuple[np.ndarray, ...]:
         """Call the function and return the results, which have the batch axes first.
 
         Args:
@@ -210,12 +223,14 @@ class HostCall:
           CallbackError: the function raised, or returned results of other types than declared. The message names the
             batch position and the loop iteration.
         """
+        # The usual case of a check: nothing to report, so Python is not called for any example.
         if self.callback.checks and np.all(args[0]):
             return ()
         if not self.batch:
             return self._once(args, (iterations, device, ()))
         outs = [np.empty((*self.batch, *shape), dtype) for shape, dtype in self.wanted]
         for at in itertools.product(*map(range, self.batch)):
+            # An operand without a batch axis is the same for all examples on that axis, so it is not indexed along it.
             mine = [x[tuple(i for i, on in zip(at, flags) if on)] for x, flags in zip(args, self.mapped)]
             if self.callback.checks and np.all(mine[0]):
                 continue
@@ -223,7 +238,8 @@ class HostCall:
                 o[at] = value
         return tuple(outs)
 
-    def _once(self, args: Sequence[Any], at: tuple[Any, int | None, tuple[int, ...]]) -> tuple[np.ndarray, ...]:
+    def _once(self, args: Sequence[Value],
+              at: tuple[Sequence[Value], int | None, tuple[int, ...]]) -> tuple[np.ndarray, ...]:
         try:
             if self.indexed:
                 out = self.function(*args, batch_index=at[2], device_index=at[1] or 0)
@@ -244,6 +260,7 @@ class HostCall:
                               f"{len(out)}", at)
         found = []
         for i, (x, (shape, dtype)) in enumerate(zip(out, self.wanted)):
+            # The compiler's buffers have a fixed layout, so results must be C-contiguous.
             if type(x) is not np.ndarray or x.dtype != dtype or x.shape != shape or not x.flags.c_contiguous:
                 a = np.asarray(x)
                 if a.shape != shape or (a.dtype != dtype and not _narrows(x, a.dtype, dtype)):
@@ -254,7 +271,7 @@ class HostCall:
             found.append(x)
         return tuple(found)
 
-    def _error(self, text: str, position: tuple[Any, int | None, tuple[int, ...]],
+    def _error(self, text: str, position: tuple[Sequence[Value], int | None, tuple[int, ...]],
                kind: type[CallbackError] = CallbackError) -> CallbackError:
         iterations, device, index = position
         source, loops, names = self.callback.source, self.callback.loops, self.callback.names
@@ -264,6 +281,7 @@ class HostCall:
             axes = ["the batch" if name is None else f"axis {name!r}" for name in named]
             details.append("at " + ", ".join([f"index {i} of {axis} of {n}" for i, n, axis in zip(index, self.batch, axes)]))
         if loops:
+            # In compiled programs iteration numbers are operands; the evaluator records them itself.
             running = [(op, int(i), line) for (op, line), i in zip(loops, np.reshape(iterations, -1))]
         else:
             running = [*running_iterations()]
@@ -277,33 +295,36 @@ class HostCall:
         return kind(text + (f"; {', '.join(details)}" if details else ""))
 
 
-def _narrows(x: Any, got: np.dtype, wanted: np.dtype) -> bool:
+def _narrows(x: Value, got: np.dtype, wanted: np.dtype) -> bool:
     """Return whether a result may be converted to the declared dtype without an error: Python numbers, and 64-bit
     results that NumPy makes of 32-bit inputs."""
     if type(x) in (bool, int, float, complex):
         return bool(np.can_cast(got, wanted, "same_kind")) or type(x) is int
+    # For example np.arange(3), which is int64, for a declared int32.
     return got.kind == wanted.kind and got.itemsize == 2 * wanted.itemsize
 
 
-def _numpy(name: str) -> Callable[..., tuple[Any, ...]]:
-    def implementation(*args: Any, **params: Any) -> tuple[Any, ...]:
+def _numpy(name: str) -> Callable[..., tuple[Value, ...]]:
+    def implementation(*args: Value, **params: ParamValue) -> tuple[Value, ...]:
         token = args[-1:] if params.get("threaded") else ()
         n = len(args) - len(token)
+        # Operands: those of the function, one iteration number per loop, the token.
         loops = len(params["callback"].loops)
         return (*HostCall(name, params)(args[:n - loops], args[n - loops:n], running_device()), *token)
     return implementation
 
 
-def _spmd(name: str) -> Callable[..., Any]:
+def _spmd(name: str) -> Function:
     """Return the implementation for many devices: every device calls, in order."""
     call = _numpy(name)
 
-    def implementation(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+    def implementation(run: RunProgram, env: AxisEnv, args: list[list[Value]],
+                       params: Params) -> list[tuple[Value, ...]]:
         return run_per_device(env.size, lambda d: call(*[xs[d] for xs in args], **params))
     return implementation
 
 
-def _callback(name: str, params: Sequence[str], **facts: Any) -> Primitive:
+def _callback(name: str, params: Sequence[str], **facts: ParamValue) -> Primitive:
     return Primitive(name, params=params, infer=_infer(name), numpy=_numpy(name), spmd=_spmd(name), multiple=True,
                      family="callbacks", spec="custom_call", **facts)
 

@@ -2,7 +2,6 @@
 axis)."""
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
@@ -13,11 +12,14 @@ from .._core.region_signature import RegionSignature, const_operands
 from .._core.primitive import Primitive
 from .._core.axis_env import PROCESSES, AxisEnv, check_axis_name
 from ._operands import check_operands, run_param
+from ..typing import AxisName, ParamValue, Params, Value
+from .._core.jaxpr import ClosedJaxpr
+from .._typing import RunProgram
 
 __all__ = ["xla_call_p", "xla_pmap_p"]
 
 
-def _call_infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedArray]:
+def _call_infer(*avals: ShapedArray, call_jaxpr: ClosedJaxpr, **_: ParamValue) -> list[ShapedArray]:
     check_operands("xla_call: call_jaxpr", call_jaxpr, avals)
     return [v.aval for v in call_jaxpr.jaxpr.outvars]
 
@@ -39,8 +41,9 @@ def member_aval(aval: ShapedArray, axis: int | None, size: int, what: str) -> Sh
     return shaped(aval.shape[:axis] + aval.shape[axis + 1:], aval.dtype, aval.weak_type)
 
 
-def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size: int, in_axes: tuple[int | None, ...],
-                out_axes: tuple[int | None, ...], global_axis_size: int | None = None, **_: Any) -> list[ShapedArray]:
+def _pmap_infer(*avals: ShapedArray, call_jaxpr: ClosedJaxpr, axis_name: AxisName, axis_size: int,
+                in_axes: tuple[int | None, ...], out_axes: tuple[int | None, ...], global_axis_size: int | None = None,
+                **_: ParamValue) -> list[ShapedArray]:
     check_axis_name("xla_pmap", axis_name)
     if global_axis_size is not None and global_axis_size < axis_size:
         raise ShapeError("xla_pmap: global_axis_size, the axis size over all processes, must be at least axis_size, the "
@@ -63,7 +66,7 @@ def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size:
     return results
 
 
-def _pmap_spmd(run: Any, env: AxisEnv, args: list[list[Any]], params: dict[str, Any]) -> list[list[Any]]:
+def _pmap_spmd(run: RunProgram, env: AxisEnv, args: list[list[Value]], params: Params) -> list[list[Value]]:
     """Run the mapped call inside the axes of `env`: each device splits its operands among `axis_size` new ones.
 
     If the map spans processes, `env` has the axis PROCESSES. The map then has one axis with the members of all
@@ -85,7 +88,7 @@ def _pmap_spmd(run: Any, env: AxisEnv, args: list[list[Any]], params: dict[str, 
             for vs, axis in zip(outs, params["out_axes"])]
 
 
-def _pmap_numpy(run: Any, *args: Any, **params: Any) -> tuple[Any, ...]:
+def _pmap_numpy(run: RunProgram, *args: Value, **params: ParamValue) -> tuple[Value, ...]:
     return tuple(vs[0] for vs in _pmap_spmd(run, AxisEnv(), [[a] for a in args], params))
 
 

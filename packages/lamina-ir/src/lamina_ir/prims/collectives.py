@@ -7,7 +7,6 @@ or a tuple of names. The devices of a group are ordered by their index along the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,9 @@ from .._types import dtypes
 from .._types.avals import Axes, ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._core.primitive import Primitive
-from .._core.axis_env import check_axis_names, check_groups, check_permutation, split_axis_names
+from .._core.axis_env import AxisEnv, check_axis_names, check_groups, check_permutation, split_axis_names
+from ..typing import AxisName, Function, ParamValue, Params, Value
+from .._typing import IndexGroups
 
 __all__ = ["all_gather_p", "all_to_all_p", "axis_index_p", "pmax_p", "pmin_p", "ppermute_p", "psum_p",
            "psum_scatter_p"]
@@ -24,8 +25,9 @@ _I32 = np.dtype("int32")
 _GROUPED = ("axis_index_groups", "axis_name", "axis_size")
 
 
-def _total(xs: Any, ufunc: np.ufunc, axis: Any = 0) -> Any:
+def _total(xs: Value, ufunc: np.ufunc, axis: int | tuple[int, ...] = 0) -> np.ndarray:
     d = xs.dtype
+    # Sum small floats in float32 and round once. Other sums keep their dtype, as NumPy would widen small integers.
     wide = xs.astype(np.float32) if d.itemsize < 4 and dtypes.is_float(d) else xs
     extra = {"dtype": wide.dtype} if ufunc is np.add else {}
     return np.asarray(ufunc.reduce(wide, axis=axis, **extra)).astype(d)
@@ -38,15 +40,15 @@ def _check_axis(name: str, x: ShapedArray, axis: int, param: str, limit: int | N
                          f"{limit}")
 
 
-def _raise_bad_size(name: str, x: ShapedArray, axis: int, tiled: bool, axis_size: int, axis_name: Any,
-                    axis_index_groups: Any) -> None:
+def _raise_bad_size(name: str, x: ShapedArray, axis: int, tiled: bool, axis_size: int, axis_name: AxisName,
+                    axis_index_groups: IndexGroups) -> None:
     names = ", ".join(map(repr, check_axis_names(name, axis_name)))
     whose = f"the mapped axis {names}" if axis_index_groups is None else f"a group of the mapped axis {names}"
     raise ShapeError(f"{name}: axis {axis} of the operand must {'be a multiple of' if tiled else 'have'} the size of {whose}, "
                      f"{axis_size}; got {x.str_long()}")
 
 
-def _varying_axes_of_group_result(total: Axes, names: Axes, params: dict[str, Any], bound: Axes) -> Axes:
+def _varying_axes_of_group_result(total: Axes, names: Axes, params: Params, bound: Axes) -> Axes:
     """Infer the varying axes of a result: without groups all members get the same value, so it does not vary over the
     reduced axes; with groups each group has its own value."""
     return total - names if params["axis_index_groups"] is None else total | names
@@ -54,8 +56,10 @@ def _varying_axes_of_group_result(total: Axes, names: Axes, params: dict[str, An
 
 # --- reductions over devices: psum, pmax, pmin --------------------------------------------------------------------
 def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
-    def infer(*avals: ShapedArray, axes: tuple[Any, ...], axis_index_groups: Any = None) -> list[ShapedArray]:
+    def infer(*avals: ShapedArray, axes: tuple[AxisName, ...],
+              axis_index_groups: IndexGroups = None) -> list[ShapedArray]:
         names, local = split_axis_names(name, axes)
+        # The size of the axis is not known here, so the groups are only checked against each other.
         check_groups(name, None, axis_index_groups, names)
         if len(set(local)) < len(local):
             raise ShapeError(f"{name}: axes must be different axes of the operand; got {axes}")
@@ -75,8 +79,9 @@ def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
     return infer
 
 
-def _reduce_numpy(ufunc: np.ufunc) -> Callable[..., Any]:
-    def implementation(env: Any, *operands: list[Any], axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
+def _reduce_numpy(ufunc: np.ufunc) -> Function:
+    def implementation(env: AxisEnv, *operands: list[Value], axes: tuple[AxisName, ...],
+                       axis_index_groups: IndexGroups = None) -> tuple[list[Value], ...]:
         names, local = split_axis_names("a collective", axes)
         results = []
         for xs in operands:
@@ -103,7 +108,7 @@ pmin_p = _reduction("pmin", np.minimum)
 
 
 # --- all_gather, psum_scatter, all_to_all -------------------------------------------------------------------------
-def _check_group_sizes(name: str, axis_name: Any, axis_size: int, axis_index_groups: Any) -> None:
+def _check_group_sizes(name: str, axis_name: AxisName, axis_size: int, axis_index_groups: IndexGroups) -> None:
     """Check what is known about the groups without the axis environment."""
     names = check_axis_names(name, axis_name)
     groups = check_groups(name, None, axis_index_groups, names, equal=True)
@@ -111,7 +116,7 @@ def _check_group_sizes(name: str, axis_name: Any, axis_size: int, axis_index_gro
         raise ShapeError(f"{name}: axis_size {axis_size} must be the size of each group; got axis_index_groups {groups}")
 
 
-def _device_groups(name: str, env: Any, p: dict[str, Any]) -> list[list[int]]:
+def _device_groups(name: str, env: AxisEnv, p: Params) -> list[list[int]]:
     groups = env.groups(p["axis_name"], p["axis_index_groups"])
     if any(len(g) != p["axis_size"] for g in groups):
         raise ShapeError(f"{name}: axis_size {p['axis_size']} must be the size of each group of devices; got groups of "
@@ -120,7 +125,7 @@ def _device_groups(name: str, env: Any, p: dict[str, Any]) -> list[list[int]]:
 
 
 def _all_gather_infer(x: ShapedArray, *, all_gather_dimension: int, axis_size: int, tiled: bool,
-                      **groups: Any) -> ShapedArray:
+                      **groups: ParamValue) -> ShapedArray:
     d, shape = all_gather_dimension, x.shape
     _check_group_sizes("all_gather", axis_size=axis_size, **groups)
     _check_axis("all_gather", x, d, "all_gather_dimension", len(shape) + (not tiled))
@@ -128,7 +133,8 @@ def _all_gather_infer(x: ShapedArray, *, all_gather_dimension: int, axis_size: i
     return shaped(shape, x.dtype, x.weak_type)
 
 
-def _all_gather(env: Any, xs: list[Any], *, all_gather_dimension: int, tiled: bool, **p: Any) -> list[Any]:
+def _all_gather(env: AxisEnv, xs: list[Value], *, all_gather_dimension: int, tiled: bool,
+                **p: ParamValue) -> list[Value]:
     out = list(xs)
     join = np.concatenate if tiled else np.stack
     for group in _device_groups("all_gather", env, p):
@@ -139,7 +145,7 @@ def _all_gather(env: Any, xs: list[Any], *, all_gather_dimension: int, tiled: bo
 
 
 def _psum_scatter_infer(x: ShapedArray, *, axis_size: int, scatter_dimension: int, tiled: bool,
-                        **groups: Any) -> ShapedArray:
+                        **groups: ParamValue) -> ShapedArray:
     d, shape = scatter_dimension, x.shape
     _check_group_sizes("psum_scatter", axis_size=axis_size, **groups)
     _check_axis("psum_scatter", x, d, "scatter_dimension")
@@ -151,18 +157,20 @@ def _psum_scatter_infer(x: ShapedArray, *, axis_size: int, scatter_dimension: in
     return shaped(shape[:d] + mid + shape[d + 1:], x.dtype, x.weak_type)
 
 
-def _psum_scatter(env: Any, xs: list[Any], *, scatter_dimension: int, tiled: bool, **p: Any) -> list[Any]:
+def _psum_scatter(env: AxisEnv, xs: list[Value], *, scatter_dimension: int, tiled: bool,
+                  **p: ParamValue) -> list[Value]:
     out = list(xs)
     for group in _device_groups("psum_scatter", env, p):
         total = _total(np.stack([xs[d] for d in group]), np.add)
         parts = np.split(total, len(group), scatter_dimension)
         for d, part in zip(group, parts):
+            # A copy, because a view would keep the sum of the whole group alive.
             out[d] = part.copy() if tiled else np.squeeze(part, scatter_dimension).copy()
     return out
 
 
 def _all_to_all_infer(x: ShapedArray, *, axis_size: int, concat_axis: int, split_axis: int, tiled: bool,
-                      **groups: Any) -> ShapedArray:
+                      **groups: ParamValue) -> ShapedArray:
     _check_group_sizes("all_to_all", axis_size=axis_size, **groups)
     _check_axis("all_to_all", x, split_axis, "split_axis")
     _check_axis("all_to_all", x, concat_axis, "concat_axis")
@@ -173,15 +181,18 @@ def _all_to_all_infer(x: ShapedArray, *, axis_size: int, concat_axis: int, split
         shape[split_axis] //= axis_size
         shape[concat_axis] *= axis_size
     else:
+        # The split axis has one entry per member: it disappears, and the members form the new axis.
         shape.insert(concat_axis, shape.pop(split_axis))
     return shaped(tuple(shape), x.dtype, x.weak_type)
 
 
-def _all_to_all(env: Any, xs: list[Any], *, concat_axis: int, split_axis: int, tiled: bool, **p: Any) -> list[Any]:
+def _all_to_all(env: AxisEnv, xs: list[Value], *, concat_axis: int, split_axis: int, tiled: bool,
+                **p: ParamValue) -> list[Value]:
     out = list(xs)
     for group in _device_groups("all_to_all", env, p):
         parts = [np.split(xs[d], len(group), split_axis) for d in group]
         for i, d in enumerate(group):
+            # Member i gets part i of every member, in the order of the members.
             mine = [p[i] for p in parts]
             out[d] = (np.concatenate(mine, concat_axis) if tiled
                       else np.stack([np.squeeze(m, split_axis) for m in mine], concat_axis))
@@ -200,12 +211,13 @@ all_to_all_p = Primitive("all_to_all", params=(*_GROUPED, "concat_axis", "split_
 
 
 # --- ppermute, axis_index -----------------------------------------------------------------------------------------
-def _ppermute_infer(x: ShapedArray, *, axis_name: Any, perm: tuple[tuple[int, int], ...]) -> ShapedArray:
+def _ppermute_infer(x: ShapedArray, *, axis_name: AxisName, perm: tuple[tuple[int, int], ...]) -> ShapedArray:
     check_permutation("ppermute", None, perm, check_axis_names("ppermute", axis_name))
     return x
 
 
-def _ppermute(env: Any, xs: list[Any], *, axis_name: Any, perm: tuple[tuple[int, int], ...]) -> list[Any]:
+def _ppermute(env: AxisEnv, xs: list[Value], *, axis_name: AxisName, perm: tuple[tuple[int, int], ...]) -> list[Value]:
+    # A member that is no destination gets zeros (StableHLO collective_permute).
     out = [np.zeros_like(x) for x in xs]
     check_permutation("ppermute", env.axis_size(axis_name), perm, axis_name)
     for group in env.groups(axis_name):
@@ -214,7 +226,7 @@ def _ppermute(env: Any, xs: list[Any], *, axis_name: Any, perm: tuple[tuple[int,
     return out
 
 
-def _axis_index_infer(*, axis_name: Any) -> ShapedArray:
+def _axis_index_infer(*, axis_name: AxisName) -> ShapedArray:
     check_axis_names("axis_index", axis_name)
     return shaped((), _I32)
 

@@ -4,8 +4,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,10 +12,12 @@ from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, MissingRuleError, ProgramError, ShapeError
 from .._core.region_signature import RegionSignature, carry_operands, selector_operand, const_operands, scanned_operands
 from .._core.primitive import Primitive
-from .._core.jaxpr import subprograms
-from .._core.axis_env import PROCESSES
+from .._core.jaxpr import ClosedJaxpr, subprograms
+from .._core.axis_env import AxisEnv, PROCESSES
 from .._core.loop_context import begin_iteration, run_per_device
 from ._operands import check_operands
+from ..typing import Function, ParamValue, Params, Value
+from .._typing import RunProgram
 
 __all__ = ["cond_p", "platform_index_p", "platform_number", "scan_p", "while_p"]
 
@@ -32,12 +33,12 @@ def _common_types(where: str, got: Sequence[ShapedArray], wanted: Sequence[Shape
     return [a if a.weak_type <= b.weak_type else b for a, b in zip(got, wanted)]
 
 
-def _needs_lockstep(env: Any, *programs: Any) -> bool:
+def _needs_lockstep(env: AxisEnv, *programs: ClosedJaxpr) -> bool:
     """Return whether the devices must run the programs in lockstep, because the programs communicate."""
     return any(p.jaxpr.axis_names for p in programs) or PROCESSES in env.names and any(map(_spans_processes, programs))
 
 
-def _spans_processes(program: Any) -> bool:
+def _spans_processes(program: ClosedJaxpr) -> bool:
     """Return whether a program, or one nested in it, contains a map over several processes."""
     def find() -> bool:
         return any((e.params.get("global_axis_size") or 0) > e.params.get("axis_size", 0)
@@ -48,7 +49,7 @@ def _spans_processes(program: Any) -> bool:
 
 
 # --- cond ---------------------------------------------------------------------------------------------------------
-def _cond_infer(index: ShapedArray, *avals: ShapedArray, branches: tuple[Any, ...]) -> list[ShapedArray]:
+def _cond_infer(index: ShapedArray, *avals: ShapedArray, branches: tuple[ClosedJaxpr, ...]) -> list[ShapedArray]:
     if index.shape or index.dtype != np.dtype("int32"):
         kind = ShapeError if index.shape else DTypeError
         raise kind(f"cond: index must be int32[]; got {index.str_long()}")
@@ -61,17 +62,17 @@ def _cond_infer(index: ShapedArray, *avals: ShapedArray, branches: tuple[Any, ..
     return outs
 
 
-def _select_branch(index: Any, branches: tuple[Any, ...]) -> Any:
+def _select_branch(index: Value, branches: tuple[ClosedJaxpr, ...]) -> ClosedJaxpr:
     """Return the branch at `index`; an index out of range selects the last branch, as in StableHLO."""
     i = int(index)
     return branches[i if 0 <= i < len(branches) else -1]
 
 
-def _cond_numpy(run: Any, index: Any, *args: Any, branches: tuple[Any, ...]) -> Any:
+def _cond_numpy(run: RunProgram, index: Value, *args: Value, branches: tuple[ClosedJaxpr, ...]) -> Sequence[Value]:
     return run(_select_branch(index, branches), args)
 
 
-def _cond_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+def _cond_spmd(run: RunProgram, env: AxisEnv, args: list[list[Value]], params: Params) -> Sequence[Value]:
     branches = params["branches"]
     picked = [_select_branch(i, branches) for i in args[0]]
     if all(p is picked[0] for p in picked):
@@ -108,8 +109,8 @@ platform_index_p = Primitive(
 
 
 # --- while --------------------------------------------------------------------------------------------------------
-def _while_infer(*avals: ShapedArray, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int,
-                 max_iters: int | None = None) -> list[ShapedArray]:
+def _while_infer(*avals: ShapedArray, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int,
+                 body_nconsts: int, max_iters: int | None = None) -> list[ShapedArray]:
     carry = avals[cond_nconsts + body_nconsts:]
     check_operands("while: cond_jaxpr", cond_jaxpr, (*avals[:cond_nconsts], *carry))
     check_operands("while: body_jaxpr", body_jaxpr, avals[cond_nconsts:])
@@ -121,12 +122,13 @@ def _while_infer(*avals: ShapedArray, cond_jaxpr: Any, body_jaxpr: Any, cond_nco
     return _common_types("while: body_jaxpr", body_jaxpr.out_avals, carry)
 
 
-def _while_numpy(run: Any, *args: Any, **params: Any) -> Any:
+def _while_numpy(run: RunProgram, *args: Value, **params: ParamValue) -> Sequence[Value]:
     return _run_while(run, bool, args, **params)
 
 
-def _run_while(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
-               body_nconsts: int, max_iters: int | None = None) -> Sequence[Any]:
+def _run_while(run: RunProgram, truth: Callable[[Value], bool], args: Sequence[Value], cond_jaxpr: ClosedJaxpr,
+               body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int,
+               max_iters: int | None = None) -> Sequence[Value]:
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = args[:cond_nconsts], args[cond_nconsts:n], args[n:]
     count = 0
@@ -138,11 +140,11 @@ def _run_while(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_
     return carry
 
 
-def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+def _while_spmd(run: RunProgram, env: AxisEnv, args: list[list[Value]], params: Params) -> Sequence[Value]:
     if not _needs_lockstep(env, params["cond_jaxpr"], params["body_jaxpr"]):
         return run_per_device(env.size, lambda d: _while_numpy(run, *[xs[d] for xs in args], **params))
 
-    def truth(preds: Sequence[Any]) -> bool:
+    def truth(preds: Sequence[Value]) -> bool:
         if len({bool(p) for p in preds}) > 1:
             raise ProgramError("while: devices stop after different numbers of iterations, and the loop communicates; "
                                "the condition must be the same on all devices")
@@ -161,7 +163,7 @@ while_p = Primitive("while", params=("body_jaxpr", "body_nconsts", "cond_jaxpr",
 
 
 # --- scan ---------------------------------------------------------------------------------------------------------
-def _scan_infer(*avals: ShapedArray, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool,
+def _scan_infer(*avals: ShapedArray, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool,
                 unroll: int) -> list[ShapedArray]:
     n = num_consts + num_carry
     for i, a in enumerate(avals[n:], n):
@@ -177,12 +179,12 @@ def _scan_infer(*avals: ShapedArray, jaxpr: Any, length: int, num_consts: int, n
     return carry + [shaped((length, *a.shape), a.dtype, a.weak_type) for a in outs[num_carry:]]
 
 
-def _run_scan(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, length: int, num_consts: int,
-              num_carry: int, reverse: bool, **_: Any) -> list[Any]:
+def _run_scan(run: RunProgram, cut: Function, stack: Function, args: Sequence[Value], jaxpr: ClosedJaxpr, length: int,
+              num_consts: int, num_carry: int, reverse: bool, **_: ParamValue) -> list[Value]:
     n = num_consts + num_carry
     consts, carry, xs = list(args[:num_consts]), list(args[num_consts:n]), args[n:]
     avals = jaxpr.out_avals[num_carry:]
-    ys: list[list[Any]] = [[] for _ in avals]
+    ys: list[list[Value]] = [[] for _ in avals]
     for i in reversed(range(length)) if reverse else range(length):
         begin_iteration(i)
         outs = run(jaxpr, consts + carry + [cut(x, i) for x in xs])
@@ -192,16 +194,16 @@ def _run_scan(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, l
     return carry + [stack(slices[::-1] if reverse else slices, a) for slices, a in zip(ys, avals)]
 
 
-def _stack(slices: Sequence[Any], aval: ShapedArray) -> Any:
+def _stack(slices: Sequence[Value], aval: ShapedArray) -> np.ndarray:
     return np.stack(slices) if slices else np.zeros((0, *aval.shape), aval.dtype)
 
 
-def _scan_numpy(run: Any, *args: Any, **params: Any) -> Any:
+def _scan_numpy(run: RunProgram, *args: Value, **params: ParamValue) -> Sequence[Value]:
     return _run_scan(run, lambda x, i: x[i], _stack, args, **params)
 
 
-def _scan_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-    def stack(slices: Sequence[Any], aval: ShapedArray) -> list[Any]:
+def _scan_spmd(run: RunProgram, env: AxisEnv, args: list[list[Value]], params: Params) -> Sequence[Value]:
+    def stack(slices: Sequence[Value], aval: ShapedArray) -> list[np.ndarray]:
         return [_stack([values[d] for values in slices], aval) for d in range(env.size)]
 
     return _run_scan(lambda p, xs: run(p, xs, env), lambda xs, i: [x[i] for x in xs], stack, args, **params)

@@ -8,7 +8,7 @@ with its own kernels.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from .._types.param_values import register_param_type
 from .._core.primitive import Primitive
 from .products import product_dtype
 from .windows import _check_lists, dilate_and_pad, window_count
+from ..typing import ParamValue, Value
 
 __all__ = ["ConvDimensionNumbers", "conv_general_dilated_p"]
 
@@ -44,7 +45,7 @@ _CALL = "conv_general_dilated"
 @lru_cache(maxsize=4096)
 def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
                 dimension_numbers: ConvDimensionNumbers, feature_group_count: int, lhs_dilation: tuple[int, ...],
-                padding: tuple[tuple[int, int], ...], precision: Any, preferred_element_type: np.dtype | None,
+                padding: tuple[tuple[int, int], ...], precision: ParamValue, preferred_element_type: np.dtype | None,
                 rhs_dilation: tuple[int, ...], window_strides: tuple[int, ...]) -> ShapedArray:
     got = f"got lhs {lhs.str_long()}, rhs {rhs.str_long()}"
 
@@ -91,10 +92,10 @@ def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
                   lhs.weak_type and rhs.weak_type and preferred_element_type is None)
 
 
-def _conv(x: Any, y: Any, *, batch_group_count: int, dimension_numbers: ConvDimensionNumbers,
+def _conv(x: Value, y: Value, *, batch_group_count: int, dimension_numbers: ConvDimensionNumbers,
           feature_group_count: int, lhs_dilation: tuple[int, ...], padding: tuple[tuple[int, int], ...],
-          precision: Any, preferred_element_type: np.dtype | None, rhs_dilation: tuple[int, ...],
-          window_strides: tuple[int, ...]) -> Any:
+          precision: ParamValue, preferred_element_type: np.dtype | None, rhs_dilation: tuple[int, ...],
+          window_strides: tuple[int, ...]) -> Value:
     """Sum over kernel positions the products [group, batch, feature, ...] x [group, out, feature]."""
     out_dtype = x.dtype if preferred_element_type is None else preferred_element_type
     wide = product_dtype(x.dtype, y.dtype, out_dtype)

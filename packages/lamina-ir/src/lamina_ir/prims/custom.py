@@ -19,6 +19,9 @@ from .._types.param_values import register_param_type
 from .._core.primitive import Primitive
 from .._core.custom_rule import Rule
 from ._operands import check_operands, run_param
+from ..typing import Function, ParamValue, Params, Value
+from .._core.jaxpr import ClosedJaxpr
+from .._typing import RunProgram
 
 __all__ = ["CheckpointPolicy", "Offload", "Rule", "custom_jvp_call_p", "custom_vjp_call_p", "custom_vmap_call_p", "name_p",
            "optimization_barrier_p", "remat_p", "sharding_constraint_p", "to_memory_p",
@@ -55,28 +58,28 @@ class CheckpointPolicy:
 
     kind: str
     names: tuple[str, ...] = ()
-    parts: tuple[Any, ...] = ()
+    parts: tuple[Function, ...] = ()
     away: tuple[str, ...] = ()
     offload: Offload | None = None
 
-    def __call__(self, prim: Primitive, *avals: Any, **params: Any) -> bool | Offload:
+    def __call__(self, prim: Primitive, *avals: ShapedArray, **params: ParamValue) -> bool | Offload:
         return _KINDS[self.kind](self, prim, params)
 
 
 _DOTS = frozenset(["dot_general", "conv_general_dilated", "ragged_dot"])
 
 
-def _no_batch(params: dict[str, Any]) -> bool:
+def _no_batch(params: Params) -> bool:
     return "dimension_numbers" not in params or params["dimension_numbers"][1] == ((), ())
 
 
-def _either(policies: tuple[Any, ...], prim: Primitive, params: dict[str, Any]) -> bool | Offload:
+def _either(policies: tuple[Function, ...], prim: Primitive, params: Params) -> bool | Offload:
     """Combine the decisions of several policies: saving in place wins over offloading, and that over not saving."""
     answers = [p(prim, **params) for p in policies]
     return any(a and not isinstance(a, Offload) for a in answers) or next((a for a in answers if a), False)
 
 
-_KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, dict[str, Any]], Any]] = {
+_KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, Params], Any]] = {
     "everything": lambda p, prim, params: True,
     "nothing": lambda p, prim, params: False,
     "dots": lambda p, prim, params: prim.name in _DOTS,
@@ -94,13 +97,13 @@ _KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, dict[str, Any]], Any]] 
 
 # --- primitives ---------------------------------------------------------------------------------------------------
 def _infer(name: str) -> Callable[..., list[ShapedArray]]:
-    def infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedArray]:
+    def infer(*avals: ShapedArray, call_jaxpr: ClosedJaxpr, **_: ParamValue) -> list[ShapedArray]:
         check_operands(f"{name}: call_jaxpr", call_jaxpr, avals)
         return [v.aval for v in call_jaxpr.jaxpr.outvars]
     return infer
 
 
-def _call(name: str, *params: str, spec: str, defaults: dict[str, Any] | None = None, **signature: str) -> Primitive:
+def _call(name: str, *params: str, spec: str, defaults: Params | None = None, **signature: str) -> Primitive:
     consts = [const_operands("num_consts")] if "num_consts" in params else []
     regions = RegionSignature(*consts, const_operands(), body="call_jaxpr", **signature)  # type: ignore[arg-type]
     return Primitive(name, params=("call_jaxpr", *params), family="custom", infer=_infer(name), multiple=True,
@@ -122,7 +125,8 @@ remat_p = _call("remat", "differentiated", "name", "policy", "prevent_cse",
                 spec="func.call; optimization_barrier", defaults={"policy": None}, remat_policy="policy")
 
 
-def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, **_: Any) -> list[ShapedArray]:
+def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: ClosedJaxpr, num_held: int,
+                      **_: ParamValue) -> list[ShapedArray]:
     """Infer result types from the transpose, which maps (constants, cotangents of the results) to operand
     cotangents."""
     ins, outs = transpose_jaxpr.in_avals, transpose_jaxpr.out_avals
@@ -135,7 +139,8 @@ def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, 
     return [a.strip_weak_type() for a in ins[num_held:]]
 
 
-def _transposed_numpy(run: Any, *args: Any, forward: Any, transpose_jaxpr: Any, num_held: int) -> tuple[Any, ...]:
+def _transposed_numpy(run: RunProgram, *args: Value, forward: Rule, transpose_jaxpr: ClosedJaxpr,
+                      num_held: int) -> tuple[Value, ...]:
     """Run the map itself if it is known. Otherwise compute it from its transpose, element by element: result k of L t
     is e_k . L t = (L^T e_k) . t, the inner product of the operands with the transpose of the k-th basis vector."""
     try:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
@@ -17,6 +17,7 @@ from ..errors import DTypeError, ShapeError
 from .._core.primitive import Primitive
 from ._numpy import special
 from ._numpy.ufunc_plans import in_double_precision, mark_broadcasting, without_warnings
+from ..typing import Function, ParamValue, Value
 
 __all__ = [
     "abs_p", "acos_p", "acosh_p", "add_p", "and_p", "asin_p", "asinh_p", "atan2_p", "atan_p", "atanh_p",
@@ -52,6 +53,7 @@ ANY = _kinds("numbers or truth values", dtypes.is_number, dtypes.is_bool)
 class _WithKeys(frozenset[np.dtype]):
     """Dtypes including all PRNG key dtypes, also those defined later: selecting, copying and comparing work on keys."""
 
+    @override
     def __contains__(self, d: object) -> bool:
         return super().__contains__(d) or isinstance(d, np.dtype) and dtypes.is_key(d)
 
@@ -59,7 +61,7 @@ class _WithKeys(frozenset[np.dtype]):
 MOVED: _Kinds = _WithKeys(_kinds("arrays", lambda d: True)[0]), "arrays"
 
 
-def _equal(x: Any, y: Any) -> Any:
+def _equal(x: Value, y: Value) -> Value:
     """Compare elementwise; keys are equal if all of their uint32 data is."""
     if not x.dtype.names:
         return np.equal(x, y)
@@ -109,7 +111,7 @@ def one_type(name: str, kinds: _Kinds, *avals: ShapedArray) -> ShapedArray:
 def _same_1(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
     accepted, description = kinds
 
-    def infer(x: ShapedArray, **params: Any) -> ShapedArray:
+    def infer(x: ShapedArray, **params: ParamValue) -> ShapedArray:
         if x.dtype in accepted:
             return x
         raise refuse(name, x, description)
@@ -125,6 +127,8 @@ def _same_2(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
             if x is y:
                 return x
             shape = y.shape
+            # The result is weak only if both operands are. So an operand's own type is the result's if it has the full
+            # shape, and is weak only where the other one is too.
             if (not shape or shape == x.shape) and (y.weak_type or not x.weak_type):
                 return x
             if not x.shape and (x.weak_type or not y.weak_type):
@@ -164,6 +168,7 @@ def _part(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
 
 def _complex_infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
     part = one_type("complex", FLOAT, x, y)
+    # There is no complex type of two half-precision parts.
     if part.dtype.itemsize < 4:
         raise refuse("complex", part, "float32 or float64")
     return shaped(part.shape, dtypes.complex_dtype(part.dtype), part.weak_type)
@@ -192,6 +197,7 @@ def _clamp_infer(lo: ShapedArray, x: ShapedArray, hi: ShapedArray) -> ShapedArra
 
 
 def _convert_infer(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> ShapedArray:
+    # Also the only conversion that keys admit.
     if x.dtype == new_dtype and x.weak_type is weak_type:
         return x
     if dtypes.is_key(x.dtype) or dtypes.is_key(new_dtype):
@@ -231,21 +237,21 @@ def _bitcast_infer(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
 # --- primitives --------------------------------------------------------------------------------------------------
 
 
-def _op(name: str, infer: Callable[..., Any], implementation: Callable[..., Any], spec: str, *, linear_in: Sequence[int] = (),
+def _op(name: str, infer: Function, implementation: Function, spec: str, *, linear_in: Sequence[int] = (),
         bilinear_in: Sequence[int] = (), params: Sequence[str] = (), elementwise: bool = True) -> Primitive:
     return Primitive(name, infer=infer, numpy=implementation, params=params, linear_in=linear_in, bilinear_in=bilinear_in,
                      family="elementwise", spec=spec, elementwise=elementwise)
 
 
-def _unary(name: str, kinds: _Kinds, implementation: Callable[..., Any], spec: str, **facts: Any) -> Primitive:
+def _unary(name: str, kinds: _Kinds, implementation: Function, spec: str, **facts: ParamValue) -> Primitive:
     return _op(name, _same_1(name, kinds), implementation, spec, **facts)
 
 
-def _binary(name: str, kinds: _Kinds, implementation: Callable[..., Any], spec: str, **facts: Any) -> Primitive:
+def _binary(name: str, kinds: _Kinds, implementation: Function, spec: str, **facts: ParamValue) -> Primitive:
     return _op(name, _same_2(name, kinds), implementation, spec, **facts)
 
 
-def _compare(name: str, kinds: _Kinds, implementation: Callable[..., Any]) -> Primitive:
+def _compare(name: str, kinds: _Kinds, implementation: Function) -> Primitive:
     return _op(name, _comparison_2(name, kinds), without_warnings(implementation), "compare")
 
 

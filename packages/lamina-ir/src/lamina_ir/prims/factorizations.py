@@ -6,7 +6,6 @@ convergence), the result is NaN. The user-facing functions are in `lamina_tracin
 """
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,8 @@ from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._core.primitive import Primitive
 from ._numpy import matrices as _m
+from ..typing import Function, ParamValue
+from .._typing import Avals
 
 __all__ = ["cholesky_p", "eig_p", "eigh_p", "geqrf_p", "hessenberg_p", "householder_product_p",
            "lu_p", "lu_pivots_to_permutation_p", "qr_p", "schur_p", "svd_p", "triangular_solve_p", "tridiagonal_p",
@@ -151,8 +152,9 @@ def _schur_infer(x: ShapedArray, *, compute_schur_vectors: bool) -> tuple[Shaped
     return (x, x) if compute_schur_vectors else (x,)
 
 
-def _matrices(name: str, infer: Any, fun: Any, cores: tuple[int, ...] = (2,), spec: str = "", **facts: Any) -> Primitive:
-    def infer_strong(*avals: ShapedArray, **params: Any) -> Any:
+def _matrices(name: str, infer: Function, fun: Function, cores: tuple[int, ...] = (2,), spec: str = "",
+              **facts: ParamValue) -> Primitive:
+    def infer_strong(*avals: ShapedArray, **params: ParamValue) -> Avals:
         return infer(*[a.strip_weak_type() for a in avals], **params)
     return Primitive(name, family="factorizations", infer=infer_strong, numpy=_m.per_matrix(infer, cores, fun),
                      spec=spec, **facts)

@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
 from .._core.primitive import Primitive
+from ..typing import Function, Value
 
 __all__ = ["FftType", "fft_p"]
 
@@ -28,9 +29,11 @@ class FftType(IntEnum):
     RFFT = 2
     IRFFT = 3
 
+    @override
     def __repr__(self) -> str:
         return "FftType." + self.name
 
+    @override
     def __str__(self) -> str:
         return self.name
 
@@ -66,11 +69,11 @@ def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftTyp
     return shaped(x.shape, x.dtype)
 
 
-_NUMPY: dict[FftType, Any] = {FftType.FFT: np.fft.fftn, FftType.IFFT: np.fft.ifftn, FftType.RFFT: np.fft.rfftn,
+_NUMPY: dict[FftType, Function] = {FftType.FFT: np.fft.fftn, FftType.IFFT: np.fft.ifftn, FftType.RFFT: np.fft.rfftn,
                               FftType.IRFFT: np.fft.irfftn}
 
 
-def _fft(x: Any, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> Any:
+def _fft(x: Value, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> Value:
     out = _fft_infer(shaped(x.shape, x.dtype), fft_lengths=fft_lengths, fft_type=fft_type)
     if not x.size or not out.size:
         return np.zeros(out.shape, out.dtype)

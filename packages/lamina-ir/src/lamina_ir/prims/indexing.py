@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
 from .._core.primitive import Primitive
+from ..typing import Function, ParamValue, Value
 
 __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_slice_p",
            "dynamic_update_slice_p", "gather_fill", "gather_p", "scatter_add_p", "scatter_max_p", "scatter_min_p",
@@ -48,6 +50,7 @@ class GatherScatterMode(enum.Enum):
                              f"got {mode!r}")
         return found
 
+    @override
     def __repr__(self) -> str:
         return f"GatherScatterMode.{self.name}"
 
@@ -55,7 +58,7 @@ class GatherScatterMode(enum.Enum):
 
 
 CLIP, FILL_OR_DROP, PROMISE_IN_BOUNDS = GatherScatterMode
-_MODES: dict[Any, GatherScatterMode] = {
+_MODES: dict[object, GatherScatterMode] = {
     None: FILL_OR_DROP, "fill": FILL_OR_DROP, "drop": FILL_OR_DROP, "fill_or_drop": FILL_OR_DROP, "clip": CLIP,
     "promise_in_bounds": PROMISE_IN_BOUNDS, **{mode: mode for mode in GatherScatterMode}}
 
@@ -98,7 +101,7 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_indices_batching_dims: tuple[int, ...] = ()
 
 
-def gather_fill(dtype: np.dtype, fill_value: Any = None) -> Any:
+def gather_fill(dtype: np.dtype, fill_value: Value = None) -> Value:
     """Return the scalar that `gather` gives outside the operand: NaN, the lowest signed integer, or the highest
     unsigned integer or bool. For keys it is the fill value of their uint32 data."""
     if dtypes.is_key(dtype):
@@ -156,7 +159,8 @@ def _ascending(axes: Sequence[int]) -> bool:
 
 def _check_dims(call: str, x: ShapedArray, indices: ShapedArray, window_dims: tuple[int, ...],
                 removed: tuple[int, ...], index_map: tuple[int, ...], x_batch: tuple[int, ...],
-                i_batch: tuple[int, ...], dims: Any) -> None:
+                i_batch: tuple[int, ...],
+                dims: GatherDimensionNumbers | ScatterDimensionNumbers) -> None:
     """Check the constraints on dimension numbers that StableHLO `gather` and `scatter` share."""
     def fail(problem: str) -> None:
         raise ShapeError(f"{call}: {problem}; got {dims} for operand {x.str_long()}, indices {indices.str_long()}")
@@ -180,7 +184,7 @@ def _check_dims(call: str, x: ShapedArray, indices: ShapedArray, window_dims: tu
 
 
 def _gather_infer(x: ShapedArray, indices: ShapedArray, *, dimension_numbers: GatherDimensionNumbers,
-                  slice_sizes: tuple[int, ...], **_: Any) -> ShapedArray:
+                  slice_sizes: tuple[int, ...], **_: ParamValue) -> ShapedArray:
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
     _check_dims("gather", x, indices, offset, collapsed, index_map, x_batch, i_batch, dimension_numbers)
     if len(slice_sizes) != len(x.shape) or any(not 0 <= s <= d for s, d in zip(slice_sizes, x.shape, strict=True)):
@@ -252,7 +256,8 @@ def _windows(shape: tuple[int, ...], indices: np.ndarray, sizes: Sequence[int], 
 
 
 def _gather_numpy(x: np.ndarray, indices: np.ndarray, *, dimension_numbers: GatherDimensionNumbers,
-                  slice_sizes: tuple[int, ...], mode: GatherScatterMode, fill_value: Any, **_: Any) -> np.ndarray:
+                  slice_sizes: tuple[int, ...], mode: GatherScatterMode, fill_value: Value,
+                  **_: ParamValue) -> np.ndarray:
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
     batch, removed = indices.shape[:-1], collapsed + x_batch
     positions, inside = _windows(x.shape, indices, slice_sizes, index_map, x_batch, i_batch, mode)
@@ -265,9 +270,10 @@ def _gather_numpy(x: np.ndarray, indices: np.ndarray, *, dimension_numbers: Gath
     return np.moveaxis(out, range(len(batch), out.ndim), offset)
 
 
-def _scatter_numpy(combine: Callable[..., Any]) -> Callable[..., np.ndarray]:
+def _scatter_numpy(combine: Function) -> Callable[..., np.ndarray]:
     def implementation(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *,
-                       dimension_numbers: ScatterDimensionNumbers, mode: GatherScatterMode, **_: Any) -> np.ndarray:
+                       dimension_numbers: ScatterDimensionNumbers, mode: GatherScatterMode,
+                       **_: ParamValue) -> np.ndarray:
         window, inserted, index_map, x_batch, i_batch = dimension_numbers
         batch = indices.shape[:-1]
         updates = np.moveaxis(updates, window, range(len(batch), updates.ndim))
@@ -288,16 +294,16 @@ def _assign(out: np.ndarray, where: tuple[np.ndarray, ...], values: np.ndarray) 
     out[where] = values  # for duplicate positions the last value wins; other implementations may choose another
 
 
-def _starts_numpy(starts: Sequence[Any], shape: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
+def _starts_numpy(starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
     firsts = [min(max(int(s), 0), d - n) for s, d, n in zip(starts, shape, sizes, strict=True)]
     return tuple(slice(s, s + n) for s, n in zip(firsts, sizes, strict=True))
 
 
-def _dynamic_slice_numpy(x: np.ndarray, *starts: Any, slice_sizes: tuple[int, ...]) -> np.ndarray:
+def _dynamic_slice_numpy(x: np.ndarray, *starts: Value, slice_sizes: tuple[int, ...]) -> np.ndarray:
     return x[_starts_numpy(starts, x.shape, slice_sizes)].copy()
 
 
-def _dynamic_update_slice_numpy(x: np.ndarray, update: np.ndarray, *starts: Any) -> np.ndarray:
+def _dynamic_update_slice_numpy(x: np.ndarray, update: np.ndarray, *starts: Value) -> np.ndarray:
     out = x.copy()
     out[_starts_numpy(starts, x.shape, update.shape)] = update
     return out
@@ -306,9 +312,9 @@ def _dynamic_update_slice_numpy(x: np.ndarray, update: np.ndarray, *starts: Any)
 # --- primitives --------------------------------------------------------------------------------------------------
 
 
-def _scatter_like(name: str, combine: Callable[..., Any], linear_in: Sequence[int] = ()) -> Primitive:
+def _scatter_like(name: str, combine: Function, linear_in: Sequence[int] = ()) -> Primitive:
     def infer(x: ShapedArray, indices: ShapedArray, updates: ShapedArray, *,
-              dimension_numbers: ScatterDimensionNumbers, **_: Any) -> ShapedArray:
+              dimension_numbers: ScatterDimensionNumbers, **_: ParamValue) -> ShapedArray:
         return _scatter_infer(name, x, indices, updates, dimension_numbers)
 
     return Primitive(name, infer=infer, numpy=_scatter_numpy(combine), linear_in=linear_in, family="indexing",

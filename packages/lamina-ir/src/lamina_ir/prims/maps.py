@@ -8,19 +8,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from .._types.avals import ShapedArray, shaped
-from .._core.axis_binding import (MultiAxisBinding, AxisBinding, Entry, Indexed, Split, are_sizes, member_shape,
-                                  is_mesh, global_shape, member_index)
+from .._core.axis_binding import (
+    MultiAxisBinding, AxisBinding, Entry, Indexed, Split, are_sizes, member_shape, is_mesh, global_shape, member_index)
 from ..errors import ExecutionError, ShapeError
 from .._core.region_signature import RegionSignature, const_operands
 from .._types.param_values import format_param
 from .._core.primitive import Primitive
 from .._core.axis_env import AxisEnv, check_axis_name
 from ._operands import check_operands
+from ..typing import ParamValue, Params, Value
+from .._typing import RunProgram
 
 __all__ = ["Indexed", "Split", "shard_map_p", "xmap_p"]
 
@@ -29,7 +30,7 @@ def _format_entry(entry: Entry) -> str:
     return format_param(entry)
 
 
-def _check_entry(op: str, what: str, entry: Any, sizes: Mapping[Hashable, int]) -> Entry:
+def _check_entry(op: str, what: str, entry: Entry, sizes: Mapping[Hashable, int]) -> Entry:
     """Return an entry after checking that it names axes of this map, each at most once."""
     names = [name for kind in entry if kind is not None for name in kind.names]
     for name in names:
@@ -41,7 +42,7 @@ def _check_entry(op: str, what: str, entry: Any, sizes: Mapping[Hashable, int]) 
     return entry
 
 
-def _infer(op: str, binds: AxisBinding, avals: Sequence[ShapedArray], params: dict[str, Any]) -> list[ShapedArray]:
+def _infer(op: str, binds: AxisBinding, avals: Sequence[ShapedArray], params: Params) -> list[ShapedArray]:
     axes, program = binds.axes(params), params["call_jaxpr"]
     sizes = dict(axes)
     if len(sizes) < len(axes):
@@ -76,7 +77,8 @@ def _infer(op: str, binds: AxisBinding, avals: Sequence[ShapedArray], params: di
     return outs_whole
 
 
-def _spmd(binds: AxisBinding, run: Any, env: AxisEnv, args: Sequence[Sequence[Any]], params: dict[str, Any]) -> list[list[Any]]:
+def _spmd(binds: AxisBinding, run: RunProgram, env: AxisEnv, args: Sequence[Sequence[Value]],
+          params: Params) -> list[list[Value]]:
     """Run the map on NumPy: each participant splits its operands among the members of the axes bound here, in row-major
     order, and assembles global results. If a result is not mapped along an axis, the members along it hold the same
     value, and the first one is taken."""
@@ -105,13 +107,13 @@ def _spmd(binds: AxisBinding, run: Any, env: AxisEnv, args: Sequence[Sequence[An
     return results
 
 
-def _map(name: str, binds: AxisBinding, params: tuple[str, ...], mesh: str, **facts: Any) -> Primitive:
+def _map(name: str, binds: AxisBinding, params: tuple[str, ...], mesh: str, **facts: ParamValue) -> Primitive:
     ins, outs = binds.ins, binds.outs
 
-    def spmd(run: Any, env: AxisEnv, args: list[list[Any]], given: dict[str, Any]) -> list[list[Any]]:
+    def spmd(run: RunProgram, env: AxisEnv, args: list[list[Value]], given: Params) -> list[list[Value]]:
         return _spmd(binds, run, env, args, given)
 
-    def numpy(run: Any, *args: Any, **given: Any) -> tuple[Any, ...]:
+    def numpy(run: RunProgram, *args: Value, **given: ParamValue) -> tuple[Value, ...]:
         return tuple([vs[0] for vs in spmd(run, AxisEnv(), [[a] for a in args], given)])
 
     return Primitive(name, params=params, family="maps", infer=lambda *avals, **given: _infer(name, binds, avals, given),
@@ -122,11 +124,11 @@ def _map(name: str, binds: AxisBinding, params: tuple[str, ...], mesh: str, **fa
                      kinds={ins: "entries", outs: "entries", "mesh": mesh}, **facts)
 
 
-def _sizes_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+def _sizes_of_xmap(params: Mapping[str, ParamValue]) -> tuple[tuple[Hashable, int], ...]:
     return params["axis_sizes"] if are_sizes(params["axis_sizes"]) else ()  # `check` refuses others
 
 
-def _local_sizes_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+def _local_sizes_of_xmap(params: Mapping[str, ParamValue]) -> tuple[tuple[Hashable, int], ...]:
     axes, devices = _sizes_of_xmap(params), _mesh_axis_sizes(params)
     if not devices:
         return axes
@@ -135,19 +137,19 @@ def _local_sizes_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int
                   for name, size in axes])
 
 
-def _mesh_axis_sizes(params: Mapping[str, Any]) -> dict[Hashable, tuple[int, int]]:
+def _mesh_axis_sizes(params: Mapping[str, ParamValue]) -> dict[Hashable, tuple[int, int]]:
     """Return for each axis of the mesh its size and the number of positions in this process; empty for a global
     view."""
     return {name: (n, h) for name, n, h in zip(*params["mesh"][:2], params["here"])} if params.get("here") else {}
 
 
-def _sizes_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+def _sizes_of_mesh(params: Mapping[str, ParamValue]) -> tuple[tuple[Hashable, int], ...]:
     if not is_mesh(params["mesh"]) or type(params["auto"]) is not tuple:
         return ()
     return tuple([(name, size) for name, size in zip(*params["mesh"][:2]) if name not in params["auto"]])
 
 
-def _local_sizes_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+def _local_sizes_of_mesh(params: Mapping[str, ParamValue]) -> tuple[tuple[Hashable, int], ...]:
     devices = _mesh_axis_sizes(params)
     return tuple([(name, devices[name][1] if devices else size) for name, size in _sizes_of_mesh(params)])
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 from enum import Enum
 from functools import lru_cache
 from math import prod
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from typing_extensions import override
 
 from .. import config
 from .._types import dtypes
@@ -15,6 +16,7 @@ from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
 from .._core.primitive import Primitive
 from ._numpy.ufunc_plans import set_plan_hooks
+from ..typing import Function, ParamValue, Value
 
 __all__ = ["DotDimensionNumbers", "Precision", "as_precision", "dot_general_p"]
 
@@ -35,24 +37,27 @@ class Precision(Enum):
     HIGHEST = 2
 
     @classmethod
+    @override
     def _missing_(cls, value: object) -> Precision | None:  # Precision("high")
         return _PRECISIONS.get(value.lower()) if isinstance(value, str) else None
 
+    @override
     def __repr__(self) -> str:
         return "Precision." + self.name
 
+    @override
     def __str__(self) -> str:
         return self.name
 
 
-_PRECISIONS: dict[Any, Precision | None] = {
+_PRECISIONS: dict[object, Precision | None] = {
     None: None, "default": Precision.DEFAULT, "fastest": Precision.DEFAULT, "bfloat16": Precision.DEFAULT,
     "high": Precision.HIGH, "bfloat16_3x": Precision.HIGH, "tensorfloat32": Precision.HIGH,
     "highest": Precision.HIGHEST, "float32": Precision.HIGHEST}
 _PRECISIONS.update({p: p for p in Precision})
 
 
-def as_precision(spec: Any) -> tuple[Precision, Precision] | None:
+def as_precision(spec: ParamValue) -> tuple[Precision, Precision] | None:
     """Convert None, a `Precision`, its name, or a pair of those to the param `precision` of `dot_general`.
 
     >>> as_precision("high")
@@ -72,7 +77,7 @@ def as_precision(spec: Any) -> tuple[Precision, Precision] | None:
                          f"got {spec!r}") from None
 
 
-def _check_default(spec: Any) -> None:
+def _check_default(spec: ParamValue) -> None:
     try:
         as_precision(spec)
     except ValueError as e:
@@ -88,8 +93,8 @@ def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> t
 
 
 @lru_cache(maxsize=4096)
-def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers: DotDimensionNumbers, precision: Any,
-                       preferred_element_type: np.dtype | None) -> ShapedArray:
+def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers: DotDimensionNumbers,
+                       precision: ParamValue, preferred_element_type: np.dtype | None) -> ShapedArray:
     (lc, rc), (lb, rb) = dimension_numbers
     ls, rs = lhs.shape, rhs.shape
     # lc, rc: contracted axes of each operand, pairwise; lb, rb: batch axes. Result axes: batch, free of lhs, free of
@@ -125,7 +130,7 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
 
 
 @lru_cache(maxsize=1024)
-def _as_matrices(dimension_numbers: DotDimensionNumbers, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[Any, ...]:
+def _as_matrices(dimension_numbers: DotDimensionNumbers, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[Value, ...]:
     """Plan the contraction as a batched matrix product. Return for each operand the transposition and the shape
     afterwards, and then the shape of the result; None for each step that is not needed."""
     (lc, rc), (lb, rb) = dimension_numbers
@@ -133,7 +138,8 @@ def _as_matrices(dimension_numbers: DotDimensionNumbers, x: tuple[int, ...], y: 
     batch, m, n = [x[a] for a in lb], [x[a] for a in lf], [y[a] for a in rf]
     k = prod([x[a] for a in lc])
 
-    def transpose_and_reshape(shape: tuple[int, ...], order: tuple[int, ...], new: tuple[int, ...]) -> tuple[Any, Any]:
+    def transpose_and_reshape(shape: tuple[int, ...], order: tuple[int, ...],
+                              new: tuple[int, ...]) -> tuple[Value, Value]:
         in_order = order == tuple(range(len(order)))
         return None if in_order else order, None if tuple([shape[a] for a in order]) == new else new
 
@@ -143,8 +149,8 @@ def _as_matrices(dimension_numbers: DotDimensionNumbers, x: tuple[int, ...], y: 
             None if len(m) == len(n) == 1 else full)
 
 
-def _dot_general(x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
-                 preferred_element_type: np.dtype | None) -> Any:
+def _dot_general(x: Value, y: Value, *, dimension_numbers: DotDimensionNumbers, precision: ParamValue,
+                 preferred_element_type: np.dtype | None) -> Value:
     out = x.dtype if preferred_element_type is None else preferred_element_type
     left, left_shape, right, right_shape, shape = _as_matrices(dimension_numbers, x.shape, y.shape)
     # Avoid copies: BLAS reads transposed matrices in place.
@@ -163,8 +169,8 @@ def _dot_general(x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, prec
     return z if shape is None else z.reshape(shape)
 
 
-def _prepare(avals: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
-             preferred_element_type: np.dtype | None) -> Any:
+def _prepare(avals: Sequence[ShapedArray], *, dimension_numbers: DotDimensionNumbers, precision: ParamValue,
+             preferred_element_type: np.dtype | None) -> Function | None:
     """Return a faster `_dot_general` for arrays of known types, or None if they need conversion or reshaping."""
     x, y = avals
     out = x.dtype if preferred_element_type is None else preferred_element_type

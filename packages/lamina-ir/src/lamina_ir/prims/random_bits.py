@@ -8,9 +8,9 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .._types import dtypes
 from .._types.avals import ShapedArray
@@ -18,6 +18,7 @@ from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
 from .._core.primitive import Primitive
 from .elementwise import one_shape, shaped
+from ..typing import Value
 
 __all__ = ["THREEFRY_PARITY", "THREEFRY_ROTATIONS", "RandomAlgorithm", "rng_bit_generator_p", "rng_uniform_p",
            "threefry2x32_p"]
@@ -35,7 +36,7 @@ def _threefry_infer(k0: ShapedArray, k1: ShapedArray, x0: ShapedArray, x1: Shape
     return out, out
 
 
-def _threefry(k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[np.ndarray, np.ndarray]:
+def _threefry(k0: np.ndarray, k1: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Run 20 rounds of add, rotate, xor; a subkey is added before the first round and after every fourth."""
     with np.errstate(over="ignore"):
         k0, k1, x0, x1 = np.broadcast_arrays(k0, k1, x0, x1)
@@ -63,6 +64,7 @@ class RandomAlgorithm(IntEnum):
     RNG_THREE_FRY = 1
     RNG_PHILOX = 2
 
+    @override
     def __repr__(self) -> str:
         return f"RandomAlgorithm.{self.name}"
 
@@ -89,10 +91,12 @@ def _philox(key: int, counter: int, count: int) -> np.ndarray:
     """Return `count` blocks of four uint32 each: ten Philox rounds of Salmon et al. (2011), table 2."""
     step = np.arange(count, dtype=np.uint64)
     low = step + np.uint64(counter & 0xFFFFFFFFFFFFFFFF)
+    # A 128-bit sum of counter and step: the low half has overflowed if it is smaller than an addend.
     high = np.uint64(counter >> 64) + (low < step).astype(np.uint64)
     x = [half >> np.uint64(shift) & np.uint64(0xFFFFFFFF) for half in (low, high) for shift in (0, 32)]
     k0, k1 = key & 0xFFFFFFFF, key >> 32
     for _ in range(10):
+        # Factors below 2^32, so the products fit into uint64. The round uses their high and low halves.
         p, q = np.uint64(0xD2511F53) * x[0], np.uint64(0xCD9E8D57) * x[2]
         mask = np.uint64(0xFFFFFFFF)
         x = [(q >> np.uint64(32)) ^ x[1] ^ np.uint64(k0), q & mask, (p >> np.uint64(32)) ^ x[3] ^ np.uint64(k1), p & mask]
@@ -119,7 +123,7 @@ def _threefry_bits(state: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -
     return np.take(pairs, range(shape[axis]), axis).astype(dtype), count
 
 
-def _generator(key: Any, *, algorithm: RandomAlgorithm, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+def _generator(key: Value, *, algorithm: RandomAlgorithm, dtype: np.dtype, shape: tuple[int, ...]) -> Value:
     """Generate bits from consecutive counters, and return the advanced state too.
 
     By default XLA on the CPU uses Philox, with the key as the upper half of the counter, as here. On other platforms
@@ -153,7 +157,7 @@ def _uniform_infer(a: ShapedArray, b: ShapedArray, *, shape: tuple[int, ...]) ->
     return shaped(shape, a.dtype)
 
 
-def _uniform(a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
+def _uniform(a: Value, b: Value, *, shape: tuple[int, ...]) -> Value:
     rng = np.random.default_rng()
     if dtypes.is_integer(a.dtype):
         return np.full(shape, a) if b <= a else rng.integers(a, b, shape).astype(a.dtype)

@@ -5,7 +5,6 @@ All computations with a key use its uint32 data, so two primitives suffice: `ran
 """
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._core.primitive import Primitive
+from ..typing import Value
 
 __all__ = ["random_unwrap_p", "random_wrap_p"]
 
@@ -35,11 +35,11 @@ def _unwrap_infer(keys: ShapedArray, *, use: str) -> ShapedArray:
     return shaped((*keys.shape, dtypes.key_size(keys.dtype)), _U32)
 
 
-def _wrap(data: Any, *, impl: str) -> np.ndarray:
+def _wrap(data: Value, *, impl: str) -> np.ndarray:
     return np.ascontiguousarray(data).view(dtypes.key_type(impl)).reshape(data.shape[:-1])
 
 
-def _unwrap(keys: Any, *, use: str) -> np.ndarray:
+def _unwrap(keys: Value, *, use: str) -> np.ndarray:
     return np.array(keys[keys.dtype.names[0]])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,9 @@ from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._core.region_signature import RegionSignature
 from .._core.primitive import Primitive
+from ..typing import Function, ParamValue, Value
+from .._core.jaxpr import ClosedJaxpr
+from .._typing import RunProgram
 
 __all__ = ["argmax_p", "argmin_p", "cummax_p", "cummin_p", "cumprod_p", "cumsum_p", "highest", "lowest",
            "reduce_and_p", "reduce_max_p", "reduce_min_p", "reduce_or_p", "reduce_p", "reduce_prod_p", "reduce_sum_p",
@@ -49,11 +51,11 @@ def _infer(name: str, kind: str) -> Callable[..., ShapedArray]:
     return infer
 
 
-def _reduce_by(ufunc: np.ufunc, initial: Callable[[np.dtype], Any] | None = None) -> Callable[..., Any]:
+def _reduce_by(ufunc: np.ufunc, initial: Callable[[np.dtype], Value] | None = None) -> Function:
     """Return an implementation by `ufunc.reduce` in the operand's dtype; small floats are accumulated in float32."""
     selects = initial is None or ufunc in (np.maximum, np.minimum)  # the result is one of the elements, so it has their dtype
 
-    def implementation(x: Any, *, axes: tuple[int, ...]) -> Any:
+    def implementation(x: Value, *, axes: tuple[int, ...]) -> Value:
         wide = x.astype(np.float32) if x.dtype in _SMALL else x
         start = {} if initial is None else {"initial": initial(x.dtype)}
         out = ufunc.reduce(wide, axis=axes, **start) if selects else ufunc.reduce(wide, axis=axes, dtype=wide.dtype, **start)
@@ -61,7 +63,7 @@ def _reduce_by(ufunc: np.ufunc, initial: Callable[[np.dtype], Any] | None = None
     return implementation
 
 
-def lowest(d: np.dtype) -> Any:
+def lowest(d: np.dtype) -> Value:
     """Return the smallest value of the dtype, the maximum of an empty array."""
     if dtypes.is_bool(d):
         return False
@@ -70,7 +72,7 @@ def lowest(d: np.dtype) -> Any:
     return complex(-np.inf, -np.inf) if dtypes.is_complex(d) else -_top(d)
 
 
-def highest(d: np.dtype) -> Any:
+def highest(d: np.dtype) -> Value:
     """Return the largest value of the dtype, the minimum of an empty array."""
     if dtypes.is_bool(d):
         return True
@@ -84,7 +86,7 @@ def _top(d: np.dtype) -> float:
     return float(dtypes.finfo(d).max) if d.itemsize == 1 and not np.isinf(np.asarray(np.inf).astype(d)) else np.inf
 
 
-def _reduction(name: str, kind: str, implementation: Callable[..., Any], **facts: Any) -> Primitive:
+def _reduction(name: str, kind: str, implementation: Function, **facts: ParamValue) -> Primitive:
     return Primitive(name, params=("axes",), family="reductions", infer=_infer(name, kind), numpy=implementation,
                      spec="reduce", **facts)
 
@@ -112,8 +114,8 @@ def _arg_infer(name: str) -> Callable[..., ShapedArray]:
     return infer
 
 
-def _arg(pick: Callable[..., Any]) -> Callable[..., Any]:
-    def implementation(x: Any, *, axes: tuple[int, ...], index_dtype: np.dtype) -> Any:
+def _arg(pick: Function) -> Function:
+    def implementation(x: Value, *, axes: tuple[int, ...], index_dtype: np.dtype) -> Value:
         wide = x.astype(np.float32) if x.dtype in _SMALL else x
         return np.asarray(pick(wide, axis=axes[0])).astype(index_dtype)
     return implementation
@@ -126,7 +128,7 @@ argmin_p = Primitive("argmin", params=("axes", "index_dtype"), family="reduction
 
 
 # --- cumulative operations ----------------------------------------------------------------------------------------
-def _cumulation(name: str, ufunc: np.ufunc, kind: str = _NUMBER, **facts: Any) -> Primitive:
+def _cumulation(name: str, ufunc: np.ufunc, kind: str = _NUMBER, **facts: ParamValue) -> Primitive:
     accepts = _KINDS[kind]
 
     def infer(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
@@ -136,7 +138,7 @@ def _cumulation(name: str, ufunc: np.ufunc, kind: str = _NUMBER, **facts: Any) -
             raise ShapeError(f"{name}: axis {axis} is out of range for operand {x.str_long()}")
         return x
 
-    def implementation(x: Any, *, axis: int, reverse: bool) -> Any:
+    def implementation(x: Value, *, axis: int, reverse: bool) -> Value:
         wide = x.astype(np.float32) if x.dtype in _SMALL else x
         if reverse:
             wide = np.flip(wide, axis)
@@ -154,7 +156,8 @@ cummin_p = _cumulation("cummin", np.minimum, _ANY)
 
 
 # --- reduction by a program of scalars ----------------------------------------------------------------------------
-def _reduce_infer(*avals: ShapedArray, computation: Any, dimensions: tuple[int, ...]) -> tuple[ShapedArray, ...]:
+def _reduce_infer(*avals: ShapedArray, computation: ClosedJaxpr,
+                  dimensions: tuple[int, ...]) -> tuple[ShapedArray, ...]:
     n = len(avals) // 2
     operands, inits = avals[:n], avals[n:]
     got = f"got operands {_types(operands)}, initial values {_types(inits)}"
@@ -182,7 +185,7 @@ def _types(avals: Sequence[ShapedArray]) -> str:
     return "(" + ", ".join(a.str_long() for a in avals) + ")"
 
 
-def _reduce(run: Any, *args: Any, computation: Any, dimensions: tuple[int, ...]) -> tuple[Any, ...]:
+def _reduce(run: RunProgram, *args: Value, computation: ClosedJaxpr, dimensions: tuple[int, ...]) -> tuple[Value, ...]:
     n = len(args) // 2
     operands, inits = args[:n], args[n:]
     shape = operands[0].shape

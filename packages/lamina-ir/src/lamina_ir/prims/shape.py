@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._core.primitive import Primitive
 from ._numpy.ufunc_plans import set_plan_hooks
+from ..typing import Value
 
 __all__ = ["broadcast_in_dim_p", "concatenate_p", "expand_dims_p", "iota_p", "pad_p", "reshape_p", "rev_p", "slice_p",
            "squeeze_p", "transpose_p"]
@@ -54,7 +55,7 @@ def _broadcast_in_dim_infer(x: ShapedArray, *, broadcast_dimensions: tuple[int, 
     return shaped(shape, x.dtype, x.weak_type)
 
 
-def _broadcast_in_dim(x: Any, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _broadcast_in_dim(x: Value, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Value:
     out = np.empty(shape, x.dtype)
     out[...] = x.reshape(_align_axes(x.shape, broadcast_dimensions, shape)) if x.shape else x
     return out
@@ -68,7 +69,8 @@ def _align_axes(old: tuple[int, ...], dimensions: tuple[int, ...], shape: tuple[
     return tuple(at)
 
 
-def _unexpanded_shape(avals: Any, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _unexpanded_shape(avals: Sequence[ShapedArray], *, broadcast_dimensions: tuple[int, ...],
+                      shape: tuple[int, ...]) -> tuple[int, ...]:
     return _align_axes(avals[0].shape, broadcast_dimensions, shape)
 
 
@@ -91,7 +93,7 @@ def _reshape_infer(x: ShapedArray, *, dimensions: tuple[int, ...] | None, new_si
     return shaped(new_sizes, x.dtype, x.weak_type)
 
 
-def _reshape(x: Any, *, dimensions: tuple[int, ...] | None, new_sizes: tuple[int, ...]) -> Any:
+def _reshape(x: Value, *, dimensions: tuple[int, ...] | None, new_sizes: tuple[int, ...]) -> Value:
     return (x if dimensions is None else x.transpose(dimensions)).reshape(new_sizes)
 
 
@@ -192,12 +194,12 @@ def _pad_infer(x: ShapedArray, value: ShapedArray, *, padding_config: tuple[tupl
     return shaped(tuple(shape), x.dtype, x.weak_type and value.weak_type)
 
 
-def _pad(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int], ...]) -> Any:
+def _pad(x: Value, value: Value, *, padding_config: tuple[tuple[int, int, int], ...]) -> Value:
     for axis, (lo, hi, inner) in enumerate(padding_config):
         n = x.shape[axis]
         dilated = n + (inner * (n - 1) if n else 0)
         out = np.full((*x.shape[:axis], max(lo, 0) + dilated + max(hi, 0), *x.shape[axis + 1:]), value, x.dtype)
-        at: list[Any] = [slice(None)] * x.ndim
+        at: list[slice] = [slice(None)] * x.ndim
         at[axis] = slice(max(lo, 0), max(lo, 0) + dilated, inner + 1)
         out[tuple(at)] = x
         # negative padding crops
@@ -230,8 +232,8 @@ def _slice_infer(x: ShapedArray, *, limit_indices: tuple[int, ...], start_indice
     return shaped(tuple(out), x.dtype, x.weak_type)
 
 
-def _slice(x: Any, *, limit_indices: tuple[int, ...], start_indices: tuple[int, ...],
-           strides: tuple[int, ...] | None) -> Any:
+def _slice(x: Value, *, limit_indices: tuple[int, ...], start_indices: tuple[int, ...],
+           strides: tuple[int, ...] | None) -> Value:
     return x[tuple(map(slice, start_indices, limit_indices, strides or (1,) * x.ndim))]
 
 
@@ -262,7 +264,7 @@ def _iota_infer(*, dimension: int, dtype: np.dtype, shape: tuple[int, ...]) -> S
     return shaped(shape, dtype)
 
 
-def _iota(*, dimension: int, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+def _iota(*, dimension: int, dtype: np.dtype, shape: tuple[int, ...]) -> Value:
     at = [1] * len(shape)
     at[dimension] = shape[dimension]
     return np.array(np.broadcast_to(np.arange(shape[dimension]).astype(dtype).reshape(at), shape))

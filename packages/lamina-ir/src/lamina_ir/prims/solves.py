@@ -6,19 +6,20 @@ or is None. Differentiation uses these instead of differentiating the solver.
 """
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from .._types.avals import ShapedArray
 from ..errors import ShapeError
 from .._core.region_signature import RegionSignature
 from .._core.primitive import Primitive
 from ._operands import run_param
+from .._core.jaxpr import ClosedJaxpr
 
 __all__ = ["linear_solve_p"]
 
 
-def _linear_solve_infer(*avals: ShapedArray, matvec: Any, num_aux: int, num_consts: int, solve: Any,
-                        transpose_solve: Any) -> list[ShapedArray]:
+def _linear_solve_infer(*avals: ShapedArray, matvec: ClosedJaxpr, num_aux: int, num_consts: int, solve: ClosedJaxpr,
+                        transpose_solve: ClosedJaxpr | None) -> list[ShapedArray]:
     b = avals[num_consts:]
     programs = [("matvec", matvec, 0), ("solve", solve, num_aux)]
     if transpose_solve is not None:
@@ -33,7 +34,7 @@ def _linear_solve_infer(*avals: ShapedArray, matvec: Any, num_aux: int, num_cons
     return list(solve.out_avals)
 
 
-def _types(avals: Any) -> str:
+def _types(avals: Sequence[ShapedArray]) -> str:
     return "(" + ", ".join(a.str_long() for a in avals) + ")"
 
 

@@ -6,7 +6,6 @@ with a NaN last.
 """
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._core.primitive import Primitive
+from ..typing import Value
 
 __all__ = ["sort_p", "top_k_p"]
 
@@ -40,7 +40,7 @@ def _sort_infer(*xs: ShapedArray, dimension: int, is_stable: bool, num_keys: int
     return xs
 
 
-def _sort(*xs: Any, dimension: int, is_stable: bool, num_keys: int) -> tuple[Any, ...]:
+def _sort(*xs: Value, dimension: int, is_stable: bool, num_keys: int) -> tuple[Value, ...]:
     keys = [x.astype(np.float32) if dtypes.is_float(x.dtype) and x.dtype.kind != "f" else x for x in xs[:num_keys]]
     order = np.lexsort(keys[::-1], axis=dimension)
     return tuple([np.take_along_axis(x, order, dimension) for x in xs])
@@ -62,7 +62,7 @@ def _top_k_infer(x: ShapedArray, *, axis: int, k: int) -> tuple[ShapedArray, Sha
     return shaped(shape, x.dtype, x.weak_type), shaped(shape, _I32)
 
 
-def _top_k(x: Any, *, axis: int, k: int) -> tuple[Any, Any]:
+def _top_k(x: Value, *, axis: int, k: int) -> tuple[Value, Value]:
     """Reverse a stable ascending sort of the reversed array, so that among equals the first comes first."""
     keys = np.flip(x.astype(np.float32) if dtypes.is_float(x.dtype) and x.dtype.kind != "f" else x, axis)
     places = x.shape[axis] - 1 - np.flip(np.argsort(keys, axis=axis, kind="stable"), axis)

@@ -7,7 +7,6 @@ The formulas are written once, generic over an arithmetic `m`: NumPy's here, emi
 """
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from .._core.primitive import Primitive
 from ._numpy import special as _special_values
 from ._numpy.ufunc_plans import in_double_precision
 from .elementwise import FLOAT, _same_2, one_type
+from ..typing import Function, Value
 
 __all__ = ["igamma_grad_a_p", "igamma_p", "igammac_p", "incomplete_beta", "incomplete_gamma", "random_gamma_grad_p",
            "regularized_incomplete_beta_p"]
@@ -25,7 +25,7 @@ _TERMS = 10000.0  # enough up to a = 1e6; if x is near a, both forms need a mult
 # --- gamma -------------------------------------------------------------------------------------------------------
 
 
-def _excess(m: Any, u: Any, ratio: Any) -> Any:
+def _excess(m: Value, u: Value, ratio: Value) -> Value:
     """Return log(1 + u) - u, with ratio = 1 + u. Near 0 the two terms cancel; there use powers of r = u / (2 + u),
     since log(1 + u) = 2 artanh r [DLMF 4.6.2] and 2 r - u = -r u."""
     near = m.both(m.lt(-0.3, u), m.lt(u, 0.4))
@@ -38,7 +38,7 @@ def _excess(m: Any, u: Any, ratio: Any) -> Any:
     return m.where(near, r * (2.0 * r2 * total - v), m.log(ratio) - u)
 
 
-def _log_density(m: Any, a: Any, x: Any) -> Any:
+def _log_density(m: Value, a: Value, x: Value) -> Value:
     """Return a log x - x - log gamma(a). For large a the terms cancel, so for a >= 20 use Stirling's series around x =
     a [DLMF 5.11.1]."""
     plain = a * m.log(x) - x - m.lgamma(a)
@@ -47,16 +47,16 @@ def _log_density(m: Any, a: Any, x: Any) -> Any:
     return m.where(m.lt(a, 20.0), plain, near)
 
 
-def _tail(x: Any) -> Any:
+def _tail(x: Value) -> Value:
     """Return the correction to Stirling's formula for log gamma, for x >= 20."""
     r = 1.0 / (x * x)
     return (1 / 12 - r * (1 / 360 - r * (1 / 1260 - r * (1 / 1680 - r * (1 / 1188))))) / x
 
 
-def _series(m: Any, a: Any, x: Any, with_derivative: bool) -> tuple[Any, Any]:
+def _series(m: Value, a: Value, x: Value, with_derivative: bool) -> tuple[Value, Value]:
     """Return S = sum of x^n / ((a+1) ... (a+n)) from n = 0, and dS/da, which has converged only if `with_derivative`
     [DLMF 8.7.1]."""
-    def step(fixed: Any, state: Any) -> tuple[Any, Any]:
+    def step(fixed: Value, state: Value) -> tuple[Value, Value]:
         (a, x), (n, term, derivative, total, dtotal) = fixed, state
         n = n + 1.0
         ratio = x / (a + n)
@@ -73,10 +73,10 @@ def _series(m: Any, a: Any, x: Any, with_derivative: bool) -> tuple[Any, Any]:
     return total, dtotal
 
 
-def _fraction(m: Any, a: Any, x: Any, with_derivative: bool) -> tuple[Any, Any]:
+def _fraction(m: Value, a: Value, x: Value, with_derivative: bool) -> tuple[Value, Value]:
     """Return H with Q = x^a e^-x / gamma(a) H, and dH/da: the even part of the continued fraction [DLMF 8.9.2], by
     Lentz's recurrence and its derivative. `with_derivative` iterates until dH/da has converged too."""
-    def step(fixed: Any, state: Any) -> tuple[Any, Any]:
+    def step(fixed: Value, state: Value) -> tuple[Value, Value]:
         # c = b + top / c, d = 1 / (b + top d), h = h c d, with d top / da = n and db / da = -1; dc, dd, dh are their
         # derivatives.
         (a, x), (n, c, dc, d, dd, h, dh) = fixed, state
@@ -103,7 +103,7 @@ def _fraction(m: Any, a: Any, x: Any, with_derivative: bool) -> tuple[Any, Any]:
     return h, dh
 
 
-def incomplete_gamma(m: Any, a: Any, x: Any, mode: str) -> Any:
+def incomplete_gamma(m: Value, a: Value, x: Value, mode: str) -> Value:
     """Return P(a, x), Q(a, x), dP/da, or dx/da at constant P, for `mode` "lower", "upper", "derivative", "sample".
 
     The series is used for x <= max(1, a), the continued fraction elsewhere. Both are evaluated everywhere (elements
@@ -141,16 +141,16 @@ def incomplete_gamma(m: Any, a: Any, x: Any, mode: str) -> Any:
 # --- beta --------------------------------------------------------------------------------------------------------
 
 
-def _beta_fraction(m: Any, a: Any, b: Any, x: Any, y: Any, excess: Any) -> Any:
+def _beta_fraction(m: Value, a: Value, b: Value, x: Value, y: Value, excess: Value) -> Value:
     """Evaluate the even part of the continued fraction of the incomplete beta function [DLMF 8.17.22] by Lentz's
     method, as in DiDonato and Morris, "Algorithm 708" (1992), section 3. y = 1 - x and over = a y - b x are operands,
     so that no precision is lost near x = 1."""
     tiny = (a + b + x) * 0.0 + 1e-30
 
-    def nonzero(v: Any) -> Any:
+    def nonzero(v: Value) -> Value:
         return m.where(m.lt(m.abs(v), 1e-30), tiny, v)  # avoids a division by zero
 
-    def step(fixed: Any, state: Any) -> tuple[Any, Any]:
+    def step(fixed: Value, state: Value) -> tuple[Value, Value]:
         (a, b, x, y, excess), (n, c, d, h) = fixed, state
         n = n + 1.0
         at = a + 2.0 * n
@@ -165,7 +165,7 @@ def _beta_fraction(m: Any, a: Any, b: Any, x: Any, y: Any, excess: Any) -> Any:
     return a / m.loop(step, (a, b, x, y, excess), (tiny * 0.0, first, tiny * 0.0, first))[3]
 
 
-def _log_beta_density(m: Any, a: Any, b: Any, x: Any) -> Any:
+def _log_beta_density(m: Value, a: Value, b: Value, x: Value) -> Value:
     """Return a log x + b log(1 - x) - log beta(a, b). For large a or b the terms cancel: from 20 on, log gamma is
     replaced by Stirling's series, and if both are large, expanded around the mean x = a / (a + b)."""
     swap = m.lt(b, a)
@@ -184,7 +184,7 @@ def _log_beta_density(m: Any, a: Any, b: Any, x: Any) -> Any:
     return m.where(both, m.where(m.lt(high, 20.0), plain, mixed), near)
 
 
-def incomplete_beta(m: Any, a: Any, b: Any, x: Any) -> Any:
+def incomplete_beta(m: Value, a: Value, b: Value, x: Value) -> Value:
     """Return I_x(a, b): by the fraction where it converges fast, x < (a + 1) / (a + b + 2), else as 1 - I_{1-x}(b, a).
     For small b that difference cancels, so there the fraction is used for larger x too."""
     outside = m.either(m.lt(x, 0.0), m.lt(1.0, x))
@@ -216,7 +216,7 @@ class _NumPyArithmetic:
     full = staticmethod(np.float64)
 
     @staticmethod
-    def loop(step: Any, fixed: Any, state: Any) -> Any:
+    def loop(step: Function, fixed: Value, state: Value) -> Value:
         going = np.ones(np.shape(state[0]), bool)
         while going.any():
             new, more = step(fixed, state)
@@ -226,7 +226,7 @@ class _NumPyArithmetic:
 
 
 def _gamma_op(name: str, mode: str) -> Primitive:
-    def both(a: Any, x: Any) -> Any:
+    def both(a: Value, x: Value) -> Value:
         a, x = np.broadcast_arrays(a, x)
         return incomplete_gamma(_NumPyArithmetic, a, x, mode)
 

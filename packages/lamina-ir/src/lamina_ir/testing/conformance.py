@@ -25,7 +25,7 @@ MARKS = {
     "cost": "the work done for a result: the number of primitives bound, the residuals saved",
     "backward": "behaviour that only reverse mode can provide",
     "lines": "source lines of user code in equations and errors",
-    "rows": "rows of the layer's tables, added or replaced, are obeyed",
+    "rules": "rules that are added to the layer's rule tables, or overridden there, are used",
 }
 _DISTRIBUTION = "pytest>=8.2"
 

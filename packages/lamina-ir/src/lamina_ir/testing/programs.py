@@ -10,6 +10,7 @@ from .._passes.varying_axes import infer_equation_types
 from .._types.param_values import UnnamedAxis
 from .._core.primitive import Primitive
 from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from ..typing import ParamValue
 
 __all__ = ["NOTEBOOK", "chain", "dot", "f32", "jit", "make_sample_program", "one_eqn", "pmap", "vdot"]
 
@@ -21,7 +22,7 @@ def f32(*shape: int) -> ShapedArray:
     return shaped(shape, F32)
 
 
-def one_eqn(prim: Primitive, avals: list[ShapedArray], out: ShapedArray, /, **params: Any) -> ClosedJaxpr:
+def one_eqn(prim: Primitive, avals: list[ShapedArray], out: ShapedArray, /, **params: ParamValue) -> ClosedJaxpr:
     """Return a program with one equation."""
     ins = [Var(a) for a in avals]
     v = Var(out)

@@ -16,6 +16,7 @@ from .._types import dtypes
 from .._types.avals import aval_of
 from .._evaluate.evaluator import evaluate_primitive
 from .._core.primitive import Primitive
+from ..typing import Function, ParamValue, Params, Value
 
 __all__ = ["Sample", "Spec", "away", "bools", "canonicalize_results", "complexes", "distinct", "floats", "ints",
            "positives", "register_canonicalizer", "sample", "samples_of", "small_ints", "uints", "unit"]
@@ -27,8 +28,8 @@ class Sample(NamedTuple):
     """One use of a primitive: `prim(*args, **params)`."""
 
     prim: Primitive
-    args: tuple[Any, ...]
-    params: dict[str, Any]
+    args: tuple[Value, ...]
+    params: Params
 
     @property
     def id(self) -> str:
@@ -56,7 +57,7 @@ class Spec(NamedTuple):
         return np.asarray(self.draw(np.random.default_rng(seed), self.shape)).astype(self.dtype)
 
 
-def _spec(default: str, draw: Callable[..., Any]) -> Callable[..., Spec]:
+def _spec(default: str, draw: Function) -> Callable[..., Spec]:
     def spec(*shape: int, dtype: Any = default) -> Spec:
         return Spec(draw, shape, dtypes.as_dtype(dtype))
     return spec
@@ -88,7 +89,7 @@ for _name, _doc in (
     globals()[_name].__doc__ = f"Spec of an array of {_doc}; sizes as positional arguments, none for rank 0."
 
 
-def sample(prim: Primitive, /, *specs: Any, **params: Any) -> Sample:
+def sample(prim: Primitive, /, *specs: Any, **params: ParamValue) -> Sample:
     """Declare a sample of `prim`.
 
     Args:
@@ -112,7 +113,7 @@ def samples_of(prim: Primitive) -> list[Sample]:
 _determined: dict[Primitive, Callable[..., Any]] = {}
 
 
-def register_canonicalizer(prim: Primitive, fun: Callable[..., Any]) -> None:
+def register_canonicalizer(prim: Primitive, fun: Function) -> None:
     """Register how to compare results of a primitive that are not unique, such as the signs of eigenvectors.
 
     Args:
@@ -123,7 +124,7 @@ def register_canonicalizer(prim: Primitive, fun: Callable[..., Any]) -> None:
     _determined[prim] = fun
 
 
-def canonicalize_results(prim: Primitive, results: Any, bind: Callable[..., Any] | None = None) -> list[Any]:
+def canonicalize_results(prim: Primitive, results: Any, bind: Function | None = None) -> list[Any]:
     """Convert results of `prim` to arrays on which all correct implementations agree; for most primitives the results.
 
     Args:

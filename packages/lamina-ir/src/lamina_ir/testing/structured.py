@@ -14,6 +14,7 @@ from .._core.region_signature import RegionSignature, carry_operands, const_oper
 from .._core.primitive import Primitive
 from ..prims._operands import check_operands
 from .._core.jaxpr import ClosedJaxpr
+from ..typing import Params, Tree, Value
 
 __all__ = ["repeat_p"]
 
@@ -23,18 +24,19 @@ def _infer(*avals: ShapedArray, body: ClosedJaxpr, num_consts: int, times: int) 
     return list(body.out_avals)
 
 
-def _repeat(run: Callable[[Sequence[Any]], Sequence[Any]], args: Sequence[Any], num_consts: int, times: int) -> Sequence[Any]:
+def _repeat(run: Callable[[Sequence[Any]], Sequence[Any]], args: Sequence[Value], num_consts: int,
+            times: int) -> Sequence[Any]:
     consts, carry = args[:num_consts], args[num_consts:]
     for _ in range(times):
         carry = run([*consts, *carry])
     return carry
 
 
-def _numpy(run: Any, *args: Any, body: ClosedJaxpr, num_consts: int, times: int) -> tuple[Any, ...]:
+def _numpy(run: Any, *args: Tree, body: ClosedJaxpr, num_consts: int, times: int) -> tuple[Any, ...]:
     return tuple(_repeat(lambda xs: run(body, xs), args, num_consts, times))
 
 
-def _spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+def _spmd(run: Any, env: Any, args: list[list[Value]], params: Params) -> Any:
     return _repeat(lambda xs: run(params["body"], xs, env), args, params["num_consts"], params["times"])
 
 

@@ -21,6 +21,8 @@ from ._registry import add_backend as _connect
 from ._keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 from ..errors import ShapeError
 from ._paths import explain_mismatch, get_leaf_paths, unsorted_keys_error
+from ..typing import Function, Leaf, Tree
+from .._typing import KeyPath, NodeData, TreeBackend
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "PythonBackend", "SequenceKey",
            "all_leaves", "backend", "broadcast_prefix", "build_tree", "default_registry", "flatten_one_level", "keystr",
@@ -30,11 +32,11 @@ __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef",
            "tree_map_with_path", "tree_reduce", "tree_reduce_associative", "tree_structure", "tree_transpose", "tree_unflatten",
            "treedef_children", "treedef_is_leaf", "treedef_tuple", "unsorted_keys_error"]
 
-_backend: Any = python_backend
+_backend: TreeBackend = python_backend
 _flatten = python_backend.flatten
 
 
-def set_backend(new: Any) -> None:
+def set_backend(new: TreeBackend) -> None:
     """Use another backend; it also gets all earlier and later registrations.
 
     Call it before treedefs are stored anywhere: treedefs of different backends are never equal.
@@ -52,7 +54,7 @@ def set_backend(new: Any) -> None:
     _backend, _flatten = new, new.flatten
 
 
-def backend() -> Any:
+def backend() -> TreeBackend:
     """Return the current backend."""
     return _backend
 
@@ -60,10 +62,10 @@ def backend() -> Any:
 class _Registry:
     """A registry object, for programs that use one. It always delegates to the current backend."""
 
-    def flatten(self, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+    def flatten(self, tree: Tree, is_leaf: Callable[[Tree], bool] | None = None) -> tuple[list[Leaf], PyTreeDef]:
         return tree_flatten(tree, is_leaf)
 
-    def flatten_one_level(self, tree: Any) -> Any:
+    def flatten_one_level(self, tree: Tree) -> tuple[Iterable[Tree], NodeData] | None:
         return flatten_one_level(tree)
 
     def __getattr__(self, name: str) -> Any:
@@ -73,7 +75,7 @@ class _Registry:
 default_registry = _Registry()
 
 
-def build_tree(treedef: Any, xs: Any) -> Any:
+def build_tree(treedef: PyTreeDef, xs: Tree) -> Tree:
     """Build the tree of a structure from nested iterables of any kind that have the leaves at the same positions.
 
     Args:
@@ -86,7 +88,7 @@ def build_tree(treedef: Any, xs: Any) -> Any:
     return treedef.from_iterable_tree(xs)
 
 
-def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+def tree_flatten(tree: Tree, is_leaf: Callable[[Tree], bool] | None = None) -> tuple[list[Leaf], PyTreeDef]:
     """Return the leaves of `tree` in order, and its structure. Nodes for which `is_leaf` is true count as leaves.
 
     >>> tree_flatten({"b": 1, "a": (2, None)})
@@ -98,7 +100,7 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
         raise unsorted_keys_error(tree, is_leaf) or e from None
 
 
-def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
+def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Leaf]) -> Tree:
     """Return the tree with this structure and these leaves.
 
     >>> tree_unflatten(tree_structure((0, [0])), "ab")
@@ -107,7 +109,7 @@ def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
     return treedef.unflatten(leaves)
 
 
-def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+def tree_leaves(tree: Tree, is_leaf: Callable[[Tree], bool] | None = None) -> list[Leaf]:
     """Return the leaves of `tree` in order.
 
     >>> tree_leaves([1, {"x": 2}])
@@ -116,7 +118,7 @@ def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list
     return tree_flatten(tree, is_leaf)[0]
 
 
-def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_structure(tree: Tree, is_leaf: Callable[[Tree], bool] | None = None) -> PyTreeDef:
     """Return the structure of `tree`.
 
     >>> tree_structure([1, None])
@@ -125,7 +127,7 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> A
     return tree_flatten(tree, is_leaf)[1]
 
 
-def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_map(f: Function, tree: Tree, *rest: Tree, is_leaf: Callable[[Tree], bool] | None = None) -> Tree:
     """Apply `f` to each leaf of `tree`, with the subtrees of `rest` at the same positions as further arguments.
 
     `None` in `tree` has no leaves: subtrees of `rest` at its position are ignored.
@@ -157,8 +159,8 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[An
     return treedef.unflatten(map(f, leaves, *columns))
 
 
-def _flatten_ignoring_none(tree: Any, rest: tuple[Any, ...],
-                           is_leaf: Callable[[Any], bool] | None) -> list[list[Any]] | None:
+def _flatten_ignoring_none(tree: Tree, rest: tuple[Tree, ...],
+                           is_leaf: Callable[[Tree], bool] | None) -> list[list[Tree]] | None:
     """Return the subtrees of each tree of `rest` at the leaves of `tree`, ignoring those at its `None`s.
 
     Return None if structures do not match.
@@ -172,7 +174,7 @@ def _flatten_ignoring_none(tree: Any, rest: tuple[Any, ...],
     return [[x for x, keep in zip(column, is_real_leaf, strict=True) if keep] for column in columns]
 
 
-def _mismatch(name: str, treedef: Any, rest: tuple[Any, ...], cause: Exception) -> Exception:
+def _mismatch(name: str, treedef: PyTreeDef, rest: tuple[Tree, ...], cause: Exception) -> Exception:
     for i, r in enumerate(rest):
         text = explain_mismatch(treedef, r)
         if text is not None:
@@ -180,7 +182,7 @@ def _mismatch(name: str, treedef: Any, rest: tuple[Any, ...], cause: Exception) 
     return cause
 
 
-def tree_all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+def tree_all(tree: Tree, *, is_leaf: Callable[[Tree], bool] | None = None) -> bool:
     """Whether every leaf is true.
 
     >>> tree_all([True, {"x": 0}])
@@ -192,8 +194,8 @@ def tree_all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool
 _MISSING = object()
 
 
-def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _MISSING,
-                is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_reduce(function: Callable[[Any, Any], Any], tree: Tree, initializer: object = _MISSING,
+                is_leaf: Callable[[Tree], bool] | None = None) -> Any:
     """Apply `functools.reduce` to the leaves.
 
     >>> tree_reduce(lambda a, b: a + b, [1, (2, 3)])
@@ -207,8 +209,8 @@ def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any
     return functools.reduce(function, leaves, initializer)
 
 
-def tree_reduce_associative(operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _MISSING,
-                            is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_reduce_associative(operation: Callable[[Any, Any], Any], tree: Tree, *, identity: object = _MISSING,
+                            is_leaf: Callable[[Tree], bool] | None = None) -> Any:
     """Reduce the leaves by an associative operation in a balanced binary tree, so that dependency chains are short.
 
     Args:
@@ -235,7 +237,7 @@ def tree_reduce_associative(operation: Callable[[Any, Any], Any], tree: Any, *, 
     return halves(0, len(leaves))
 
 
-def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
+def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Tree) -> Tree:
     """Transpose a tree of trees. If `inner_treedef` is None, the structure of the first inner tree is used.
 
     >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0, "b": 0}),
@@ -257,27 +259,27 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: 
                                    if inner_leaves else [outer_treedef.unflatten([])] * inner_treedef.num_leaves)
 
 
-def treedef_is_leaf(treedef: Any) -> bool:
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether the structure is a single node without children: a leaf, `None`, or an empty container."""
     return bool(treedef.num_nodes == 1)
 
 
-def treedef_children(treedef: Any) -> list[Any]:
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     """Return the structures of the root's children."""
     return treedef.children()
 
 
-def treedef_tuple(treedefs: Iterable[Any]) -> Any:
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """Return the structure of a tuple of trees with these structures."""
     return _backend.treedef_tuple(list(treedefs))
 
 
-def make_treedef(node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
+def make_treedef(node_data: tuple[type, NodeData] | None, children: Iterable[PyTreeDef]) -> PyTreeDef:
     """Return the structure with this `node_data()` and these `children()`."""
     return _backend.make_treedef(node_data, list(children))
 
 
-def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = None) -> bool:
+def all_leaves(iterable: Iterable[Leaf], is_leaf: Callable[[Tree], bool] | None = None) -> bool:
     """Whether every value is a leaf.
 
     >>> all_leaves([1, "x"]), all_leaves([(1,)])
@@ -290,7 +292,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
     return len(leaves) == len(values) and all(a is b for a, b in zip(leaves, values))
 
 
-def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any] | None:
+def flatten_one_level(tree: Tree) -> tuple[Iterable[Tree], NodeData] | None:
     """Return `(children, data)` of the root; None for a leaf."""
     try:
         return _backend.flatten_one_level(tree)
@@ -298,7 +300,7 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any] | None:
         raise unsorted_keys_error(tree) or e from None
 
 
-def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+def broadcast_prefix(prefix_tree: Tree, full_tree: Tree, is_leaf: Callable[[Tree], bool] | None = None) -> list[Leaf]:
     """Return the leaves of `prefix_tree`, each repeated for every leaf of `full_tree` below its position.
 
     >>> broadcast_prefix((0, 1), ([5, 6], 7))
@@ -310,13 +312,13 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], 
     except (ValueError, TypeError) as e:
         text = explain_mismatch(treedef, full_tree)
         raise ValueError(f"the prefix does not match the tree, which {text}" if text else str(e)) from None
-    out: list[Any] = []
+    out: list[Leaf] = []
     for leaf, sub in zip(leaves, subtrees):
         out.extend([leaf] * len(tree_flatten(sub)[0]))
     return out
 
 
-def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_broadcast(prefix_tree: Tree, full_tree: Tree, is_leaf: Callable[[Tree], bool] | None = None) -> Tree:
     """Return `broadcast_prefix` in the structure of `full_tree`.
 
     >>> tree_broadcast(1, {"a": 5, "b": 6})
@@ -325,13 +327,14 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bo
     return tree_flatten(full_tree)[1].unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
-def _with_paths(tree: Any, is_leaf: Callable[..., bool] | None, is_leaf_takes_path: bool) -> tuple[list[Any], list[Any], Any]:
+def _with_paths(tree: Tree, is_leaf: Callable[..., bool] | None,
+                is_leaf_takes_path: bool) -> tuple[list[KeyPath], list[Leaf], PyTreeDef]:
     """Return (paths, leaves, structure)."""
     if is_leaf is None or not is_leaf_takes_path:
         return get_leaf_paths(tree, is_leaf), *tree_flatten(tree, is_leaf)
     predicate, results = is_leaf, []
 
-    def record(path: tuple[Any, ...], node: Any) -> bool:
+    def record(path: KeyPath, node: Tree) -> bool:
         results.append(bool(predicate(path, node)))
         return results[-1]
 
@@ -340,8 +343,8 @@ def _with_paths(tree: Any, is_leaf: Callable[..., bool] | None, is_leaf_takes_pa
     return paths, *tree_flatten(tree, lambda _: next(replay))
 
 
-def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None,
-                           is_leaf_takes_path: bool = False) -> tuple[list[Any], Any]:
+def tree_flatten_with_path(tree: Tree, is_leaf: Callable[..., bool] | None = None,
+                           is_leaf_takes_path: bool = False) -> tuple[list[tuple[KeyPath, Leaf]], PyTreeDef]:
     """Return `[(path, leaf), ...]` and the structure; a path is a tuple of keys that `keystr` prints.
 
     Args:
@@ -356,13 +359,14 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None
     return list(zip(paths, leaves)), treedef
 
 
-def tree_leaves_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False) -> list[Any]:
+def tree_leaves_with_path(tree: Tree, is_leaf: Callable[..., bool] | None = None,
+                          is_leaf_takes_path: bool = False) -> list[tuple[KeyPath, Leaf]]:
     """Return `[(path, leaf), ...]`; the parameters are those of `tree_flatten_with_path`."""
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[..., bool] | None = None,
-                       is_leaf_takes_path: bool = False) -> Any:
+def tree_map_with_path(f: Function, tree: Tree, *rest: Tree, is_leaf: Callable[..., bool] | None = None,
+                       is_leaf_takes_path: bool = False) -> Tree:
     """As `tree_map`, with the path as first argument; `is_leaf` as in `tree_flatten_with_path`.
 
     >>> tree_map_with_path(lambda path, x: keystr(path) + f"={x}", {"a": [7]})
@@ -376,8 +380,8 @@ def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Ca
     return treedef.unflatten(map(f, paths, leaves, *columns))
 
 
-def prefix_errors(prefix_tree: Any, full_tree: Any,
-                  is_leaf: Callable[[Any], bool] | None = None) -> list[Callable[[str], ValueError]]:
+def prefix_errors(prefix_tree: Tree, full_tree: Tree,
+                  is_leaf: Callable[[Tree], bool] | None = None) -> list[Callable[[str], ValueError]]:
     """Explain why `prefix_tree` is not a prefix of `full_tree`: functions from the argument's name to an error.
 
     The list is empty if it is a prefix.

@@ -1,7 +1,9 @@
 """Keys of paths through pytrees, one per step from a node to a child, and `keystr`, which formats a path."""
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+
+from typing_extensions import override
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "keystr"]
 
@@ -14,18 +16,22 @@ class _Key:
     _field = "key"
     _form = "[<flat index {}>]"
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: object) -> None:
         self._value = key
 
+    @override
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._value == other._value
 
+    @override
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._value))
 
+    @override
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._field}={self._value!r})"
 
+    @override
     def __str__(self) -> str:
         return self._form.format(self._value)
 
@@ -71,7 +77,7 @@ class FlattenedIndexKey(_Key):
     key = property(lambda self: self._value)
 
 
-def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
+def keystr(keys: Sequence[object], *, simple: bool = False, separator: str = "") -> str:
     """Format a path as Python code.
 
     Args:

@@ -8,15 +8,17 @@ from types import FrameType
 from typing import Any
 
 from .._util.short_repr import short_repr
-from ._python_backend import MixedKeysError, python_backend
+from ._python_backend import MixedKeysError, PyTreeDef, python_backend
 from ._keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 from ._registry import child_key_functions
+from ..typing import Tree
+from .._typing import KeyPath
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "explain_mismatch", "get_child_keys",
            "get_leaf_paths", "keystr", "unsorted_keys_error"]
 
 
-def get_child_keys(node: Any, count: int) -> list[Any]:
+def get_child_keys(node: Tree, count: int) -> list[Any]:
     """Return the keys of a node's children, in order."""
     kind = type(node)
     get_keys = child_key_functions.get(kind)
@@ -33,8 +35,8 @@ def get_child_keys(node: Any, count: int) -> list[Any]:
     return [FlattenedIndexKey(i) for i in range(count)]
 
 
-def unsorted_keys_error(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
-                        path_text: Callable[[tuple[Any, ...]], str] = keystr, lead: str = "") -> TypeError | None:
+def unsorted_keys_error(tree: Tree, is_leaf: Callable[[Tree], bool] | None = None,
+                        path_text: Callable[[KeyPath], str] = keystr, lead: str = "") -> TypeError | None:
     """Find the first dict in a tree whose keys cannot be sorted, and return an error about it.
 
     Args:
@@ -48,7 +50,7 @@ def unsorted_keys_error(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
     >>> print(unsorted_keys_error([0, {1: 2, "a": 3}], lead="jit of `f`"))  # doctest: +ELLIPSIS
     jit of `f`: a dict in a tree is ordered by its keys, ...; the dict at [1] has the keys 1, 'a', of types int and str. ...
     """
-    def walk(node: Any, path: tuple[Any, ...]) -> TypeError | None:
+    def walk(node: Tree, path: KeyPath) -> TypeError | None:
         if is_leaf is not None and is_leaf(node):
             return None
         try:
@@ -87,15 +89,15 @@ def _called_function() -> str:
     return name
 
 
-def get_leaf_paths(tree: Any, is_leaf: Callable[..., bool] | None = None,
-                   is_leaf_takes_path: bool = False) -> list[tuple[Any, ...]]:
+def get_leaf_paths(tree: Tree, is_leaf: Callable[..., bool] | None = None,
+                   is_leaf_takes_path: bool = False) -> list[KeyPath]:
     """Return the paths of the leaves, in order; `is_leaf` is called once per node, parents before children."""
-    out: list[tuple[Any, ...]] = []
+    out: list[KeyPath] = []
     _walk(tree, (), is_leaf if is_leaf is None or is_leaf_takes_path else lambda path, node: is_leaf(node), out)
     return out
 
 
-def _walk(node: Any, path: tuple[Any, ...], is_leaf: Callable[..., bool] | None, out: list[tuple[Any, ...]]) -> None:
+def _walk(node: Tree, path: KeyPath, is_leaf: Callable[..., bool] | None, out: list[KeyPath]) -> None:
     try:
         level = None if is_leaf is not None and is_leaf(path, node) else python_backend.flatten_one_level(node)
     except MixedKeysError:
@@ -108,12 +110,12 @@ def _walk(node: Any, path: tuple[Any, ...], is_leaf: Callable[..., bool] | None,
         _walk(child, (*path, key), is_leaf, out)
 
 
-def _clip(x: Any) -> str:
+def _clip(x: object) -> str:
     text = repr(x)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str | None:
+def explain_mismatch(treedef: PyTreeDef, tree: Tree, path: KeyPath = ()) -> str | None:
     """Explain why `treedef` is not a prefix of the structure of `tree`, with the path of the first difference.
 
     Args:
@@ -130,7 +132,7 @@ def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str
     "has at ['a'] a tuple of 3 children; expected 2"
     """
     try:
-        data = treedef.node_data()
+        data: Any = treedef.node_data()
     except AttributeError:
         raise TypeError("explain_mismatch: treedef must be a structure, as returned by tree_structure; got "
                         f"{short_repr(treedef)}") from None

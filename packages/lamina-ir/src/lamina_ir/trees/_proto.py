@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..typing import Tree
+
 __all__ = ["read_message", "write_message"]
 
 _LEAF, _LIST, _NONE, _TUPLE, _DICT = 1, 2, 3, 4, 5
-_KINDS: dict[Any, int] = {None: _LEAF, list: _LIST, type(None): _NONE, tuple: _TUPLE, dict: _DICT}
+_KINDS: dict[type | None, int] = {None: _LEAF, list: _LIST, type(None): _NONE, tuple: _TUPLE, dict: _DICT}
 
 
 def _varint(n: int) -> bytes:
@@ -96,7 +98,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             raise IndexError(f"wire type {tag & 7}")
 
 
-def read_message(data: bytes) -> Any:
+def read_message(data: bytes) -> Tree:
     """Decode a message to a tree with leaves 0.
 
     Raises:
@@ -105,7 +107,7 @@ def read_message(data: bytes) -> Any:
     try:
         found = [*_fields(bytes(data))]
         texts = [text.decode() for field, text in found if field == 2]
-        stack: list[Any] = []
+        stack: list[Tree] = []
         for field, body in found:
             if field != 1:
                 continue
@@ -131,7 +133,7 @@ def read_message(data: bytes) -> Any:
         raise ValueError(f"deserialize_using_proto: data is not an encoded tree structure ({e})") from e
 
 
-def _numbers(packed: Any) -> list[int]:
+def _numbers(packed: int | bytes) -> list[int]:
     if isinstance(packed, int):  # a single number may be unpacked
         return [packed]
     found, n, shift = [], 0, 0

@@ -5,10 +5,14 @@ immutable, hashable, and compared by structure.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from . import _proto
+from ..typing import Function, Leaf, Tree
+from .._typing import NodeData, TreeBackend
 
 __all__ = ["MixedKeysError", "PyTreeDef", "PythonBackend", "python_backend"]
 
@@ -24,7 +28,8 @@ class _TreeDefMeta(type):
 
     others: tuple[type, ...] = ()
 
-    def __instancecheck__(cls, x: Any) -> bool:
+    @override
+    def __instancecheck__(cls, x: object) -> bool:
         return type.__instancecheck__(cls, x) or isinstance(x, cls.others)
 
 
@@ -41,8 +46,8 @@ class PyTreeDef(metaclass=_TreeDefMeta):
 
     __slots__ = ("kind", "data", "nodes", "build", "split", "num_leaves", "num_nodes", "_hash")
 
-    def __init__(self, kind: type | None, data: Any, nodes: tuple[PyTreeDef, ...], build: Callable[..., Any] | None,
-                 split: Callable[..., Any] | None = None) -> None:
+    def __init__(self, kind: type | None, data: NodeData, nodes: tuple[PyTreeDef, ...], build: Function | None,
+                 split: Function | None = None) -> None:
         self.kind = kind
         self.data = data
         self.nodes = nodes
@@ -56,7 +61,7 @@ class PyTreeDef(metaclass=_TreeDefMeta):
         self.num_nodes: int = count
         self._hash: int | None = None
 
-    def unflatten(self, leaves: Iterable[Any]) -> Any:
+    def unflatten(self, leaves: Iterable[Leaf]) -> Tree:
         """Return the tree with this structure and these leaves; ValueError if there are too few or too many."""
         leaves = leaves if type(leaves) is list else list(leaves)
         if len(leaves) != self.num_leaves:
@@ -64,22 +69,22 @@ class PyTreeDef(metaclass=_TreeDefMeta):
             raise ValueError(f"Too {few} leaves for PyTreeDef; expected {self.num_leaves}, got {len(leaves)}: {self}")
         return _unflatten(self, iter(leaves).__next__)
 
-    def flatten_up_to(self, tree: Any) -> list[Any]:
+    def flatten_up_to(self, tree: Tree) -> list[Tree]:
         """Return the subtrees of `tree` at the leaves of this structure; ValueError if structures do not match."""
-        out: list[Any] = []
+        out: list[Tree] = []
         _flatten_up_to(self, tree, out)
         return out
 
     def children(self) -> list[PyTreeDef]:
         return list(self.nodes)
 
-    def node_data(self) -> tuple[type, Any] | None:
+    def node_data(self) -> tuple[type, NodeData] | None:
         """Return `(type, data)` of the root; None for a leaf."""
         if self.kind is None:
             return None
         return self.kind, (list(self.data) if self.kind is dict else self.data)
 
-    def from_iterable_tree(self, xs: Any) -> Any:
+    def from_iterable_tree(self, xs: Tree) -> Tree:
         """Build the tree from nested iterables of any kind that have the leaves at the same positions."""
         if self.kind is None:
             return xs
@@ -89,12 +94,13 @@ class PyTreeDef(metaclass=_TreeDefMeta):
         built = [d.from_iterable_tree(x) for d, x in zip(self.nodes, children)]
         return self.build(self.data, built)  # type: ignore[misc]
 
-    def walk(self, f_node: Callable[..., Any], f_leaf: Callable[[Any], Any] | None, leaves: Iterable[Any]) -> Any:
+    def walk(self, f_node: Function, f_leaf: Function | None, leaves: Iterable[Leaf]) -> Any:
         """Fold the structure: `f_node(results of the children, data)` at nodes, `f_leaf(leaf)`, if given, at leaves."""
         return _walk(self, f_node, f_leaf, iter(leaves))
 
     @staticmethod
-    def make_from_node_data_and_children(registry: Any, node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
+    def make_from_node_data_and_children(registry: TreeBackend, node_data: tuple[type, NodeData] | None,
+                                         children: Iterable[PyTreeDef]) -> PyTreeDef:
         """Return the structure of a node with this type and data, and these structures as children."""
         return registry.make_treedef(node_data, children)
 
@@ -106,7 +112,7 @@ class PyTreeDef(metaclass=_TreeDefMeta):
         return _proto.write_message(self)
 
     @staticmethod
-    def deserialize_using_proto(registry: Any, data: bytes) -> Any:
+    def deserialize_using_proto(registry: TreeBackend, data: bytes) -> PyTreeDef:
         """Return the structure in such a protocol buffer; ValueError for other bytes. `registry` is
         `default_registry`."""
         return registry.flatten(_proto.read_message(data))[1]
@@ -117,6 +123,7 @@ class PyTreeDef(metaclass=_TreeDefMeta):
             return inner
         return PyTreeDef(self.kind, self.data, tuple(n.compose(inner) for n in self.nodes), self.build, self.split)
 
+    @override
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -125,20 +132,23 @@ class PyTreeDef(metaclass=_TreeDefMeta):
         return (self.kind is other.kind and self.num_nodes == other.num_nodes and self.num_leaves == other.num_leaves
                 and self.data == other.data and self.nodes == other.nodes)
 
+    @override
     def __hash__(self) -> int:
         h = self._hash
         if h is None:
             h = self._hash = hash((self.kind, self.data, self.nodes))
         return h
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Function, tuple[type | None, NodeData, tuple[PyTreeDef, ...]]]:
         return _rebuild, (self.kind, self.data, self.nodes)
 
+    @override
     def __repr__(self) -> str:
         return f"PyTreeDef({_text(self)})"
 
 
-def _walk(d: PyTreeDef, f_node: Any, f_leaf: Any, leaves: Any) -> Any:
+def _walk(d: PyTreeDef, f_node: Function, f_leaf: Function | None, leaves: Iterator[Leaf]) -> Any:
     if d.kind is None:
         return next(leaves) if f_leaf is None else f_leaf(next(leaves))
     return f_node(tuple([_walk(n, f_node, f_leaf, leaves) for n in d.nodes]), None if d.data is None else d.data)
@@ -163,14 +173,14 @@ def _text(d: PyTreeDef) -> str:
     return f"CustomNode({head}, [{', '.join(inner)}])"
 
 
-def _unflatten(d: PyTreeDef, take: Callable[[], Any]) -> Any:
+def _unflatten(d: PyTreeDef, take: Callable[[], Leaf]) -> Tree:
     if d.kind is None:
         return take()
     children = [take() if n.kind is None else _unflatten(n, take) for n in d.nodes]
     return d.build(d.data, children)  # type: ignore[misc]
 
 
-def _flatten_up_to(d: PyTreeDef, tree: Any, out: list[Any]) -> None:
+def _flatten_up_to(d: PyTreeDef, tree: Tree, out: list[Tree]) -> None:
     kind: Any = d.kind
     if kind is None:
         out.append(tree)
@@ -184,7 +194,7 @@ def _flatten_up_to(d: PyTreeDef, tree: Any, out: list[Any]) -> None:
         try:
             # Look up the keys of the structure: those of the tree may not be sortable. After that, only a different
             # number of keys is possible.
-            children: Sequence[Any] = [tree[k] for k in d.data]
+            children: Sequence[Tree] = [tree[k] for k in d.data]
         except KeyError:
             children = ()
         if len(tree) != len(children):
@@ -206,23 +216,23 @@ def _flatten_up_to(d: PyTreeDef, tree: Any, out: list[Any]) -> None:
             _flatten_up_to(n, child, out)
 
 
-def _build_tuple(_: Any, children: list[Any]) -> Any:
+def _build_tuple(_: NodeData, children: list[Tree]) -> tuple[Tree, ...]:
     return tuple(children)
 
 
-def _build_list(_: Any, children: list[Any]) -> Any:
+def _build_list(_: NodeData, children: list[Tree]) -> list[Tree]:
     return children
 
 
-def _build_dict(keys: Any, children: list[Any]) -> Any:
+def _build_dict(keys: Iterable[Hashable], children: list[Tree]) -> dict[Hashable, Tree]:
     return dict(zip(keys, children))
 
 
-def _build_none(_: Any, children: list[Any]) -> Any:
+def _build_none(_: NodeData, children: list[Tree]) -> None:
     return None
 
 
-def _build_namedtuple(kind: Any, children: list[Any]) -> Any:
+def _build_namedtuple(kind: type, children: list[Tree]) -> Tree:
     return kind(*children)
 
 
@@ -251,22 +261,22 @@ class PythonBackend:
     """The pure-Python backend. jaxlib's `PyTreeRegistry` has the same methods except the `treedef` helpers."""
 
     def __init__(self) -> None:
-        self.nodes: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        self.nodes: dict[type, tuple[Function, Function]] = {}
         self.leaf_kinds: set[type] = set()  # types known to be leaves, for the fast path in `_flatten`
 
-    def flatten(self, tree: Any, leaf_predicate: Callable[[Any], bool] | None = None) -> tuple[list[Any], PyTreeDef]:
+    def flatten(self, tree: Tree, leaf_predicate: Callable[[Tree], bool] | None = None) -> tuple[list[Leaf], PyTreeDef]:
         """Return the leaves in order, and the structure."""
-        leaves: list[Any] = []
+        leaves: list[Leaf] = []
         return leaves, self._flatten(tree, leaves, leaf_predicate)
 
-    def _flatten(self, tree: Any, leaves: list[Any], stop: Callable[[Any], bool] | None) -> PyTreeDef:
+    def _flatten(self, tree: Tree, leaves: list[Leaf], stop: Callable[[Tree], bool] | None) -> PyTreeDef:
         if stop is not None and stop(tree):
             leaves.append(tree)
             return LEAF
         kind = type(tree)
-        build: Callable[..., Any]
+        build: Function
         split = None
-        data: Any = None
+        data: NodeData = None
         if kind is tuple or kind is list:
             children, build = tree, _build_tuple if kind is tuple else _build_list
         elif kind is dict:
@@ -297,7 +307,7 @@ class PythonBackend:
                 nodes.append(flatten(c, leaves, stop))
         return PyTreeDef(kind, data, tuple(nodes), build, split)
 
-    def flatten_one_level(self, tree: Any) -> tuple[Iterable[Any], Any] | None:
+    def flatten_one_level(self, tree: Tree) -> tuple[Iterable[Tree], NodeData] | None:
         """Return `(children, data)` of the root; None for a leaf."""
         kind = type(tree)
         if kind is tuple or kind is list:
@@ -312,8 +322,8 @@ class PythonBackend:
             return functions[0](tree)
         return (tree, kind) if _is_namedtuple(kind) else None
 
-    def register_node(self, kind: type, to_iterable: Callable[..., Any], from_iterable: Callable[..., Any],
-                      to_iterable_with_keys: Callable[..., Any] | None = None) -> None:
+    def register_node(self, kind: type, to_iterable: Function, from_iterable: Function,
+                      to_iterable_with_keys: Function | None = None) -> None:
         """Register a class as a node; ValueError if it is registered already."""
         if kind in self.nodes or kind in (tuple, list, dict, _NONE):
             raise ValueError(f"Duplicate custom PyTreeDef type registration for {kind!r}.")
@@ -323,11 +333,11 @@ class PythonBackend:
     def treedef_tuple(self, treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
         return PyTreeDef(tuple, None, tuple(treedefs), _build_tuple)
 
-    def all_leaves(self, values: Iterable[Any]) -> bool:
+    def all_leaves(self, values: Iterable[Tree]) -> bool:
         one = self.flatten_one_level
         return all(one(v) is None for v in values)
 
-    def make_treedef(self, node_data: tuple[type, Any] | None, children: Iterable[PyTreeDef]) -> PyTreeDef:
+    def make_treedef(self, node_data: tuple[type, NodeData] | None, children: Iterable[PyTreeDef]) -> PyTreeDef:
         """Return the structure with this `node_data()` and these `children()`."""
         if node_data is None:
             return LEAF
@@ -343,5 +353,5 @@ class PythonBackend:
 python_backend = PythonBackend()
 
 
-def _rebuild(kind: Any, data: Any, nodes: Any) -> PyTreeDef:
+def _rebuild(kind: type | None, data: NodeData, nodes: tuple[PyTreeDef, ...]) -> PyTreeDef:
     return python_backend.make_treedef(None if kind is None else (kind, data), nodes)

@@ -5,22 +5,31 @@ import dataclasses
 import functools
 import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from typing_extensions import override
 
 from ._python_backend import python_backend
 from ._keys import GetAttrKey
+from ..typing import Function, Tree
+from .._typing import NodeData, TreeBackend
 
 __all__ = ["Partial", "add_backend", "child_key_functions", "register_dataclass", "register_pytree_node",
            "register_pytree_node_class", "register_pytree_with_keys", "register_pytree_with_keys_class",
            "register_static"]
 
-_backends: list[Any] = [python_backend]
-_registered: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-child_key_functions: dict[type, Callable[[Any], Any]] = {}  # class -> function: node -> keys of its children
+_T = TypeVar("_T")
+_Flatten: TypeAlias = Callable[[Any], tuple[Iterable[Any], NodeData]]  # node -> (children, data)
+_Unflatten: TypeAlias = Callable[[NodeData, Any], Any]  # (data, children) -> node
+_C = TypeVar("_C", bound=Any)  # a class with the methods that the decorator names
+_backends: list[TreeBackend] = [python_backend]
+_registered: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+# class -> function: node -> keys of its children
+child_key_functions: dict[type, Callable[[Tree], Sequence[object]]] = {}
 
 
-def add_backend(backend: Any) -> None:
+def add_backend(backend: TreeBackend) -> None:
     """Add a backend: it gets all past and future registrations."""
     if backend not in _backends:
         for register, args in _registered:
@@ -28,17 +37,17 @@ def add_backend(backend: Any) -> None:
         _backends.append(backend)
 
 
-def _register(register: Callable[..., None], *args: Any) -> None:
+def _register(register: Callable[..., None], *args: Tree) -> None:
     for backend in _backends:
         register(backend, *args)
     _registered.append((register, args))
 
 
-def _register_node(backend: Any, kind: type, flatten: Any, unflatten: Any) -> None:
+def _register_node(backend: TreeBackend, kind: type, flatten: Function, unflatten: Function) -> None:
     backend.register_node(kind, flatten, unflatten)
 
 
-def _register_dataclass(backend: Any, kind: type, flatten: Any, unflatten: Any, data: list[str],
+def _register_dataclass(backend: TreeBackend, kind: type, flatten: Function, unflatten: Function, data: list[str],
                         meta: list[str]) -> None:
     register_dataclass_node = getattr(backend, "register_dataclass_node", None)
     if register_dataclass_node is not None:
@@ -47,9 +56,9 @@ def _register_dataclass(backend: Any, kind: type, flatten: Any, unflatten: Any, 
         backend.register_node(kind, flatten, unflatten)
 
 
-def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any, Any]],
-                         unflatten_func: Callable[[Any, Any], Any],
-                         flatten_with_keys_func: Callable[[Any], tuple[Any, Any]] | None = None) -> None:
+def register_pytree_node(nodetype: type, flatten_func: _Flatten,
+                         unflatten_func: _Unflatten,
+                         flatten_with_keys_func: _Flatten | None = None) -> None:
     """Register a class as a pytree node.
 
     Args:
@@ -65,7 +74,7 @@ def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any
         child_key_functions[nodetype] = lambda node: [key for key, _ in flatten_with_keys_func(node)[0]]
 
 
-def register_pytree_node_class(cls: Any) -> Any:
+def register_pytree_node_class(cls: _C) -> _C:
     """Class decorator: register a class with `tree_flatten(self)` and class method `tree_unflatten(cls, data,
     children)`.
 
@@ -81,17 +90,17 @@ def register_pytree_node_class(cls: Any) -> Any:
 
 
 def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable[[Any], tuple[Any, Any]],
-                              unflatten_func: Callable[[Any, Any], Any],
-                              flatten_func: Callable[[Any], tuple[Any, Any]] | None = None) -> None:
+                              unflatten_func: _Unflatten,
+                              flatten_func: _Flatten | None = None) -> None:
     """As `register_pytree_node`, with a function node -> `([(key, child), ...], data)`."""
-    def strip(node: Any) -> tuple[Any, Any]:
+    def strip(node: Tree) -> tuple[Iterable[Tree], NodeData]:
         pairs, data = flatten_with_keys(node)
         return [child for _, child in pairs], data
 
     register_pytree_node(nodetype, flatten_func or strip, unflatten_func, flatten_with_keys)
 
 
-def register_pytree_with_keys_class(cls: Any) -> Any:
+def register_pytree_with_keys_class(cls: _C) -> _C:
     """Class decorator: register a class with `tree_flatten_with_keys(self)` and `tree_unflatten(cls, data,
     children)`."""
     flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
@@ -136,10 +145,10 @@ def register_dataclass(nodetype: type[Any] | None = None, data_fields: Sequence[
                              f"{nodetype.__name__}: missing {sorted(expected - {*data, *meta})}, "
                              f"unexpected {sorted({*data, *meta} - expected)}")
 
-    def flatten(node: Any) -> tuple[Any, Any]:
+    def flatten(node: Tree) -> tuple[Sequence[Tree], NodeData]:
         return tuple([getattr(node, n) for n in data]), tuple([getattr(node, n) for n in meta])
 
-    def unflatten(values: Any, children: Any) -> Any:
+    def unflatten(values: Iterable[NodeData], children: Iterable[Tree]) -> Tree:
         return nodetype(**dict(zip(meta, values)), **dict(zip(data, children)))
 
     _register(_register_dataclass, nodetype, flatten, unflatten, data, meta)
@@ -148,7 +157,7 @@ def register_dataclass(nodetype: type[Any] | None = None, data_fields: Sequence[
     return nodetype
 
 
-def register_static(cls: Any) -> Any:
+def register_static(cls: type[_T]) -> type[_T]:
     """Class decorator: register a class whose values are part of the structure, without leaves; hashable,
     comparable."""
     register_pytree_node(cls, lambda node: ((), node), lambda data, children: data)
@@ -164,19 +173,22 @@ class _OpaquePartial:
     def __init__(self, partial: functools.partial[Any]) -> None:
         self.partial = partial
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Any:
         return self.partial(*args, **kwargs)
 
     func = property(lambda self: self.partial.func)
     args = property(lambda self: self.partial.args)
     keywords = property(lambda self: self.partial.keywords)
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OpaquePartial) and self.partial == other.partial
 
+    @override
     def __hash__(self) -> int:
         return hash(self.partial)
 
+    @override
     def __repr__(self) -> str:
         return repr(self.partial)
 
@@ -191,7 +203,7 @@ class Partial(functools.partial):
     5
     """
 
-    def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
+    def __new__(cls, func: Function, /, *args: Tree, **keywords: Tree) -> Partial:
         if not callable(func):
             raise TypeError(f"Partial: expected a function; got {type(func).__name__}: {func!r:.60}")
         func = _OpaquePartial(func) if isinstance(func, functools.partial) else func

@@ -1,9 +1,10 @@
 """Conversions of a lowered program: HLO text, serialized `HloModuleProto`, Graphviz text."""
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from .. import _jaxlib
+from .._typing import XlaComputation
 
 __all__ = ["as_dot_graph", "as_hlo_text", "as_portable_artifact", "as_serialized_hlo_module_proto", "xla_computation"]
 
@@ -14,7 +15,7 @@ class Lowered(Protocol):
     def bytecode(self) -> bytes: ...
 
 
-def xla_computation(lowered: Lowered, *, tuple_args: bool = False, return_tuple: bool = False) -> Any:
+def xla_computation(lowered: Lowered, *, tuple_args: bool = False, return_tuple: bool = False) -> XlaComputation:
     """Return jaxlib's `XlaComputation` of a lowered program, before optimization.
 
     Args:

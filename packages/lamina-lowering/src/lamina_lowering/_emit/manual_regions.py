@@ -18,14 +18,20 @@ takes this axis in addition to its own; its members may be in any order.
 """
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, Var, eqn_has_effects, has_only_checks,
-                       prims, shaped)
+from lamina_ir import (
+    Atom, AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, Var, eqn_has_effects, has_only_checks, prims,
+    shaped)
 from lamina_ir.extend import Grid, AxisPosition, Tiles, count_devices, axis_positions
+from lamina_ir.typing import AxisName, CacheKey, Device, MapEntry
+from typing_extensions import override
+
+from .rule_context import Context
+from .._typing import IrAttribute, IrValue, MeshDims, ModuleBuilder
 
 __all__ = ["MeshAxisEnv", "ModuleMesh", "lower_map", "lower_shard_map", "make_member_program"]
 
@@ -40,7 +46,7 @@ class MeshAxisEnv(AxisEnv):
       taken: for each enclosing map `(order, mesh axes)`. `order` has the numbers of its members in order of the processes if
         the map spans these, () if they are consecutive, and None if the map does not span processes.
       named: the device at each position of the mesh, for the mesh of a `shard_map`; () if devices are in order.
-      spare: devices that run no member of the enclosing maps.
+      idle_participants: devices that run no member of the enclosing maps.
     """
 
     __slots__ = ("grid", "processes", "taken", "free", "named", "idle_participants", "_places")
@@ -51,22 +57,28 @@ class MeshAxisEnv(AxisEnv):
         self.grid, self.free, self.taken, self.processes, self.named = grid, free, taken, processes, named
         # Axis 0 is that of the processes. In the outermost map that spans them, it varies slower than the members of
         # a process.
+        # Dimensions of `every`: the processes, then the mesh axes. Those of the enclosing maps come first, outermost
+        # first.
         over = [a for order, own in taken for a in (() if order is None else (0,)) + tuple([1 + a for a in own])]
         rest = [a for a in range(1 + len(grid.sizes)) if a not in over]
         every = np.array(named or range(processes * grid.devices)).reshape((processes, *grid.sizes)).transpose([*over, *rest])
+        # A map takes all devices of its axes, but has members on the first `size` of these only.
         widths, members = [], []
         for (_, size), (order, axes_of_one) in zip(axes, taken):
             across = order is not None
             widths += [processes] * across + [grid.count_devices(axes_of_one)]
             members += [slice(None)] * across + [slice(size // processes if across else size)]
         places = every.reshape([*widths, -1])[tuple(members)]
+        # Only the outermost map spans processes. Its members have the order of `devices=`.
         if taken and taken[0][0]:
             places = places.reshape(axes[0][1], -1)[list(taken[0][0])]
         super().__init__(axes, participants=places.size)
+        # Participants in order: the index along the maps, then the copies that repeat the work of one member.
         self._places = places.reshape(-1)
         self.idle_participants = sorted({*range(every.size)} - {*self._places.tolist()})
 
-    def key(self) -> tuple[Any, ...]:
+    @override
+    def key(self) -> tuple[CacheKey, ...]:
         return "mesh", self.names, self.sizes, self.taken, self.free, self.grid.sizes, self.processes, self.named
 
     def enter_map(self, name: Hashable, size: int, order: tuple[int, ...] | None, taken: tuple[int, ...],
@@ -76,23 +88,28 @@ class MeshAxisEnv(AxisEnv):
                        self.processes, self.named)
 
     def places(self, participant: int) -> tuple[AxisPosition, ...]:
-        found = np.flatnonzero(self._places == participant)
-        return axis_positions(zip(self.names, self.sizes), int(found[0]) // self.copies) if found.size else ()
+        # `_places` has `copies` entries in sequence for each member.
+        at = np.flatnonzero(self._places == participant)
+        return axis_positions(zip(self.names, self.sizes), int(at[0]) // self.copies) if at.size else ()
 
-    def groups(self, names: Any, index_groups: Any = None) -> list[list[int]]:
-        """Return the groups of devices; `spare` devices are in no group."""
+    @override
+    def groups(self, names: AxisName | Sequence[AxisName],
+               index_groups: Sequence[Sequence[int]] | None = None) -> list[list[int]]:
+        """Return the groups of devices; `idle_participants` are in no group."""
         return [self._places[row].tolist() for row in super().groups(names, index_groups)]
 
     def worker_groups(self) -> list[list[int]]:
         """Return the groups of devices that repeat the same work: those of each member or, outside of maps, of each
         process.
 
-        The last group contains the `spare` devices, if there are any.
+        The last group contains the `idle_participants`, if there are any.
         """
+        # Outside of maps nothing is divided, so all devices of a process do the same work.
         rows = self._places.reshape(self.processes if not self.names else -1, self.copies if self.names else self.grid.devices)
         return [*rows.tolist(), *[self.idle_participants] * bool(self.idle_participants)]
 
-    def indices(self, names: Any) -> list[int]:
+    @override
+    def indices(self, names: AxisName | Sequence[AxisName]) -> list[int]:
         """Return each device's index along the named axes; 0 for a device without a member."""
         out = np.zeros(self.processes * self.grid.devices, np.int64)
         out[self._places] = super().indices(names)
@@ -102,10 +119,10 @@ class MeshAxisEnv(AxisEnv):
 class ModuleMesh:
     """The mesh of one module, and the attributes of shardings over it."""
 
-    def __init__(self, build: Any, grid: Grid, axes: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, build: ModuleBuilder, grid: Grid, axes: Sequence[tuple[str, int]]) -> None:
         self.build, self.grid = build, grid
         self.processes = dict(axes).get(Grid.PROCESSES, 1)
-        self._others: dict[tuple[Any, ...], str] = {}
+        self._others: dict[tuple[object, ...], str] = {}
         self._declare("mesh", axes, ())
 
     def _declare(self, name: str, named: Sequence[tuple[str, int]], order: Sequence[int]) -> str:
@@ -116,7 +133,7 @@ class ModuleMesh:
                               None, 0, s.loc, self.build.ip)
         return name
 
-    def sharding(self, tiles: Tiles, rank: int, open_dims: Sequence[int] = ()) -> Any:
+    def sharding(self, tiles: Tiles, rank: int, open_dims: Sequence[int] = ()) -> IrAttribute:
         """Return the sharding attribute of an array of rank `rank`.
 
         If no assignment of this mesh's axes expresses the device order of the tiles, another mesh is declared.
@@ -153,6 +170,8 @@ class ModuleMesh:
         axes, at = [], 0
         for size in sizes:
             first = at
+            # The mesh axes are finer than those of the shard_map, in the same order: each axis takes the next ones
+            # that span its size.
             while at < len(self.grid.sizes) and self.grid.count_devices(range(first, at)) < size:
                 at += 1
             axes.append(tuple(range(first, at)))
@@ -160,18 +179,21 @@ class ModuleMesh:
             return "mesh", axes
         return self._other(sizes, order), [(k,) for k in range(len(sizes))]
 
-    def sharding_per_value(self, dims: Sequence[Any], open_dims: bool, mesh: str = "mesh") -> Any:
+    def sharding_per_value(self, dims: Sequence[Sequence[Sequence[int]]], open_dims: bool,
+                           mesh: str = "mesh") -> IrAttribute:
         """Return the sharding attribute of several values, each given by the mesh axes that split its dimensions."""
         texts = [dims_text(mesh, d, [i for i, axes in enumerate(d) if not axes] if open_dims else ()) for d in dims]
         return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join(texts)}]>"]
 
-    def first_device_sharding(self, results: int) -> Any:
+    def first_device_sharding(self, results: int) -> IrAttribute:
         """Return the attribute of an operation that only the first device runs, on unsharded arrays."""
+        # A mesh of device 0 alone (`device_ids=[0]`): the partitioner places the operation there, and nowhere else.
         name = self._others.get(("first",)) or self._others.setdefault(("first",), self._declare("first", (), (0,)))
         return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join([f'<@{name}, []>'] * max(results, 1))}]>"]
 
-    def emit_per_process(self, ctx: Any, emit: Any, values: Sequence[Any], ins: Sequence[Tiles], avals: Sequence[ShapedArray],
-                 outs: Sequence[ShapedArray]) -> list[Any]:
+    def emit_per_process(self, ctx: Context, emit: Callable[..., Sequence[IrValue]], values: Sequence[IrValue],
+                         ins: Sequence[Tiles], avals: Sequence[ShapedArray],
+                         outs: Sequence[ShapedArray]) -> list[IrValue]:
         """Emit `emit(ctx, *values)` per process: a region over the process axis, in which each process works on its own
         arrays.
 
@@ -187,8 +209,9 @@ class ModuleMesh:
             "manual_axes": parsed[f'#sdy<manual_axes{{"{Grid.PROCESSES}"}}>']})
         return [found] if len(outs) == 1 else list(found)
 
-    def emit_per_device(self, ctx: Any, env: MeshAxisEnv, emit: Any, values: Sequence[Any], avals: Sequence[ShapedArray],
-              outs: Sequence[ShapedArray]) -> list[Any]:
+    def emit_per_device(self, ctx: Context, env: MeshAxisEnv, emit: Callable[..., Sequence[IrValue]],
+                        values: Sequence[IrValue], avals: Sequence[ShapedArray],
+                        outs: Sequence[ShapedArray]) -> list[IrValue]:
         """Emit `emit(ctx, *values)` per device: a region over the free axes, on arrays that are not split along these.
 
         All devices along these axes compute the same result.
@@ -203,7 +226,7 @@ class ModuleMesh:
             "manual_axes": self.axes(sorted([a for k in env.free for a in axes[k]]))})
         return [found] if len(outs) == 1 else list(found)
 
-    def axes(self, axes: Sequence[int]) -> Any:
+    def axes(self, axes: Sequence[int]) -> IrAttribute:
         """Return the attribute of the manual axes of a region."""
         return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{Grid.axis_name(a)}"' for a in axes) + "}>"]
 
@@ -218,14 +241,15 @@ def dims_text(mesh: str, dims: Sequence[Sequence[int]], open_dims: Sequence[int]
 
 
 # --- pmap inside of a program -------------------------------------------------------------------------------------
-def lower_map(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
+def lower_map(ctx: Context, args: Sequence[IrValue], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
              in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, rows: int,
-             order: tuple[int, ...] | None) -> list[Any]:
+             order: tuple[int, ...] | None) -> list[IrValue]:
     """Emit a map over unmapped arrays: a manual region, or on one device the body itself.
 
     `rows` is the size of the axis in all processes, and `order` is that of `MeshAxisEnv.taken`.
     """
-    build, around = ctx.module, ctx.axis_env
+    build = ctx.module
+    around: Any = ctx.axis_env  # a MeshAxisEnv, if the module has a mesh
     if build.mesh is None or (build.mesh.grid.devices == 1 and count_devices(body) == 1):
         env = around.extend(axis_name, 1) if build.mesh is None else around.enter_map(axis_name, rows, order, (), ())
         return _emit_single(ctx, args, axis_name, axis_size, body, in_axes, out_axes, name, env)
@@ -243,6 +267,8 @@ def lower_map(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int
                          f"outside of jit, or map {width} rows")
     last = count_devices(body) == 1  # no nested map
     env = around.enter_map(axis_name, rows, order, taken, () if last else left)
+    # The innermost map takes the remaining axes too. Otherwise the partitioner could split its work over them, with
+    # collectives that the program does not contain.
     manual = (*taken, *left) if last else taken
 
     # Operands of the region: those of the map, padded to one row per position of the mesh axes.
@@ -251,20 +277,21 @@ def lower_map(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int
         if axis is not None and width > axis_size:
             x, aval = _pad_rows(ctx, x, aval, axis, width)
         values.append(x)
-        dims.append(_split_at(aval.ndim, axis, taken))
+        dims.append(_make_map_dims(aval.ndim, axis, taken))
         local.append(aval if axis is None else shaped((*aval.shape[:axis], 1, *aval.shape[axis + 1:]), aval.dtype))
     results = [o if axis is None else shaped((*o.shape[:axis], width, *o.shape[axis:]), o.dtype)
                for o, axis in zip(body.out_avals, out_axes, strict=True)]
     own = [o if axis is None else shaped((*o.shape[:axis], 1, *o.shape[axis:]), o.dtype)
            for o, axis in zip(body.out_avals, out_axes)]
     made = region(ctx, body, name, env, "mesh", manual, not last, (values, dims, local),
-                  (results, [_split_at(o.ndim, axis, taken) for o, axis in zip(results, out_axes)], own))
+                  (results, [_make_map_dims(o.ndim, axis, taken) for o, axis in zip(results, out_axes)], own))
     return [y if axis is None or width == axis_size else _drop_padding(ctx, y, o, out)
             for y, o, out, axis in zip(made, results, ctx.avals_out, out_axes)]
 
 
-def region(ctx: Any, body: ClosedJaxpr, name: str, env: MeshAxisEnv, mesh: str, manual: Sequence[int], more: bool,
-           operands: Any, results: Any) -> list[Any]:
+def region(ctx: Context, body: ClosedJaxpr, name: str, env: MeshAxisEnv, mesh: str, manual: Sequence[int], more: bool,
+           operands: tuple[list[IrValue], list[MeshDims], list[ShapedArray]],
+           results: tuple[Sequence[ShapedArray], list[MeshDims], list[ShapedArray]]) -> list[IrValue]:
     """Emit a program in a manual region and return its results.
 
     Args:
@@ -279,6 +306,7 @@ def region(ctx: Any, body: ClosedJaxpr, name: str, env: MeshAxisEnv, mesh: str, 
     """
     values, dims, local = operands
     whole, out_dims, own = results
+    # A region is isolated: the values of the function around it must be its operands.
     build, given = ctx.module, len(values)
     big = build.hoisted_constants(body)  # large constants of the body are defined outside of it
     for number, (_, aval) in big.items():
@@ -286,7 +314,8 @@ def region(ctx: Any, body: ClosedJaxpr, name: str, env: MeshAxisEnv, mesh: str, 
         dims.append(((),) * aval.ndim)
         local.append(aval)
 
-    def emit(ctx: Any, *held: Any) -> list[Any]:
+    def emit(ctx: Context, *held: IrValue) -> list[IrValue]:
+        # One `Context` emits the whole function, so the body changes its state and restores it.
         outer, outer_big = ctx.axis_env, ctx.hoisted_constants
         ctx.axis_env, ctx.hoisted_constants = env, dict(zip(big, held[given:]))
         try:
@@ -304,11 +333,11 @@ def region(ctx: Any, body: ClosedJaxpr, name: str, env: MeshAxisEnv, mesh: str, 
     return made if len(whole) != 1 else [made]
 
 
-def _split_at(rank: int, axis: int | None, taken: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _make_map_dims(rank: int, axis: int | None, taken: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(taken if d == axis else () for d in range(rank))
 
 
-def _pad_rows(ctx: Any, x: Any, aval: ShapedArray, axis: int, width: int) -> tuple[Any, ShapedArray]:
+def _pad_rows(ctx: Context, x: IrValue, aval: ShapedArray, axis: int, width: int) -> tuple[IrValue, ShapedArray]:
     """Pad `x` with copies of its last row to `width` rows."""
     shape, n = aval.shape, aval.shape[axis]
     one = shaped((*shape[:axis], 1, *shape[axis + 1:]), aval.dtype)
@@ -321,13 +350,14 @@ def _pad_rows(ctx: Any, x: Any, aval: ShapedArray, axis: int, width: int) -> tup
     return ctx.op("stablehlo.concatenate", (x, row), out, dimension=axis), out
 
 
-def _drop_padding(ctx: Any, y: Any, aval: ShapedArray, out: ShapedArray) -> Any:
+def _drop_padding(ctx: Context, y: IrValue, aval: ShapedArray, out: ShapedArray) -> IrValue:
     return ctx.op("stablehlo.slice", (y,), out, start_indices=ctx.i64s([0] * aval.ndim), limit_indices=ctx.i64s(out.shape),
                   strides=ctx.i64s([1] * aval.ndim))
 
 
-def _emit_single(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
-                 in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, env: AxisEnv) -> list[Any]:
+def _emit_single(ctx: Context, args: Sequence[IrValue], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
+                 in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str,
+                 env: AxisEnv) -> list[IrValue]:
     """Emit a map of which this device runs the only row."""
     if axis_size != 1:
         raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} cannot run on one device")
@@ -337,12 +367,14 @@ def _emit_single(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: 
 
 
 # --- shard_map ----------------------------------------------------------------------------------------------------
-def lower_shard_map(ctx: Any, args: Sequence[Any], mesh: tuple[Any, ...], auto: Sequence[Hashable], body: ClosedJaxpr,
-               in_specs: Sequence[Any], out_specs: Sequence[Any], name: str) -> list[Any]:
+def lower_shard_map(ctx: Context, args: Sequence[IrValue],
+                    mesh: tuple[tuple[AxisName, ...], tuple[int, ...], tuple[Device, ...]], auto: Sequence[Hashable],
+                    body: ClosedJaxpr, in_specs: Sequence[MapEntry], out_specs: Sequence[MapEntry], name: str) -> list[IrValue]:
     """Emit a `shard_map` over unsplit arrays: a region that is manual over all axes of its mesh except those in `auto`.
     """
     names, sizes, devices = mesh
-    build, around = ctx.module, ctx.axis_env
+    build = ctx.module
+    around: Any = ctx.axis_env  # a MeshAxisEnv, if the module has a mesh
     mine = [k for k, axis in enumerate(names) if axis not in auto]
     if len(devices) == 1 and build.partitions == 1:
         env = around
@@ -361,7 +393,10 @@ def lower_shard_map(ctx: Any, args: Sequence[Any], mesh: tuple[Any, ...], auto: 
                          f"in runs on [{', '.join(map(str, number))}]. Put the arguments on the devices of the mesh")
     order = tuple([number[d] for d in devices])
     grid = Grid.from_axes([*zip(map(str, range(len(sizes))), sizes)])
+    # Devices are numbered as in the placement, so groups and `partition_id` need the order of the mesh in these
+    # numbers.
     if not around.names:
+        # The outermost map: axes of its own mesh replace those of the module, which may be finer or in another order.
         around = MeshAxisEnv(grid, tuple(range(len(sizes))), named=order)
     elif around.grid.sizes != grid.sizes or around.named != order:
         raise ShapeError(f"shard_map of `{name}`: the enclosing map is over other devices, or over a mesh in another order. "
@@ -374,7 +409,7 @@ def lower_shard_map(ctx: Any, args: Sequence[Any], mesh: tuple[Any, ...], auto: 
                   (*around.taken, *[(None, (k,)) for k in mine]), named=order)
     symbol, axes = build.mesh.named(sizes, order)
 
-    def split(entries: Sequence[Any]) -> list[Any]:
+    def split(entries: Sequence[MapEntry]) -> list[MeshDims]:
         return [tuple([() if kind is None else tuple([a for axis in kind.names for a in axes[names.index(axis)]])
                        for kind in entry]) for entry in entries]
 
@@ -392,7 +427,7 @@ def make_member_program(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
     """
     body = e.params["call_jaxpr"].jaxpr
     binds: Any = e.primitive.region_signature.axis_binding  # type: ignore[union-attr]
-    inner: dict[Any, Any] = {}
+    inner: dict[Atom, Atom] = {}
     eqns: list[Eqn] = []
     invars = {}
     for v, own, entry in zip(e.invars, body.invars, e.params[binds.ins]):
@@ -404,9 +439,10 @@ def make_member_program(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
             invars[v] = Var(held)
             eqns.append(_reshape(invars[v], own))
         else:
+            # A constant or literal of the enclosing program: the body reads it directly.
             inner[own] = v
     eqns += [q.replace(invars=[inner.get(v, v) for v in q.invars]) for q in body.eqns] if inner else body.eqns
-    outs: dict[Any, Any] = {}
+    outs: dict[Atom, Atom] = {}
     for o, own, entry in zip(e.outvars, body.outvars, e.params[binds.outs]):
         own = inner.get(own, own) if type(own) is Var else own
         held = _outer_aval(own.aval, entry)
@@ -421,7 +457,7 @@ def make_member_program(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
                        [*closed.consts, *e.params["call_jaxpr"].consts])
 
 
-def _outer_aval(aval: ShapedArray, entry: Any) -> ShapedArray | None:
+def _outer_aval(aval: ShapedArray, entry: MapEntry) -> ShapedArray | None:
     """Return the type, on a device, of the operand or result outside of a map; None if it is the inner type `aval`."""
     if type(entry) is not tuple:
         return None if entry is None else shaped((*aval.shape[:entry], 1, *aval.shape[entry:]), aval.dtype, aval.weak_type)
@@ -431,5 +467,5 @@ def _outer_aval(aval: ShapedArray, entry: Any) -> ShapedArray | None:
     return shaped(tuple([1 if type(kind) is prims.Indexed else next(rest) for kind in entry]), aval.dtype, aval.weak_type)
 
 
-def _reshape(source: Any, target: Var) -> Eqn:
+def _reshape(source: Atom, target: Var) -> Eqn:
     return Eqn(prims.reshape_p, (source,), (target,), {"dimensions": None, "new_sizes": target.aval.shape})

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from lamina_ir import DTypeError, ShapedArray, ShapeError, dtypes
+from lamina_ir.typing import CacheKey
 
 from .. import _jaxlib
 from .source_map import EQUATION_FILE
+from .._typing import AttributeValue, IrAttribute, IrContext, IrLocation, IrType
 
 __all__ = ["Session", "borrow_context"]
 
@@ -33,6 +34,7 @@ _ELEMENTS.update({f"uint{bits}": f"ui{bits}" for bits in (2, 4, 8, 16, 32, 64)})
 _ELEMENTS.update({name: "f" + name.removeprefix("float").upper().replace("_E", "E") for name in (
     "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
     "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")})
+# Dtypes whose NumPy memory MLIR takes as it is.
 _NATIVE = frozenset(np.dtype(name) for name in (
     "bool", "float16", "float32", "float64", "complex64", "complex128", "int8", "int16", "int32", "int64", "uint8",
     "uint16", "uint32", "uint64")) | {dtypes.bfloat16}
@@ -41,14 +43,14 @@ _NATIVE = frozenset(np.dtype(name) for name in (
 _MAX_BYTES = 1 << 63  # XLA counts bytes in signed 64-bit integers and aborts the process on overflow
 
 
-class _Types(dict[ShapedArray, Any]):
+class _Types(dict[ShapedArray, IrType]):
     """aval -> tensor type."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
 
-    def __missing__(self, aval: ShapedArray) -> Any:
+    def __missing__(self, aval: ShapedArray) -> IrType:
         ir = _jaxlib.ir
         if aval.size * aval.dtype.itemsize >= _MAX_BYTES:
             raise ShapeError(f"{aval.str_long()} has {aval.size * aval.dtype.itemsize} bytes; a compiled program takes "
@@ -58,19 +60,19 @@ class _Types(dict[ShapedArray, Any]):
         return t
 
 
-class _Parsed(dict[str, Any]):
+class _Parsed(dict[str, IrAttribute]):
     """Text -> attribute."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: IrContext) -> None:
         super().__init__()
         self.context = context
 
-    def __missing__(self, text: str) -> Any:
+    def __missing__(self, text: str) -> IrAttribute:
         a = self[text] = _jaxlib.ir.Attribute.parse(text, self.context)
         return a
 
 
-class _Locations(dict[tuple[str, int], Any]):
+class _Locations(dict[tuple[str, int], IrLocation]):
     """(name, number) -> the location of the operations of an equation, which the compiler copies into metadata and
     profiles.
 
@@ -84,14 +86,16 @@ class _Locations(dict[tuple[str, int], Any]):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
-        self._files: list[Any] = []
+        self._files: list[IrLocation] = []
 
-    def __missing__(self, key: tuple[str, int]) -> Any:
+    def __missing__(self, key: tuple[str, int]) -> IrLocation:
         ir, context = _jaxlib.ir, self.session.context
         name, number = key
+        # The location of a number is shared by all names.
         files = self._files
         while number >= len(files):
             files.append(ir.Location.file(EQUATION_FILE, len(files), 0, context))
+        # Names contain scopes and calls, so unlike numbers they are not bounded by the size of modules.
         if len(self) >= self._MAX_ENTRIES:
             self.clear()
         made = self[key] = ir.Location.name(name, files[number], context)
@@ -112,9 +116,9 @@ class Session:
         self.parsed = _Parsed(self.context)
         self._shardy = False
         self.unit = ir.UnitAttr.get(self.context)
-        self._elements: dict[np.dtype, Any] = {}
-        self._attrs: dict[Any, Any] = {}
-        self._constants: dict[Any, Any] = {}
+        self._elements: dict[np.dtype, IrType] = {}
+        self._attrs: dict[CacheKey, IrAttribute] = {}
+        self._constants: dict[CacheKey, IrAttribute] = {}
         self.modules = 0
         self.constant_bytes = 0
 
@@ -124,7 +128,7 @@ class Session:
             _jaxlib.add_shardy(self.context)
             self._shardy = True
 
-    def element(self, dtype: np.dtype) -> Any:
+    def element(self, dtype: np.dtype) -> IrType:
         """Return the element type of a dtype."""
         t = self._elements.get(dtype)
         if t is None:
@@ -134,19 +138,20 @@ class Session:
             t = self._elements[dtype] = self.ir.Type.parse(name, self.context)
         return t
 
-    def attr(self, value: Any) -> Any:
+    def attr(self, value: AttributeValue) -> IrAttribute:
         """Return the attribute of a bool, int (i64), float (f64), str, or a sequence of bools or ints (dense arrays).
         """
         if value.__class__ is list:
             value = tuple(value)
+        # True == 1 == 1.0 and (True,) == (1,) in Python, but their attributes differ, so classes are part of the key.
         key = (value.__class__, value[0].__class__ if value.__class__ is tuple and value else None, value)
         try:
             return self._attrs[key]
         except KeyError:
-            made = self._attrs[key] = self._make(value)
+            made = self._attrs[key] = self._make_attribute(value)
             return made
 
-    def _make(self, value: Any) -> Any:
+    def _make_attribute(self, value: AttributeValue) -> IrAttribute:
         ir, context = self.ir, self.context
         if isinstance(value, bool | np.bool_):
             return ir.BoolAttr.get(bool(value), context)
@@ -164,10 +169,10 @@ class Session:
         raise TypeError(f"ctx.op: attribute must be an ir.Attribute, bool, int, float, str or a sequence of ints or "
                         f"bools; got {value!r}")
 
-    def i32(self, value: int) -> Any:
+    def i32(self, value: int) -> IrAttribute:
         return self.parsed[f"{value} : i32"]
 
-    def matrix(self, rows: np.ndarray) -> Any:
+    def matrix(self, rows: np.ndarray) -> IrAttribute:
         """Return a rank-2 integer constant attribute, as used for replica groups and paddings."""
         rows = np.ascontiguousarray(rows, np.int64)
         key = (rows.shape, rows.tobytes())
@@ -179,8 +184,9 @@ class Session:
             made = self._attrs[key] = self.ir.DenseElementsAttr.get(rows, type=t, context=self.context)
             return made
 
-    def dense(self, array: np.ndarray, aval: ShapedArray) -> Any:
+    def dense(self, array: np.ndarray, aval: ShapedArray) -> IrAttribute:
         """Return constant data of type `aval`; a rank-0 array fills the whole shape."""
+        # Small constants recur in most programs. Hashing large ones would cost as much as making the attribute.
         small = array.size <= 4
         if small:
             key = (array.tobytes(), array.shape, aval)
@@ -188,6 +194,7 @@ class Session:
             if made is not None:
                 return made
         else:
+            # MLIR never frees an attribute, so these bytes stay as long as the context.
             self.constant_bytes += array.nbytes
         t = self.types[aval]
         if array.dtype in _NATIVE:
@@ -209,15 +216,18 @@ _free: list[Session] = []  # contexts not in use; the most recently used one is 
 @contextmanager
 def borrow_context() -> Iterator[Session]:
     """Borrow a session to build one module; no other thread uses it meanwhile."""
+    # No lock: `pop` and `append` of a list are atomic, and a popped session belongs to this thread alone.
     try:
         s = _free.pop()
     except IndexError:
         s = Session()
+    # The old session is dropped, not closed: modules that were made in it keep its context alive.
     if s.modules >= _MODULES_PER_CONTEXT or s.constant_bytes >= _CONSTANT_BYTES_PER_CONTEXT:
         s = Session()
     s.modules += 1
     try:
         yield s
     finally:
+        # Also after an error: a module that was not finished does not change the caches of its context.
         if len(_free) < _MAX_FREE:
             _free.append(s)

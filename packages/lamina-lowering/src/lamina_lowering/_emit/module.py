@@ -11,12 +11,19 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import TypeVar
 
-from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, dtypes, eqn_has_effects,
-                       thread_iteration_counters, prims, subprograms)
-from lamina_ir.extend import (Grid, Placement, Tiles, collect_facts, count_devices, single_map_eqn, find_shard_maps,
-                              first_member_program, lower_keys, infer_arg_tiles, stack_depth)
+import numpy as np
+
+from lamina_ir import (
+    Atom, AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, dtypes, eqn_has_effects, prims, subprograms)
+from lamina_ir.extend import (
+    Grid, Placement, Tiles, collect_facts, count_devices, first_member_program, infer_arg_tiles, stack_depth)
+from lamina_ir.typing import CacheKey, Function, Value
+from lamina_ir.extend.unchecked import find_shard_maps, lower_keys, single_map_eqn, thread_iteration_counters
+from typing_extensions import override
+from lamina_ir.layers import former_attributes
 
 from .. import _jaxlib
 from . import formats, mlir_context, rule_tables
@@ -30,12 +37,15 @@ from .run_on_cpu import run_lowered
 from .parse_module import use_parsed_module
 from .manual_regions import ModuleMesh, MeshAxisEnv, make_member_program
 from .source_map import EquationBlock, SourceLine, resolve_source_lines
+from .._typing import IrAttribute, IrModule, IrType, IrValue
 
 __all__ = ["Lowered", "lower"]
 
 _T = TypeVar("_T")
+_primitive_of, _source_of = attrgetter("primitive"), attrgetter("source")
 
 
+@former_attributes(kept_args="used_args", given_to="compile_with")
 class Lowered:
     """A lowered program.
 
@@ -62,10 +72,11 @@ class Lowered:
 
     format = "stablehlo"
 
-    def __init__(self, *, module: Any, name: str, platform: str, used_args: tuple[bool, ...], const_args: list[Any],
-                 in_avals: list[ShapedArray], out_avals: list[ShapedArray], donation: tuple[tuple[int, int | None], ...],
-                 placement: Placement, shardy: bool, needs: frozenset[str], host_functions: list[Any],
-                 lines: list[EquationBlock] | None, size: Size) -> None:
+    def __init__(self, *, module: IrModule, name: str, platform: str, used_args: tuple[bool, ...],
+                 const_args: list[Value], in_avals: list[ShapedArray], out_avals: list[ShapedArray],
+                 donation: tuple[tuple[int, int | None], ...], placement: Placement, shardy: bool,
+                 needs: frozenset[str], host_functions: list[Function], lines: list[EquationBlock] | None,
+                 size: Size) -> None:
         self.module, self.name, self.platform = module, name, platform
         self.used_args, self.const_args = used_args, const_args
         self.in_avals, self.out_avals, self.donation = in_avals, out_avals, donation
@@ -80,7 +91,7 @@ class Lowered:
             self._bytecode = _jaxlib.write_bytecode(self.module)
         return self._bytecode
 
-    def compile_with(self, compile: Callable[[Any], _T]) -> _T:
+    def compile_with(self, compile: Callable[[IrModule], _T]) -> _T:
         """Return `compile(module)` for a private copy of the module, because compilers modify their input.
 
         Args:
@@ -93,9 +104,9 @@ class Lowered:
         >>> lowered.compile_with(lambda module: "sine" in str(module))
         True
         """
-        return use_parsed_module(self.bytecode(), self.shardy, compile)
+        return use_parsed_module(self._bytecode or self.bytecode(), self.shardy, compile)
 
-    def run(self, args: Sequence[Any]) -> list[Any]:
+    def run(self, args: Sequence[Value]) -> list[np.ndarray] | list[list[np.ndarray]]:
         """Compile the program for this one call and run it on jaxlib's CPU client, for inspection.
 
         Args:
@@ -126,6 +137,7 @@ class Lowered:
             raise ValueError(f"as_text: dialect must be 'stablehlo' or 'hlo'; got {dialect!r}")
         return self.module.operation.get_asm(enable_debug_info=debug_info)
 
+    @override
     def __repr__(self) -> str:
         types = ", ".join(a.str_short() for a in self.in_avals)
         return f"<lowered {self.name}({types}) for {self.platform}>"
@@ -166,10 +178,14 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     >>> "stablehlo.sine" in lower(program).as_text()
     True
     """
+    # Keys become uint32 arrays, which have one dimension more, and loops with callbacks get a counter. Both change
+    # types of operands, so they come first.
     if not collect_facts(closed_jaxpr).is_plain:
         closed_jaxpr = thread_iteration_counters(lower_keys(closed_jaxpr))
     if placement is None:
         placement = _default_placement(closed_jaxpr, axis_env)
+    # A map whose rows use several devices each is lowered as one row, which then stands for a process
+    # (docs/internals/placements.md).
     if placement.local_devices:
         closed_jaxpr, placement = first_member_program(closed_jaxpr, placement)
     env, grid = AxisEnv(axis_env, placement.replicas), None
@@ -215,7 +231,7 @@ def _default_placement(closed: ClosedJaxpr, axis_env: Sequence[tuple[Hashable, i
 _FEW = 3
 
 
-def _identifier(name: str) -> str:
+def _make_identifier(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]", "_", name) or "_"
 
 
@@ -262,7 +278,7 @@ class _Build:
         self.partitions = placement.partitions
         self.partition_order: Sequence[int] | None = None
         self.inline_limit = inline_limit
-        self.host_functions: list[Any] = []
+        self.host_functions: list[Function] = []
         self.rules = rules
         self.module = s.ir.Module.create(s.loc)
         self.ip = s.ir.InsertionPoint(self.module.body)
@@ -274,10 +290,10 @@ class _Build:
         self.channels = 0
         self._fills: Counter[ShapedArray] = Counter()
         self.size = Size()
-        self._functions: dict[Any, tuple[Any, list[Any], list[int], Size]] = {}
+        self._functions: dict[CacheKey, tuple[IrAttribute, list[IrType], list[int], Size]] = {}
         self._symbols: dict[str, int] = {"main": 1}
-        self._live: dict[tuple[Jaxpr, bool], tuple[list[Eqn], set[Any]]] = {}
-        self._big: dict[ClosedJaxpr, dict[int, tuple[Any, ShapedArray]]] = {}
+        self._live: dict[tuple[Jaxpr, bool], tuple[list[Eqn], set[Atom]]] = {}
+        self._big: dict[ClosedJaxpr, dict[int, tuple[Value, ShapedArray]]] = {}
         self._uses: dict[ClosedJaxpr, int] = {}
         self.lines: list[EquationBlock] | None = []
         self.nan_insensitive: set[int] = set()  # `id` of the reductions in `_live` that may drop NaNs
@@ -289,26 +305,31 @@ class _Build:
         """Number equations consecutively; return the number of the first one, 0 if numbering is off."""
         if self.lines is None:
             return 0
+        # Blocks are numbered in the order of emission, which depends on the program only: equal programs get equal
+        # modules.
         first = self._numbers + 1
         self._numbers += len(eqns)
-        self.lines.append(EquationBlock([e.primitive for e in eqns], [e.source for e in eqns], path, around))
+        self.lines.append(EquationBlock([*map(_primitive_of, eqns)], [*map(_source_of, eqns)], path, around))
         return first
 
-    def add_host_function(self, call: Any) -> int:
+    def add_host_function(self, call: Function) -> int:
         """Register a Python function and return the number by which the module calls it."""
         self.host_functions.append(call)
         return len(self.host_functions) - 1
 
-    def live_equations(self, jaxpr: Jaxpr, local: bool = False) -> tuple[list[Eqn], set[Any]]:
+    def live_equations(self, jaxpr: Jaxpr, local: bool = False) -> tuple[list[Eqn], set[Atom]]:
         """Return the equations that results or effects depend on, and the values that they and the results read.
 
         `local` is `Context.is_unpartitioned`.
         """
         local = local or self.partitions == 1
+        # `nan_insensitive` has ids of these equations, so the same ones must be emitted. This cache also keeps the ids
+        # valid.
         found = self._live.get((jaxpr, local))
         if found is None:
-            needed: set[Any] = set(jaxpr.outvars)
+            needed: set[Atom] = set(jaxpr.outvars)
             kept = []
+            # Backwards, each equation is seen after all its readers, so one pass finds all that is needed.
             for eqn in reversed(jaxpr.eqns):
                 outs = eqn.outvars
                 if outs and outs[0] in needed or not needed.isdisjoint(outs) or eqn_has_effects(eqn):
@@ -333,9 +354,9 @@ class _Build:
     def recomputed_bytes(self) -> int:
         """Return the bytes of the values that the module's checkpoints recompute: an upper bound on the memory they
         save."""
-        return self._recomputed_bytes(self._main)
+        return self._count_recomputed_bytes(self._main)
 
-    def _recomputed_bytes(self, closed: ClosedJaxpr) -> int:
+    def _count_recomputed_bytes(self, closed: ClosedJaxpr) -> int:
         found = self._recomputed.get(closed)
         if found is None:
             found = 0
@@ -344,11 +365,11 @@ class _Build:
                     found += sum([v.aval.size * v.aval.dtype.itemsize
                                   for e in eqn.params["call_jaxpr"].jaxpr.eqns for v in e.outvars])
                 elif eqn.primitive.subprograms:
-                    found += sum(map(self._recomputed_bytes, subprograms(eqn)))
+                    found += sum(map(self._count_recomputed_bytes, subprograms(eqn)))
             self._recomputed[closed] = found
         return found
 
-    def hoisted_constants(self, closed: ClosedJaxpr) -> dict[int, tuple[Any, ShapedArray]]:
+    def hoisted_constants(self, closed: ClosedJaxpr) -> dict[int, tuple[Value, ShapedArray]]:
         """Return the constants of a program, including nested ones, that are passed as arguments: id -> (value, type).
         """
         found = self._big.get(closed)
@@ -379,21 +400,24 @@ class _Build:
         eqns = closed.jaxpr.eqns  # a call costs more than a few equations, unless these contain programs
         return len(eqns) > _FEW or any(e.primitive.subprograms for e in eqns)
 
-    def _symbol(self, name: str) -> str:
-        name = _identifier(name)
+    def _make_symbol(self, name: str) -> str:
+        name = _make_identifier(name)
+        # Numbered by first use in this module, not by a global counter, so that equal programs give equal text.
         n = self._symbols.get(name, 0)
         self._symbols[name] = n + 1
         if n == 0:
             return name
-        return self._symbol(f"{name}_{n}")
+        # The numbered name may be taken, too: a user function may be called `f_1`.
+        return self._make_symbol(f"{name}_{n}")
 
-    def _function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[int], in_avals: list[ShapedArray],
-                  kept: Sequence[bool] | None, attributes: dict[str, Any], around: int = 0,
-                  shardings: Sequence[Tiles | None] = ()) -> None:
+    def _emit_function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[int],
+                       in_avals: list[ShapedArray], out_avals: list[ShapedArray], kept: Sequence[bool] | None,
+                       attributes: dict[str, IrAttribute], around: int = 0,
+                       shardings: Sequence[Tiles | None] = ()) -> None:
         s = self.session
         ir, loc = s.ir, s.loc
-        ins = [s.types[a] for a in in_avals]
-        outs = [s.types[a] for a in closed.out_avals]
+        types = s.types.__getitem__
+        ins, outs = [*map(types, in_avals)], [*map(types, out_avals)]
         attributes["sym_name"] = s.attr(symbol)
         attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(ins, outs, s.context), s.context)
         func = ir.Operation.create("func.func", None, None, attributes, None, 1, loc, self.ip)
@@ -403,38 +427,41 @@ class _Build:
         path = None if kept is not None else ""
         ctx = Context(self, env, ir.InsertionPoint(block), dict(zip(big, values)), path, around)
 
-        def emit(ctx: Context, *values: Any) -> list[Any]:
+        def emit(ctx: Context, *values: IrValue) -> list[IrValue]:
             ctx.hoisted_constants = dict(zip(big, values))
             args = values[len(big):]
-            if kept is not None:
+            if kept is not None and False in kept:
                 rest = iter(args)
                 args = tuple([next(rest) if keep else None for keep in kept])
             return ctx.run(closed, args)
 
         if self.mesh is not None and self.mesh.processes > 1 and kept is not None:
-            found = self.mesh.emit_per_process(ctx, emit, values, [t or Tiles() for t in shardings], in_avals, closed.out_avals)
+            found = self.mesh.emit_per_process(ctx, emit, values, [t or Tiles() for t in shardings], in_avals, out_avals)
         else:
             found = emit(ctx, *values)
         ir.Operation.create("func.return", None, found, None, None, 0, loc, ctx.ip)
 
-    def call(self, ctx: Context, closed: ClosedJaxpr, operands: Sequence[Any], name: str, env: AxisEnv) -> list[Any]:
+    def call(self, ctx: Context, closed: ClosedJaxpr, operands: Sequence[IrValue], name: str,
+             env: AxisEnv) -> list[IrValue]:
         """Call a nested program from `ctx`; the first call emits its function."""
         s = self.session
+        # The environment is part of the key, because collectives and axis indices of the body depend on it.
         key = closed, env.key()
         known = self._functions.get(key)
         if known is None:
-            symbol = self._symbol(name)
+            symbol = self._make_symbol(name)
             big = self.hoisted_constants(closed)
             in_avals = [aval for _, aval in big.values()] + closed.in_avals
             # The size of the function is counted separately and added at each call, as the compiler copies it there.
             outer, self.size = self.size, Size()
-            self._function(symbol, closed, env, list(big), in_avals, None, {"sym_visibility": s.attr("private")},
-                           ctx.number)
+            self._emit_function(symbol, closed, env, list(big), in_avals, closed.out_avals, None,
+                                {"sym_visibility": s.attr("private")}, ctx.number)
             known = self._functions[key] = (s.ir.FlatSymbolRefAttr.get(symbol, s.context),
                                             [s.types[a] for a in closed.out_avals], list(big), self.size)
             self.size = outer
         callee, outs, ids, size = known
         self.size.called(size)
+        # Hoisted constants are arguments of `main`, so each function on the way passes them on.
         args = [ctx.hoisted_constants[i] for i in ids] + list(operands)
         loc = s.loc if self.lines is None else s.locations[ctx.scoped_name(name), ctx.number]
         return list(ctx.create("func.call", outs, args, {"callee": callee}, None, 0, loc, ctx.ip).results)
@@ -443,35 +470,39 @@ class _Build:
         s, jaxpr, placement = self.session, closed.jaxpr, self.placement
         self._main = closed
         eqns, needed = self.live_equations(jaxpr)
+        # Eager operations are such programs: with a location per call site each would be compiled again.
         if len(eqns) == 1 and not eqns[0].primitive.subprograms and not (eqns[0].source and eqns[0].source.scope):
             self.lines = None  # a single primitive: all uses share one module, whatever their source line
         # `main` takes the hoisted constants, then the used arguments; types, shardings and donations follow that
         # order.
-        kept = tuple(keep_unused or v in needed for v in jaxpr.invars)
+        kept = tuple([keep_unused or v in needed for v in jaxpr.invars])
         big = self.hoisted_constants(closed)
-        in_avals = [aval for _, aval in big.values()] + [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
+        in_avals = [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
+        if big:
+            in_avals[:0] = [aval for _, aval in big.values()]
         out_avals = closed.out_avals
-        # A partitioned module gives every argument a sharding. Otherwise the compiler would choose one, and jaxlib
-        # 0.10.2 aborts the process if the argument is then passed unsharded.
-        split = self.partitions > 1
-        given = placement.in_tiles if split and placement.in_tiles else (None,) * len(jaxpr.invars)
-        ins = [Tiles() if t is None and split and (placement.in_tiles or self.mesh) else t for t in (
-            *[None] * len(big), *[t for t, k in zip(given, kept, strict=True) if k])]
-        outs = placement.out_tiles if split and placement.out_tiles else (None,) * len(out_avals)
-        arg_attrs = [self._sharding_attrs(t, a) for t, a in zip(ins, in_avals, strict=True)]
-        wanted = [i for i, d in enumerate([d for d, k in zip(placement.donated, kept, strict=True) if k], len(big))
-                  if d] if placement.donated else []
-        donation = _pair_donated(wanted, in_avals, out_avals, ins, outs)
+        ins: Sequence[Tiles | None] = [None] * len(in_avals)
+        outs: Sequence[Tiles | None] = (None,) * len(out_avals)
+        # One partition needs no shardings, and none means nothing to partition.
+        if self.partitions > 1:
+            ins, outs = self._argument_tiles(len(big), kept), placement.out_tiles or outs
+        arg_attrs = [{} if t is None else self._sharding_attrs(t, a) for t, a in zip(ins, in_avals, strict=True)]
+        donation: tuple[tuple[int, int | None], ...] = ()
+        if placement.donated:
+            used = [d for d, k in zip(placement.donated, kept, strict=True) if k]
+            donation = _pair_donated([i for i, d in enumerate(used, len(big)) if d], in_avals, out_avals, ins, outs)
         for i, k in donation:
+            # `tf.aliasing_output` fixes the result that reuses the memory; `jax.buffer_donor` lets the compiler choose.
             arg_attrs[i].update({"jax.buffer_donor": s.attr(True)} if k is None else {"tf.aliasing_output": s.i32(k)})
         attributes = {"sym_visibility": s.attr("public")}
         if any(arg_attrs):
-            attributes["arg_attrs"] = self._dicts(arg_attrs)
-        if any(t is not None for t in outs):
-            attributes["res_attrs"] = self._dicts([self._sharding_attrs(t, a) for t, a in zip(outs, out_avals, strict=True)])
-        self._function("main", closed, env, list(big), in_avals, kept, attributes, shardings=ins)
+            attributes["arg_attrs"] = self._make_dict_array(arg_attrs)
+        if outs.count(None) < len(outs):
+            attributes["res_attrs"] = self._make_dict_array(
+                [{} if t is None else self._sharding_attrs(t, a) for t, a in zip(outs, out_avals, strict=True)])
+        self._emit_function("main", closed, env, list(big), in_avals, out_avals, kept, attributes, shardings=ins)
         module = self.module.operation.attributes
-        module["sym_name"] = s.attr(_identifier(name))
+        module["sym_name"] = s.attr(_make_identifier(name))
         module["mhlo.num_replicas"] = s.i32(placement.replicas)
         module["mhlo.num_partitions"] = s.i32(placement.partitions)
         return Lowered(module=self.module, name=name, platform=self.platform, used_args=kept,
@@ -480,10 +511,18 @@ class _Build:
                        shardy=self.mesh is not None, host_functions=self.host_functions, needs=frozenset(self.needs),
                        lines=self.lines, size=self.size)
 
-    def _sharding_attrs(self, tiles: Tiles | None, aval: ShapedArray) -> dict[str, Any]:
+    def _argument_tiles(self, constants: int, kept: Sequence[bool]) -> list[Tiles | None]:
+        """Return the sharding of each argument of a partitioned module: of the hoisted constants, then of those kept.
+
+        Each has one. Otherwise the compiler would choose it, and jaxlib 0.10.2 aborts the process if the argument is
+        then passed unsharded.
+        """
+        given = self.placement.in_tiles or (None,) * len(kept)
+        tiles = [*[None] * constants, *[t for t, k in zip(given, kept, strict=True) if k]]
+        return [Tiles() if t is None else t for t in tiles] if self.placement.in_tiles or self.mesh else tiles
+
+    def _sharding_attrs(self, tiles: Tiles, aval: ShapedArray) -> dict[str, IrAttribute]:
         """Return the attributes that give the sharding of an argument or result."""
-        if tiles is None:
-            return {}
         if self.mesh is not None:
             return {"sdy.sharding": self.mesh.sharding(tiles, aval.ndim)}
         return {"mhlo.sharding": self.session.attr(tiles.text())}
@@ -491,10 +530,11 @@ class _Build:
     def initial_value(self, aval: ShapedArray) -> int:
         """Return the initial value of an array that a loop overwrites, a different one for each loop.
 
-        If several loops begin with the same constant, XLA creates it once and copies it for each loop, which costs one
+        If several loops begin with the same constant, XLA creates it once and copies it for each loop. That costs one
         more buffer and the time of the copy.
         """
         self._fills[aval] += 1
+        # The value is never read. At most 100, it is exact in every type of two bytes or more.
         return self._fills[aval] % 100 + 1 if aval.dtype.itemsize > 1 and dtypes.is_number(aval.dtype) else 0
 
     def next_channel(self) -> int:
@@ -502,7 +542,7 @@ class _Build:
         self.channels += 1
         return self.channels
 
-    def _dicts(self, dicts: list[dict[str, Any]]) -> Any:
+    def _make_dict_array(self, dicts: list[dict[str, IrAttribute]]) -> IrAttribute:
         ir, context = self.session.ir, self.session.context
         return ir.ArrayAttr.get([ir.DictAttr.get(d, context) for d in dicts], context)
 
@@ -511,7 +551,8 @@ def _pair_donated(wanted: list[int], in_avals: list[ShapedArray], out_avals: lis
                   ins: Sequence[Tiles | None],
                   outs: Sequence[Tiles | None]) -> tuple[tuple[int, int | None], ...]:
     """Pair each donated argument with an unused result of its shape, dtype and sharding, or None."""
-    free: dict[Any, list[int]] = {}
+    # Memory can be reused only if size and layout over devices are the same.
+    free: dict[tuple[object, ...], list[int]] = {}
     for k, aval in enumerate(out_avals):
         free.setdefault((aval.shape, aval.dtype, outs[k]), []).append(k)
     pairs: list[tuple[int, int | None]] = []

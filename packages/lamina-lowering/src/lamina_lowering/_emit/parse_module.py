@@ -1,16 +1,17 @@
 """MLIR contexts into which finished modules are parsed for a compiler, each used by one thread at a time.
 
 A compiler rewrites its module and adds types and dialects to the module's context, without the GIL. No other thread may
-build, print or parse in that context meanwhile, so contexts in which modules are built are not used for this. If the
-compiler were given bytecode, it would make a context for each module and load a dozen dialects into it, which takes a
-fifth of the compile time of a small program. A reused context has these dialects already.
+build, print or parse in that context meanwhile. So contexts in which modules are built are not used for this. Given
+bytecode, the compiler would make a context for each module and load a dozen dialects into it. That takes a fifth of the
+compile time of a small program. A reused context has these dialects already.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .. import _jaxlib
+from .._typing import IrModule
 
 __all__ = ["use_parsed_module"]
 
@@ -35,7 +36,7 @@ class _Reader:
 _free: list[_Reader] = []  # contexts not in use; the most recently used one is last
 
 
-def use_parsed_module(bytecode: bytes, shardy: bool, use: Callable[[Any], _T]) -> _T:
+def use_parsed_module(bytecode: bytes, shardy: bool, use: Callable[[IrModule], _T]) -> _T:
     """Return `use(module)` for a module parsed in an unshared context. `use` may rewrite the module, but must not keep
     it.
 

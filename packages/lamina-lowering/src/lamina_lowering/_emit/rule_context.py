@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import AxisEnv, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
+from lamina_ir import Atom, AxisEnv, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
+from lamina_ir.typing import CacheKey, Value
+from lamina_ir.layers import former_attributes
 
 from .source_map import scoped_name
+from .._typing import AttributeValue, IrAttribute, IrInsertionPoint, IrRegion, IrType, IrValue, ModuleBuilder, OpResults
 
 __all__ = ["Context", "Region"]
 
-Value = Any  # jaxlib.mlir.ir.Value
 Body = Callable[..., Any]
 
 _I32 = shaped((), np.dtype("int32"))
@@ -36,6 +38,8 @@ class Region:
         self.terminator = terminator
 
 
+@former_attributes(around="parent_number", local="is_unpartitioned", named="scoped_name",
+                   of_participant="participant_entry", of_this="local_participant_entry")
 class Context:
     """Emits one function body. It is the first argument of every lowering rule; rules only call its methods.
 
@@ -65,8 +69,8 @@ class Context:
     __slots__ = ("module", "session", "platform", "axis_env", "rules", "eqn", "ip", "loc", "types", "create",
                  "hoisted_constants", "path", "parent_number", "number", "_constants")
 
-    def __init__(self, module: Any, axis_env: AxisEnv, ip: Any, hoisted_constants: dict[int, Value], path: str | None = None,
-                 parent_number: int = 0) -> None:
+    def __init__(self, module: ModuleBuilder, axis_env: AxisEnv, ip: IrInsertionPoint,
+                 hoisted_constants: dict[int, IrValue], path: str | None = None, parent_number: int = 0) -> None:
         session = module.session
         self.module = module
         self.session = session
@@ -82,7 +86,7 @@ class Context:
         self.path = path
         self.parent_number = parent_number
         self.number = parent_number  # the number of the current equation, see source_map.py
-        self._constants: dict[Any, Value] = {}
+        self._constants: dict[CacheKey, IrValue] = {}
 
     # --- the equation ---------------------------------------------------------------------------------------------
     @property
@@ -116,12 +120,12 @@ class Context:
         return self.eqn.outvars[0].aval
 
     # --- emitting -------------------------------------------------------------------------------------------------
-    def type(self, aval: ShapedArray) -> Any:
+    def type(self, aval: ShapedArray) -> IrType:
         """Return the tensor type of an aval."""
         return self.types[aval]
 
-    def op(self, name: str, operands: Sequence[Value], *results: Any, regions: Sequence[Region] = (),
-           attributes: dict[str, Any] | None = None, **attrs: Any) -> Any:
+    def op(self, name: str, operands: Sequence[IrValue], *results: ShapedArray | IrType, regions: Sequence[Region] = (),
+           attributes: dict[str, AttributeValue] | None = None, **attrs: AttributeValue) -> OpResults:
         """Emit one operation.
 
         Args:
@@ -140,18 +144,19 @@ class Context:
             attrs.update(attributes)
         if attrs:
             attribute, make = self.session.ir.Attribute, self.session.attr
+            # Most attributes are cached objects already; only plain Python values are converted.
             for key, value in attrs.items():
                 if not isinstance(value, attribute):
                     attrs[key] = make(value)
         made = self.create(name, result_types, operands, attrs or None, None, len(regions), self.loc, self.ip)
         if regions:
             for spec, region in zip(regions, made.regions, strict=True):
-                self._fill(spec, region)
+                self._emit_region(spec, region)
         if len(results) == 1:
             return made.result
         return tuple(made.results)
 
-    def _fill(self, spec: Region, region: Any) -> None:
+    def _emit_region(self, spec: Region, region: IrRegion) -> None:
         loc = self.loc
         types = [self.types[a] if isinstance(a, ShapedArray) else a for a in spec.avals]
         block = region.blocks.append(*types, arg_locs=[loc] * len(types))
@@ -182,8 +187,8 @@ class Context:
         """Return the region that computes a program."""
         return Region(closed.in_avals, lambda ctx, *args: ctx.body(closed, args))
 
-    def pad(self, x: Value, value: Value, aval: ShapedArray, low: Sequence[int], high: Sequence[int],
-            interior: Sequence[int]) -> Value:
+    def pad(self, x: IrValue, value: IrValue, aval: ShapedArray, low: Sequence[int], high: Sequence[int],
+            interior: Sequence[int]) -> IrValue:
         """Emit `stablehlo.pad` of a value of this type.
 
         If the compiler partitions the program, negative padding is emitted as a slice after the pad: XLA's partitioner
@@ -206,11 +211,11 @@ class Context:
                        strides=self.i64s([1] * len(first)))
 
     # --- constants ------------------------------------------------------------------------------------------------
-    def const(self, value: Any, aval: ShapedArray) -> Value:
+    def const(self, value: Value, aval: ShapedArray) -> IrValue:
         """Return a constant of type `aval`; a scalar value fills the shape. Scalars are emitted once per block."""
         # 0.0 equals -0.0 and arrays are not hashable, so these use their bytes as the key
         if value.__class__ in _PLAIN and value:
-            key: Any = (value, aval.dtype, aval.shape)
+            key: CacheKey = (value, aval.dtype, aval.shape)
             made = self._constants.get(key)
             if made is None:
                 made = self._constants[key] = self._constant(np.asarray(value, aval.dtype), aval)
@@ -228,51 +233,51 @@ class Context:
             made = self._constants[key] = self._constant(array, aval)
         return made
 
-    def _constant(self, array: np.ndarray, aval: ShapedArray) -> Value:
+    def _constant(self, array: np.ndarray, aval: ShapedArray) -> IrValue:
         if array.shape and array.shape != aval.shape:
             array = np.broadcast_to(array, aval.shape)
         attr = self.session.dense(array, aval)
         return self.create("stablehlo.constant", [self.types[aval]], None, {"value": attr}, None, 0, self.loc,
                            self.ip).result
 
-    def iota(self, aval: ShapedArray, dimension: int) -> Value:
+    def iota(self, aval: ShapedArray, dimension: int) -> IrValue:
         """Emit the positions along one axis."""
         return self.op("stablehlo.iota", (), aval, iota_dimension=dimension)
 
     # --- attributes -----------------------------------------------------------------------------------------------
-    def i64s(self, values: Sequence[int]) -> Any:
+    def i64s(self, values: Sequence[int]) -> IrAttribute:
         """Return `array<i64: ...>`."""
         return self.session.attr(tuple(int(v) for v in values))
 
-    def bools(self, values: Sequence[bool]) -> Any:
+    def bools(self, values: Sequence[bool]) -> IrAttribute:
         """Return `array<i1: ...>`."""
         values = tuple(bool(v) for v in values)
         return self.session.attr(values) if values else self.session.parsed["array<i1>"]
 
-    def i32(self, value: int) -> Any:
+    def i32(self, value: int) -> IrAttribute:
         """Return `value : i32`; a plain int passed to `op` becomes an i64."""
         return self.session.i32(value)
 
-    def matrix(self, rows: Any) -> Any:
+    def matrix(self, rows: np.ndarray | Sequence[Sequence[int]]) -> IrAttribute:
         """Return `dense<[[...]]> : tensor<NxMxi64>`, the form of replica groups."""
         return self.session.matrix(np.asarray(rows))
 
-    def attr(self, text: str) -> Any:
+    def attr(self, text: str) -> IrAttribute:
         """Parse an attribute from its text, with a cache: `ctx.attr("#stablehlo<precision HIGHEST>")`."""
         return self.session.parsed[text]
 
-    def enum(self, kind: str, name: str) -> Any:
+    def enum(self, kind: str, name: str) -> IrAttribute:
         """Return `#stablehlo<kind NAME>`: comparison_direction, comparison_type, precision, rng_algorithm, fft_type,
         ..."""
         return self.session.parsed[f"#stablehlo<{kind} {name}>"]
 
-    def precision(self, *names: str) -> Any:
+    def precision(self, *names: str) -> IrAttribute:
         """Return a precision config: one of DEFAULT, HIGH, HIGHEST per operand."""
         return self.session.parsed["[" + ", ".join(f"#stablehlo<precision {n}>" for n in names) + "]"]
 
     # --- small compositions ---------------------------------------------------------------------------------------
-    def broadcast(self, v: Value, aval_in: ShapedArray, aval_out: ShapedArray,
-                  dims: Sequence[int] | None = None) -> Value:
+    def broadcast(self, v: IrValue, aval_in: ShapedArray, aval_out: ShapedArray,
+                  dims: Sequence[int] | None = None) -> IrValue:
         """Broadcast `v` to the shape of `aval_out`; operand axis k becomes result axis `dims[k]` (default: the last
         axes)."""
         if aval_in.shape == aval_out.shape:
@@ -284,7 +289,7 @@ class Context:
         return self.create("stablehlo.broadcast_in_dim", [self.types[t]], [v],
                            {"broadcast_dimensions": self.i64s(dims)}, None, 0, self.loc, self.ip).result
 
-    def convert(self, v: Value, aval_in: ShapedArray, aval_out: ShapedArray) -> Value:
+    def convert(self, v: IrValue, aval_in: ShapedArray, aval_out: ShapedArray) -> IrValue:
         """Convert `v` to the dtype of `aval_out`: nonzero is True, complex numbers lose their imaginary part, ints are
         truncated."""
         a, b = aval_in.dtype, aval_out.dtype
@@ -300,10 +305,10 @@ class Context:
         return self.create("stablehlo.convert", [self.types[shaped(shape, b)]], [v], None, None, 0, self.loc,
                            self.ip).result
 
-    def reshape(self, v: Value, aval_out: ShapedArray) -> Value:
+    def reshape(self, v: IrValue, aval_out: ShapedArray) -> IrValue:
         return self.create("stablehlo.reshape", [self.types[aval_out]], [v], None, None, 0, self.loc, self.ip).result
 
-    def compare(self, x: Value, y: Value, direction: str, aval_in: ShapedArray, *, total: Any = False) -> Value:
+    def compare(self, x: IrValue, y: IrValue, direction: str, aval_in: ShapedArray, *, total: bool = False) -> IrValue:
         """Emit `x <direction> y` (EQ NE LT LE GT GE) for operands of type `aval_in`; `total` orders floats by
         TOTALORDER."""
         d = aval_in.dtype
@@ -317,11 +322,11 @@ class Context:
         truth = self.types[shaped(aval_in.shape, dtypes.BOOL)]
         return self.create("stablehlo.compare", [truth], [x, y], attrs, None, 0, self.loc, self.ip).result
 
-    def select(self, pred: Value, on_true: Value, on_false: Value, aval: ShapedArray) -> Value:
+    def select(self, pred: IrValue, on_true: IrValue, on_false: IrValue, aval: ShapedArray) -> IrValue:
         return self.op("stablehlo.select", (pred, on_true, on_false), aval)
 
     # --- axes -----------------------------------------------------------------------------------------------------
-    def collective_attrs(self, name: str, rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+    def collective_attrs(self, name: str, rows: Sequence[Sequence[int]]) -> dict[str, IrAttribute]:
         """Return the attributes of `op` that specify the participants of a collective.
 
         Args:
@@ -341,11 +346,11 @@ class Context:
                 attrs["use_global_device_ids"] = self.session.unit
         return attrs
 
-    def participant(self) -> Value:
+    def participant(self) -> IrValue:
         """Return the number of this participant, as used in groups: uint32[]."""
         return self.op("stablehlo.replica_id" if self.module.mesh is None else "stablehlo.partition_id", (), _U32)
 
-    def participant_entry(self, table: Sequence[int]) -> Value:
+    def participant_entry(self, table: Sequence[int]) -> IrValue:
         """Return this participant's entry of a table with one entry per participant: int32[]."""
         env = self.axis_env
         # partition_id is not supported where XLA may still partition the enclosing program
@@ -354,9 +359,10 @@ class Context:
                                                     (_I32,))[0]
         return self.local_participant_entry(table)
 
-    def local_participant_entry(self, table: Sequence[int]) -> Value:
+    def local_participant_entry(self, table: Sequence[int]) -> IrValue:
         """Return `participant_entry` in a context where XLA partitions nothing, as in a region over all mesh axes."""
         index = self.participant()
+        # The identity needs no table: the number of the participant is the entry.
         if list(table) == list(range(len(table))):
             return self.convert(index, _U32, _I32)
         all_of, one = shaped((len(table),), _I32.dtype), shaped((1,), _I32.dtype)
@@ -364,7 +370,7 @@ class Context:
                       slice_sizes=self.i64s((1,)))
         return self.reshape(own, _I32)
 
-    def axis_index(self, name: Hashable) -> Value:
+    def axis_index(self, name: Hashable) -> IrValue:
         """Return the index of this participant along a mapped axis: int32[]."""
         env = self.axis_env
         size = env.axis_size((name,))
@@ -372,21 +378,23 @@ class Context:
             return self.const(0, _I32)
         if self.module.mesh is not None:
             return self.participant_entry(env.indices((name,)))
+        # Replicas are numbered row-major over the axes: index = participant // stride % size.
         index, stride = self.participant(), env.stride(name)
         if stride != 1:
             index = self.op("stablehlo.divide", (index, self.const(stride, _U32)), _U32)
+        # The slowest axis needs no remainder.
         if size * stride != env.participants:
             index = self.op("stablehlo.remainder", (index, self.const(size, _U32)), _U32)
         return self.convert(index, _U32, _I32)
 
     # --- programs -------------------------------------------------------------------------------------------------
-    def subcall(self, closed: ClosedJaxpr, operands: Sequence[Value], name: str = "call",
-                axis_env: AxisEnv | None = None) -> list[Value]:
+    def subcall(self, closed: ClosedJaxpr, operands: Sequence[IrValue], name: str = "call",
+                axis_env: AxisEnv | None = None) -> list[IrValue]:
         """Call a nested program, which is emitted once per module and axis environment as a private function."""
         return self.module.call(self, closed, operands, name, axis_env or self.axis_env)
 
-    def inline(self, closed: ClosedJaxpr, operands: Sequence[Value], axis_env: AxisEnv | None = None,
-               name: str = "") -> list[Value]:
+    def inline(self, closed: ClosedJaxpr, operands: Sequence[IrValue], axis_env: AxisEnv | None = None,
+               name: str = "") -> list[IrValue]:
         """Emit a nested program's equations here; the compiler's metadata prefixes them with `name` and this equation's
         scope."""
         saved = self.eqn, self.axis_env, self.path, self.loc, self.parent_number, self.number
@@ -399,7 +407,7 @@ class Context:
         finally:
             self.eqn, self.axis_env, self.path, self.loc, self.parent_number, self.number = saved
 
-    def body(self, closed: ClosedJaxpr, operands: Sequence[Value], name: str = "", times: int = 1) -> list[Value]:
+    def body(self, closed: ClosedJaxpr, operands: Sequence[IrValue], name: str = "", times: int = 1) -> list[IrValue]:
         """Compute a nested program: call its function if it is used at several places, else emit its equations here.
 
         Args:
@@ -416,7 +424,7 @@ class Context:
         """Return `name` prefixed by the names of the enclosing calls and scopes of the current equation."""
         return scoped_name(self.path, self.eqn.source if self.eqn is not None else None, name)
 
-    def run(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
+    def run(self, closed: ClosedJaxpr, args: Sequence[IrValue]) -> list[IrValue]:
         """Emit every live equation of a program and return its results.
 
         Rules of elementwise primitives always get operands of the result's shape: rank-0 operands are broadcast before,
@@ -427,7 +435,7 @@ class Context:
             raise ShapeError(f"lower: a program of {len(jaxpr.invars)} arguments got {len(args)}")
         # env: variable -> value of the module. This loop runs once per equation of every program, so attributes are
         # bound to locals before it.
-        env: dict[Any, Value] = dict(zip(jaxpr.invars, args, strict=True))
+        env: dict[Atom, IrValue] = dict(zip(jaxpr.invars, args, strict=True))
         big = self.hoisted_constants
         eqns, needed = self.module.live_equations(jaxpr, self.is_unpartitioned)
         self.module.size.equations += len(eqns)

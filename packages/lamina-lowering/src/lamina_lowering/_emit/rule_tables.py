@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lamina_ir import Primitive, RuleTable
+from lamina_ir.typing import Function
+from typing_extensions import override
 
 __all__ = ["MergedRules", "PlatformTable", "lowering_rules", "merged_rules", "platform_rules"]
 
@@ -18,11 +20,13 @@ class PlatformTable(RuleTable):
     Inside of `lowering_rules.override`, the overriding rule applies to every platform whose own rule is not overridden.
     """
 
-    def __missing__(self, op: Primitive) -> Callable[..., Any]:
+    @override
+    def __missing__(self, op: Primitive) -> Function:
         if op in self.missing_rules:
             return super().__missing__(op)
         return lowering_rules[op]
 
+    @override
     def is_unread(self, op: Primitive) -> bool:
         return super().is_unread(op) and lowering_rules.is_unread(op)
 
@@ -70,7 +74,7 @@ class MergedRules(dict[Primitive, Callable[..., Any]]):
         self.update({op: row for op, row in overlay.items() if op not in common or op in own})
         self.overlay = overlay
 
-    def __missing__(self, op: Primitive) -> Callable[..., Any]:
+    def __missing__(self, op: Primitive) -> Function:
         return self.overlay[op]
 
 

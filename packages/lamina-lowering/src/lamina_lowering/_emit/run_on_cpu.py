@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 from lamina_ir.extend import Tiles
+from lamina_ir.typing import Tree
 
 from .. import _jaxlib
 
 __all__ = ["run_lowered"]
 
 
-def run_lowered(lowered: Any, *args: Any) -> list[np.ndarray] | list[list[np.ndarray]]:
+def run_lowered(lowered: Any, *args: Tree) -> list[np.ndarray] | list[list[np.ndarray]]:
     """Compile a lowered program and run it on CPU devices.
 
     Args:

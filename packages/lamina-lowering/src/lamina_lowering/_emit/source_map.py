@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from lamina_ir import Primitive, Source
+from typing_extensions import override
 
 __all__ = ["EQUATION_FILE", "EquationBlock", "SourceLine", "instruction_lines", "resolve_source_lines", "scoped_name"]
 
@@ -58,6 +59,7 @@ class SourceLine(NamedTuple):
     op: str
     part: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.file}:{self.line} ({self.function}) {self.op}" + (f" [{self.part}]" if self.part else "")
 
@@ -70,6 +72,8 @@ def resolve_source_lines(bodies: Sequence[EquationBlock]) -> dict[int, SourceLin
         name = scoped_name(body.path, source, op.name)
         part = source.part if source is not None else ""
         parent = body.parent_number
+        # Generated equations have no line of their own; `part` may be known only at the call, which is what was
+        # differentiated.
         while parent and not (source is not None and part):
             body, _, outer = rows[parent - 1]
             parent = body.parent_number
@@ -87,7 +91,7 @@ _COMPUTATION = r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$"
 _TABLE = r"^(\d+) \{(.*)\}\s*$"
 
 
-def _fields(text: str) -> dict[str, str]:
+def _parse_fields(text: str) -> dict[str, str]:
     return dict(re.findall(r'(\w+)="?([^"\s}]+)"?', text))
 
 
@@ -101,7 +105,7 @@ def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tu
       Instruction name -> lines: its own first, then those of the instructions fused into it, without duplicates.
       Instructions that the compiler inserts (copies, constants) are left out.
     """
-    numbers = _frames(hlo)
+    numbers = _parse_frames(hlo)
     # own: instruction -> the equation of its location. holds: computation -> its instructions. called: fusion -> its
     # fused computations. Loops and branches are not entered, because their instructions are listed separately.
     own: dict[str, int] = {}
@@ -123,7 +127,7 @@ def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tu
         called[name] = callees.findall(text_line) if " fusion(" in text_line else []
         # Older HLO text gives file and line at the instruction, newer text a stack frame of the table at the
         # beginning.
-        data = _fields(found[2] or "")
+        data = _parse_fields(found[2] or "")
         number = numbers.get(data.get("stack_frame_id", ""), 0)
         if data.get("source_file") == EQUATION_FILE:
             number = int(data["source_line"])
@@ -142,7 +146,7 @@ def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tu
     return found_lines
 
 
-def _frames(hlo: str) -> dict[str, int]:
+def _parse_frames(hlo: str) -> dict[str, int]:
     """Return stack frame -> equation, from the tables that newer compilers write at the beginning of a module."""
     files: dict[str, str] = {}
     locations: dict[str, int] = {}
@@ -155,7 +159,7 @@ def _frames(hlo: str) -> dict[str, int]:
             number, _, name = text_line.partition(" ")
             files[number] = name.strip('"')
         elif table in ("FileLocations", "StackFrames") and (found := re.match(_TABLE, text_line)):
-            data = _fields(found[2].replace("=", '="').replace(" ", '" ') + '"')
+            data = _parse_fields(found[2].replace("=", '="').replace(" ", '" ') + '"')
             if table == "FileLocations" and files.get(data["file_name_id"]) == EQUATION_FILE:
                 locations[found[1]] = int(data["line"])
             elif table == "StackFrames":

@@ -7,9 +7,8 @@ a delayed sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from lamina_ir import Eqn, eqn_has_effects, prims
+from lamina_ir import Atom, Eqn, eqn_has_effects, prims
 
 __all__ = ["combine_psums"]
 
@@ -25,7 +24,7 @@ def combine_psums(eqns: Sequence[Eqn]) -> list[Eqn]:
     ready: list[Eqn] = []
     rest: Sequence[Eqn] = eqns
     for _ in range(_MAX_ROUNDS):
-        pending: set[Any] = set()  # results of delayed sums and of equations that depend on them
+        pending: set[Atom] = set()  # results of delayed sums and of equations that depend on them
         sums: list[Eqn] = []
         later: list[Eqn] = []
         for e in rest:

@@ -12,16 +12,16 @@ is *affected*: only its result may change. Derived from there, a value in affect
 - `_HAS`: the same, but NaN at least where the operand is NaN;
 - `_ALL`: NaN everywhere, so it is correct.
 
-The reduction may drop NaNs if every value that it reaches becomes `_ALL` before it is a result of the program or an
-operand of a primitive that is not tracked. This is a forward data-flow analysis, in program order.
+The reduction may drop NaNs if every value that it reaches becomes `_ALL` early enough: before it is a result of the
+program, or an operand of a primitive that is not tracked. This is a forward data-flow analysis, in program order.
 """
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lamina_ir import Eqn, Literal, dtypes, prims
+from lamina_ir import Atom, Eqn, Literal, dtypes, prims
 
 __all__ = ["MAX_MIN_REDUCTIONS", "TRACKED_PRIMITIVES", "find_nan_insensitive_reductions"]
 
@@ -56,14 +56,14 @@ class _DropsVisible(Exception):
     """Dropping NaNs might change a result of the program."""
 
 
-def find_nan_insensitive_reductions(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> set[int]:
+def find_nan_insensitive_reductions(eqns: Sequence[Eqn], outvars: Sequence[Atom]) -> set[int]:
     """Return `id(eqn)` of each reduction that may drop NaNs, in time linear in the equations."""
     found: set[int] = set()
     reductions = [e for e in eqns if e.primitive in MAX_MIN_REDUCTIONS and dtypes.is_float(e.invars[0].aval.dtype)]
     if not reductions:
         return found
-    readers: dict[Any, list[int]] = {}
-    origin: dict[Any, Any] = {}
+    readers: dict[Atom, list[int]] = {}
+    origin: dict[Atom, Atom | None] = {}
     for i, e in enumerate(eqns):
         for v in e.invars:
             if v.__class__ is not Literal:
@@ -83,11 +83,12 @@ def find_nan_insensitive_reductions(eqns: Sequence[Eqn], outvars: Sequence[Any])
 class _Analysis:
     """The analysis of one reduction: the states of the values that it reaches."""
 
-    def __init__(self, eqns: Sequence[Eqn], readers: dict[Any, list[int]], origin: dict[Any, Any], results: set[Any]) -> None:
+    def __init__(self, eqns: Sequence[Eqn], readers: dict[Atom, list[int]], origin: dict[Atom, Atom | None],
+                 results: set[Atom]) -> None:
         self.eqns, self.readers, self.origin, self.results = eqns, readers, origin, results
-        self.known: dict[Any, _State] = {}
+        self.known: dict[Atom, _State] = {}
         self.rows: set[int] = set()  # axes of the operand that index the rows
-        self.source: Any = None  # the operand; it and its copies have the state `whole`
+        self.source: Atom | None = None  # the operand; it and its copies have the state `whole`
         self.whole = _State(_HAS, False, {})
         self.todo: list[int] = []
         self.pending = 0  # unprocessed readers of open values
@@ -102,11 +103,13 @@ class _Analysis:
         self.rows = {a for a in kept if shape[a] > 1}
         self.source = self.origin.get(x, x)
         self.whole = _State(_HAS, False, {a: a for a, n in enumerate(shape) if n > 1})
+        # The result of an affected row may be any number now.
         self.set_state(eqn.outvars[0], _State(_ANY, True, {a: i for i, a in enumerate(kept) if a in self.rows}))
         last = -1
         for _ in range(_STEPS):
             if not self.pending:
                 return
+            # In program order, so that all operands of an equation have their final states when it is processed.
             at = heapq.heappop(self.todo)
             if at == last:  # already processed: it reads two known values
                 continue
@@ -120,12 +123,12 @@ class _Analysis:
                 raise _DropsVisible
         raise _DropsVisible
 
-    def state_of(self, v: Any) -> _State | None:
+    def state_of(self, v: Atom) -> _State | None:
         if v.__class__ is Literal:
             return None
         return self.whole if self.origin.get(v, v) is self.source else self.known.get(v)
 
-    def set_state(self, v: Any, state: _State) -> None:
+    def set_state(self, v: Atom, state: _State) -> None:
         if state.open and v in self.results:
             raise _DropsVisible
         self.known[v] = state
@@ -142,7 +145,7 @@ class _Analysis:
             return None if p.multiple else self.transfer_elementwise(e, states)
         if len(e.outvars) != 1 or first is None:
             return None
-        moved = _axis_map(e)
+        moved = _map_axes(e)
         if moved is not None:
             return first._replace(axes={a: moved[i] for a, i in first.axes.items()}) if moved.keys() >= {
                 *first.axes.values()} else None
@@ -158,8 +161,10 @@ class _Analysis:
         if dtypes.is_float(out):
             if e.primitive in _PROPAGATE_NAN or e.primitive is prims.convert_element_type_p and out.itemsize > 1 \
                     and dtypes.is_float(e.invars[0].aval.dtype):
+                # One operand that is NaN is enough.
                 kind = max(f.kind for f in known)
             elif e.primitive is prims.select_p:
+                # Either branch may be chosen, and an unknown one promises nothing.
                 kind = min(f.kind if f is not None else _ANY for f in states[1:])
         is_open = kind != _ALL and any(f.open for f in known)
         axes = next(f.axes for f in known if kind != _HAS or f.kind == _HAS)
@@ -168,6 +173,7 @@ class _Analysis:
     def transfer_sum(self, state: _State, axes: Sequence[int], ndim: int) -> _State | None:
         if any(i in axes for a, i in state.axes.items() if a in self.rows):
             return None  # the sum spans several rows
+        # A sum over all of a row that has a NaN somewhere is NaN. Over a part of the row it need not be.
         whole = state.kind == _ALL or state.kind == _HAS and all(i in axes for a, i in state.axes.items() if a not in self.rows)
         left = [i for i in range(ndim) if i not in axes]
         at = {a: left.index(i) for a, i in state.axes.items() if a in self.rows}
@@ -179,7 +185,7 @@ class _Analysis:
         return _State(kind, is_open, axes if kind == _HAS else {a: i for a, i in axes.items() if a in self.rows})
 
 
-def _axis_map(e: Eqn) -> dict[int, int] | None:
+def _map_axes(e: Eqn) -> dict[int, int] | None:
     """Return axis of the operand -> axis of the result for primitives that only move axes; None for others.
 
     Axes of length 1 are left out if a reshape drops them.

@@ -16,10 +16,10 @@ program. Equation j of every group has the same primitive, params, types and sou
 
 Such a run becomes a `scan` of length n over the carried values. Values that differ between groups are rows of an array,
 read at the index of the iteration. Often they are rows already: of an array that the program slices, or of the stacked
-results of an earlier loop, in forward or reverse order (the backward half of a gradient reads what the forward half
-saved). Otherwise they are stacked first. Results that are read after the run are stacked, too. A run that does not
-match (a value passed over two groups) is left as calls, and so is a run for which stacking costs more than it saves
-(`_Roller.is_worth_it`).
+results of an earlier loop, in forward or reverse order. For example the backward half of a gradient reads what the
+forward half saved. Otherwise they are stacked first. Results that are read after the run are stacked, too. A run that
+does not match (a value passed over two groups) is left as calls. So is a run for which stacking costs more than it
+saves (`_Roller.is_worth_it`).
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var, eqn_has_effects, prims, shaped, subprograms
+from lamina_ir import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var, eqn_has_effects, prims, shaped, subprograms
 
 from .row_slices import I32, VIEW_PRIMITIVES, RowRef, stack_values, hoist_row_reads, reuse_stacked_arrays, read_row
 
@@ -89,14 +89,14 @@ class _Column(NamedTuple):
     step: int | None = None
 
 
-def roll_repeated_calls(eqns: list[Eqn], outvars: Sequence[Any]) -> list[Eqn]:
+def roll_repeated_calls(eqns: list[Eqn], outvars: Sequence[Atom]) -> list[Eqn]:
     """Return the same program with its runs as loops, in time linear in the equations and their operands."""
-    if not _repeated_calls(eqns):
+    if not _find_repeated_calls(eqns):
         return eqns
     ordered, rows = hoist_row_reads(eqns, outvars)
     # A loop that costs more than it saves stays calls in the next pass, which then looks again at the readers of its
     # stacks.
-    calls: set[Any] = set()
+    calls: set[Var] = set()
     for _ in range(_MAX_PASSES):
         rolling = _Roller(ordered, outvars, dict(rows), calls)
         made = rolling.program()
@@ -106,29 +106,29 @@ def roll_repeated_calls(eqns: list[Eqn], outvars: Sequence[Any]) -> list[Eqn]:
     return eqns
 
 
-def _repeated_calls(eqns: list[Eqn]) -> list[list[int]]:
+def _find_repeated_calls(eqns: list[Eqn]) -> list[list[int]]:
     """Return, for each program that is called often enough, the positions of its calls. Most programs have none."""
-    positions: dict[Any, list[int]] = {}
+    positions: dict[int, list[int]] = {}
     for i, e in enumerate(eqns):
         if e.primitive is prims.xla_call_p:
             positions.setdefault(id(e.params["call_jaxpr"]), []).append(i)
     return [at for at in positions.values()
-            if len(at) >= MIN_GROUPS and _kinds(eqns[at[0]].params["call_jaxpr"]) == (True, False)]
+            if len(at) >= MIN_GROUPS and _classify_program(eqns[at[0]].params["call_jaxpr"]) == (True, False)]
 
 
-def _kinds(closed: ClosedJaxpr) -> tuple[bool, bool]:
+def _classify_program(closed: ClosedJaxpr) -> tuple[bool, bool]:
     """Return whether a program contains equations that XLA does not fuse, and whether it contains equations that must
     not move."""
     heavy = never = closed.jaxpr.effectful
     for e in closed.jaxpr.eqns:
-        h, n = _kinds_of(e)
+        h, n = _classify(e)
         heavy |= h
         never |= n
     return heavy, never
 
 
-def _kinds_of(e: Eqn) -> tuple[bool, bool]:
-    nested = [s.memo("lowering: kinds", lambda s=s: _kinds(s)) for s in subprograms(e)]
+def _classify(e: Eqn) -> tuple[bool, bool]:
+    nested = [s.memo("lowering: kinds", lambda s=s: _classify_program(s)) for s in subprograms(e)]
     return (any(h for h, _ in nested) or not nested and e.primitive.family not in _FUSED,
             any(n for _, n in nested) or e.primitive.family in _NEVER or e.primitive in (prims.xla_pmap_p, prims.shard_map_p))
 
@@ -152,26 +152,28 @@ class _Roller:
     stay calls.
     """
 
-    def __init__(self, eqns: list[Eqn], outvars: Sequence[Any], rows: dict[Any, RowRef], calls: set[Any]) -> None:
+    def __init__(self, eqns: list[Eqn], outvars: Sequence[Atom], rows: dict[Atom, RowRef], calls: set[Var]) -> None:
         self.eqns = eqns
         self.rows = rows
         self.calls = calls
-        self.made_at = {v: (i, k) for i, e in enumerate(eqns) for k, v in enumerate(e.outvars)}
+        self.made_at: dict[Atom, tuple[int, int]] = {
+            v: (i, k) for i, e in enumerate(eqns) for k, v in enumerate(e.outvars)}
         self.last_read = {v: i for i, e in enumerate(eqns) for v in e.invars if v.__class__ is not Literal}
         self.last_read.update((v, len(eqns)) for v in outvars if v.__class__ is not Literal)
         self.lines: dict[tuple[int, int], int] = {}
         self.out: list[Eqn] = []
         self.done = 0  # equations before this index have been emitted
         self.loops: list[_Run] = []
-        self.wasteful: set[Any] = set()
-        self.stacks: set[Any] = set()
-        self.unstacked: dict[Any, _Run] = {}  # slice that reads a result from its loop's stack -> the run
+        self.wasteful: set[Var] = set()
+        self.stacks: set[Var] = set()
+        self.unstacked: dict[Var | None, _Run] = {}  # slice that reads a result from its loop's stack -> the run
 
     def program(self) -> list[Eqn]:
         """Return the whole program. Afterwards `wasteful` has the first results of runs that should have stayed calls.
         """
         # Candidates are calls of one program at even distances: the distance is the period.
-        for start, period, count in sorted(s for at in _repeated_calls(self.eqns) for s in _find_evenly_spaced(at)):
+        for start, period, count in sorted(
+                s for at in _find_repeated_calls(self.eqns) for s in _find_evenly_spaced(at)):
             # Runs do not overlap: the first to fit takes its equations.
             while start >= self.done and count >= MIN_GROUPS:
                 examined = self.find_runs(start, period, count)
@@ -206,7 +208,8 @@ class _Roller:
         # Operand kinds are taken from the second group: in the first one carried operands still come from outside.
         slots = [[self.operand_kind(a, start + period, period, start) for a in eqns[start + period + j].invars]
                  for j in range(period)]
-        if any(_FAR in row for row in slots) or any(eqn_has_effects(e) or _kinds_of(e)[1] for e in eqns[start:start + period]):
+        if any(_FAR in row for row in slots) or any(
+                eqn_has_effects(e) or _classify(e)[1] for e in eqns[start:start + period]):
             return 1
         groups = 0
         while groups < count and self.group_matches(slots, start, period, groups):
@@ -215,7 +218,7 @@ class _Roller:
             self.emit_runs(start, period, groups, slots)
         return max(groups, 1)
 
-    def operand_kind(self, atom: Any, first: int, period: int, start: int) -> OperandKind:
+    def operand_kind(self, atom: Atom, first: int, period: int, start: int) -> OperandKind:
         """Return the kind of an operand of an equation whose group begins at `first`, in a run that begins at `start`.
         """
         at, k = (-1, 0) if atom.__class__ is Literal else self.made_at.get(atom, (-1, 0))
@@ -230,10 +233,11 @@ class _Roller:
         eqns, first = self.eqns, start + group * period
         for j, wanted in enumerate(slots):
             model, e = eqns[start + j], eqns[first + j]
-            if not _alike(model, e, self.lines) or len(e.invars) != len(wanted):
+            if not _is_same_equation(model, e, self.lines) or len(e.invars) != len(wanted):
                 return False
             for w, atom in zip(wanted, e.invars):
                 if w[0] == _CARRIED and not group:
+                    # The first group reads the initial value of the carry, which must have the type of the carry.
                     a, b = atom.aval, eqns[start + w[1]].outvars[w[2]].aval
                     if self.operand_kind(atom, first, period, start) != _OUT or a.shape != b.shape or a.dtype != b.dtype:
                         return False
@@ -277,11 +281,11 @@ class _Roller:
         if self.is_worth_it(run):
             self.emit_scan(run)
 
-    def classify_column(self, atoms: list[Any]) -> tuple[_Column | None, list[int]]:
+    def classify_column(self, atoms: list[Atom]) -> tuple[_Column | None, list[int]]:
         """Return how the groups' values at one operand are related, and the groups before which the relation is
         interrupted."""
         types = {(a.aval.shape, a.aval.dtype) for a in atoms}
-        breaks = [k for k, (a, b) in enumerate(pairwise(atoms), 1) if not _one_value(a, b)]
+        breaks = [k for k, (a, b) in enumerate(pairwise(atoms), 1) if not _is_same_value(a, b)]
         if len(breaks) <= _MAX_BREAKS:
             return _Column(atoms), breaks
         rows = [self.row_of(a) for a in atoms]
@@ -295,7 +299,7 @@ class _Roller:
             return None, []
         return _Column(atoms, (), 0, 0, 1), []
 
-    def row_of(self, atom: Any) -> RowRef | None:
+    def row_of(self, atom: Atom) -> RowRef | None:
         """Return the array row that an atom is; None if it is none. An integer literal is row `n` of the natural
         numbers (array None)."""
         if atom.__class__ is not Literal:
@@ -317,112 +321,141 @@ class _Roller:
     # --- emitting -------------------------------------------------------------------------------------------------
     def emit_scan(self, run: _Run) -> None:
         """Emit the run as a `scan`, followed by the slices of its stacked results."""
-        eqns, start, period, count = self.eqns, run.start, run.period, run.count
-        source = eqns[start].source
-        self.out += eqns[self.done:start]
-        # The body is the first group, with fresh variables. A carried operand starts from the value that the first
-        # group reads. If two operands start from different values, one result is carried twice; each result of the
-        # run is bound only once.
-        consts: dict[Any, Var] = {}
-        # (equation, result, id of the initial value) -> initial value, variable in the body
-        carried: dict[Any, tuple[Any, Var]] = {}
-        made: dict[tuple[int, int], Var] = {}
-        iteration = Var(I32)
-        uses_iteration = False
-        index: dict[tuple[int, int], Any] = {(0, 1): iteration}
-        read: dict[Any, Var] = {}
-        body: list[Eqn] = []
-
-        def emit_index(first: int, step: int) -> Any:
-            """Emit `first + iteration * step`."""
-            if (first, step) not in index:
-                v = iteration
-                for prim, n in ((prims.mul_p, step), (prims.add_p, first)):
-                    if n != (prim is prims.mul_p):
-                        v, old = Var(I32), v
-                        body.append(Eqn(prim, [old, Literal(n, I32)], [v], {}, source))
-                index[first, step] = v
-            return index[first, step]
-
-        def emit_outside(c: _Column, source: Any) -> Any:
-            nonlocal uses_iteration
-            atom = c.atoms[0]
-            if c.step is None:
-                return atom if atom.__class__ is Literal else consts.setdefault(atom, Var(atom.aval))
-            uses_iteration = True
-            if c.array is None:
-                return emit_index(c.first, c.step)
-            key = (*map(id, c.atoms),) if c.array == () else (c.array, c.axis, c.first, c.step)
-            if key not in read:
-                array = c.array
-                if array == () and all(a.__class__ is Literal for a in c.atoms):
-                    array = np.array([a.val for a in c.atoms], atom.aval.dtype)
-                    array = Literal(array, shaped(array.shape, array.dtype))
-                else:
-                    if array == ():
-                        more, array = stack_values(c.atoms, source)
-                        self.out.extend(more)
-                    array = consts.setdefault(array, Var(array.aval))
-                read[key] = Var(atom.aval)
-                body.extend(read_row(array, c.axis, emit_index(c.first, c.step), read[key], source))
-            return read[key]
-
-        for j, row in enumerate(run.slots):
-            first = eqns[start + j]
-            ins: list[Any] = []
-            for i, ((kind, at, k), atom) in enumerate(zip(row, first.invars, strict=True)):
-                if kind == _INNER:
-                    ins.append(made[at, k])
-                elif kind == _OUTSIDE:
-                    ins.append(emit_outside(run.columns[j, i], first.source))
-                else:
-                    whose = (at, k, id(atom))
-                    if whose not in carried:
-                        carried[whose] = atom, Var(eqns[start + at].outvars[k].aval)
-                    ins.append(carried[whose][1])
-            outs = [Var(v.aval) for v in first.outvars]
-            made.update(((j, k), v) for k, v in enumerate(outs))
-            body.append(first.replace(invars=ins, outvars=outs))
-        last = start + (count - 1) * period
-        state = [(a, v, made[at, k]) for (at, k, _), (a, v) in carried.items()]
+        eqns, start, count = self.eqns, run.start, run.count
+        body = _ScanBody(eqns, run)
+        self.out += [*eqns[self.done:start], *body.before]
+        last = start + (count - 1) * run.period
         results: list[Var] = []
-        for at, k, _ in carried:
+        for at, k, _ in body.carried:
             v = eqns[last + at].outvars[k]
             results.append(v if v not in results else Var(v.aval))
-        if uses_iteration:
-            after = Var(I32)
-            body.append(Eqn(prims.add_p, [iteration, Literal(1, I32)], [after], {}, source))
-            state.append((Literal(0, I32), iteration, after))
+        if body.uses_iteration:
             results.append(Var(I32))
-        stacks = [Var(shaped((count, *v.aval.shape), v.aval.dtype)) for v in (made[r] for r in run.stacked)]
-        program = ClosedJaxpr(Jaxpr([], [*consts.values(), *[v for _, v, _ in state]], body,
-                                    [*[v for _, _, v in state], *[made[r] for r in run.stacked]]))
-        self.out.append(Eqn(prims.scan_p, [*consts, *[a for a, _, _ in state]], [*results, *stacks], dict(
-            jaxpr=program, length=count, reverse=False, unroll=1, num_consts=len(consts), num_carry=len(state)), source))
-        self.done = last + period
+        stacks = [Var(shaped((count, *v.aval.shape), v.aval.dtype)) for v in (body.made[r] for r in run.stacked)]
+        program, operands = body.close(run.stacked)
+        self.out.append(Eqn(prims.scan_p, operands, [*results, *stacks], dict(
+            jaxpr=program, length=count, reverse=False, unroll=1, num_consts=len(body.consts), num_carry=len(results)),
+            body.source))
+        self.done = last + run.period
         self.loops.append(run)
         self.stacks.update(stacks)
         for (j, k), stack in zip(run.stacked, stacks):
             for g in range(count):
-                v = eqns[start + g * period + j].outvars[k]
+                v = eqns[start + g * run.period + j].outvars[k]
                 self.rows[v] = RowRef(stack, 0, g)
                 if self.last_read.get(v, 0) >= self.done and v not in results:
-                    slices = read_row(stack, 0, g, v, source)
+                    slices = read_row(stack, 0, g, v, body.source)
                     self.unstacked[slices[0].outvars[0]] = run
                     self.out += slices
 
 
+class _ScanBody:
+    """The body of a run's `scan`: the first group, with fresh variables.
+
+    A carried operand starts from the value that the first group reads. If two operands start from different values, one
+    result is carried twice, because each result of the run is bound only once.
+
+    Attributes:
+      before: equations that stack operands, to be emitted before the loop.
+      consts: value that all groups read -> its variable in the body.
+      carried: (equation, result, id of the initial value) -> (initial value, variable in the body).
+      made: (equation, result) -> its variable in the body.
+      uses_iteration: whether the body reads the number of the iteration, which is then carried too.
+      source: the source line of the run.
+    """
+
+    def __init__(self, eqns: list[Eqn], run: _Run) -> None:
+        self.source = eqns[run.start].source
+        self.before: list[Eqn] = []
+        self.consts: dict[Atom, Var] = {}
+        self.carried: dict[tuple[int, int, int], tuple[Atom, Var]] = {}
+        self.made: dict[tuple[int, int], Var] = {}
+        self.uses_iteration = False
+        self._eqns: list[Eqn] = []
+        self._iteration = Var(I32)
+        self._indices: dict[tuple[int, int], Var] = {(0, 1): self._iteration}
+        self._rows_read: dict[tuple[object, ...], Var] = {}
+        for j, kinds in enumerate(run.slots):
+            self._add_equation(eqns, run, j, kinds)
+
+    def _add_equation(self, eqns: list[Eqn], run: _Run, j: int, kinds: list[OperandKind]) -> None:
+        """Add equation `j` of the first group."""
+        first = eqns[run.start + j]
+        ins: list[Atom] = []
+        for i, ((kind, at, k), atom) in enumerate(zip(kinds, first.invars, strict=True)):
+            if kind == _INNER:
+                ins.append(self.made[at, k])
+            elif kind == _OUTSIDE:
+                ins.append(self._read_outside(run.columns[j, i], first.source))
+            else:
+                carry = (at, k, id(atom))
+                if carry not in self.carried:
+                    self.carried[carry] = atom, Var(eqns[run.start + at].outvars[k].aval)
+                ins.append(self.carried[carry][1])
+        outs = [Var(v.aval) for v in first.outvars]
+        self.made.update(((j, k), v) for k, v in enumerate(outs))
+        self._eqns.append(first.replace(invars=ins, outvars=outs))
+
+    def _read_outside(self, column: _Column, source: Source | None) -> Atom:
+        """Return the operand of an iteration that reads a value from outside the run."""
+        atom = column.atoms[0]
+        if column.step is None:
+            return atom if atom.__class__ is Literal else self.consts.setdefault(atom, Var(atom.aval))
+        self.uses_iteration = True
+        if column.array is None:
+            return self._emit_index(column.first, column.step)
+        key = ((*map(id, column.atoms),) if column.array == ()
+               else (column.array, column.axis, column.first, column.step))
+        if key not in self._rows_read:
+            array = column.array
+            if array == () and all(a.__class__ is Literal for a in column.atoms):
+                values = np.array([a.val for a in column.atoms], atom.aval.dtype)
+                array = Literal(values, shaped(values.shape, values.dtype))
+            else:
+                if array == ():
+                    eqns, array = stack_values(column.atoms, source)
+                    self.before += eqns
+                array = self.consts.setdefault(array, Var(array.aval))
+            self._rows_read[key] = out = Var(atom.aval)
+            index = self._emit_index(column.first, column.step)
+            self._eqns += read_row(array, column.axis, index, out, source)
+        return self._rows_read[key]
+
+    def _emit_index(self, first: int, step: int) -> Var:
+        """Emit `first + iteration * step`."""
+        if (first, step) not in self._indices:
+            v = self._iteration
+            for prim, n in ((prims.mul_p, step), (prims.add_p, first)):
+                if n != (prim is prims.mul_p):  # not a multiplication by 1, not an addition of 0
+                    v, old = Var(I32), v
+                    self._eqns.append(Eqn(prim, [old, Literal(n, I32)], [v], {}, self.source))
+            self._indices[first, step] = v
+        return self._indices[first, step]
+
+    def close(self, stacked: list[tuple[int, int]]) -> tuple[ClosedJaxpr, list[Atom]]:
+        """Return the body's program and the operands of the `scan`: constants, then initial values of the carries."""
+        state = [(initial, v, self.made[at, k]) for (at, k, _), (initial, v) in self.carried.items()]
+        if self.uses_iteration:
+            after = Var(I32)
+            self._eqns.append(Eqn(prims.add_p, [self._iteration, Literal(1, I32)], [after], {}, self.source))
+            state.append((Literal(0, I32), self._iteration, after))
+        program = ClosedJaxpr(Jaxpr([], [*self.consts.values(), *[v for _, v, _ in state]], self._eqns,
+                                    [*[v for _, _, v in state], *[self.made[r] for r in stacked]]))
+        return program, [*self.consts, *[initial for initial, _, _ in state]]
+
+
 def _is_worth_reading(eqns: list[Eqn], run: _Run, rows: int) -> bool:
     """Return whether a loop saves more than it costs to read `rows` rows of its stacks individually."""
-    per_iteration = sum(_equations(e) for e in eqns[run.start:run.start + run.period])
+    per_iteration = sum(_count_equations(e) for e in eqns[run.start:run.start + run.period])
     return rows * _ROW_COST <= run.count * per_iteration
 
 
-def _equations(e: Eqn) -> int:
-    return sum([s.memo("lowering: equations", lambda s=s: sum(map(_equations, s.eqns))) for s in subprograms(e)]) or 1
+def _count_equations(e: Eqn) -> int:
+    return sum([s.memo("lowering: equations", lambda s=s: sum(map(_count_equations, s.eqns)))
+                for s in subprograms(e)]) or 1
 
 
-def _same_line(s: Source | None, t: Source | None, lines: dict[tuple[int, int], int]) -> bool:
+def _is_same_line(s: Source | None, t: Source | None, lines: dict[tuple[int, int], int]) -> bool:
     """Return whether two equations come from one source line. `lines` caches lines by code object and instruction."""
     if s is t:
         return True
@@ -438,18 +471,18 @@ def _same_line(s: Source | None, t: Source | None, lines: dict[tuple[int, int], 
     return lines[id(s.code), s.lasti] == lines[id(t.code), t.lasti]
 
 
-def _alike(a: Eqn, b: Eqn, lines: dict[tuple[int, int], int]) -> bool:
+def _is_same_equation(a: Eqn, b: Eqn, lines: dict[tuple[int, int], int]) -> bool:
     if a.primitive is not b.primitive or len(a.invars) != len(b.invars) or len(a.outvars) != len(b.outvars):
         return False
-    if not _same_line(a.source, b.source, lines):
+    if not _is_same_line(a.source, b.source, lines):
         return False
     if any(v.aval != w.aval for v, w in zip(a.outvars, b.outvars)):
         return False
     return a.params is b.params or a.params.keys() == b.params.keys() and all(
-        _same(v, b.params[k]) for k, v in a.params.items())
+        _is_equal(v, b.params[k]) for k, v in a.params.items())
 
 
-def _same(v: Any, w: Any) -> bool:
+def _is_equal(v: object, w: object) -> bool:
     if v is w:
         return True
     try:
@@ -458,7 +491,7 @@ def _same(v: Any, w: Any) -> bool:
         return False
 
 
-def _one_value(a: Any, b: Any) -> bool:
+def _is_same_value(a: Atom, b: Atom) -> bool:
     if a is b:
         return True
-    return a.__class__ is Literal and b.__class__ is Literal and a.aval == b.aval and _same(a.val, b.val)
+    return a.__class__ is Literal and b.__class__ is Literal and a.aval == b.aval and _is_equal(a.val, b.val)

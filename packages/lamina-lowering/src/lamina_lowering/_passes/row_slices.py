@@ -1,7 +1,7 @@
 """Rows of arrays: values that are one index of an array along one axis, as `weights[3]`, and additions to such rows.
 
 A rolled loop reads row k of an array in iteration k. So equations that only read rows are moved out of the repeated
-code. An equation that adds an array of zeros except for one row, as the backward half of `weights[3]` does, is
+code. An equation may add an array of zeros except for one row, as the backward half of `weights[3]` does. It is
 rewritten to add to that row only.
 """
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lamina_ir import Eqn, Literal, Var, prims, shaped
+from lamina_ir import Atom, Eqn, Literal, Source, Var, prims, shaped
 
 __all__ = ["I32", "RowRef", "VIEW_PRIMITIVES", "hoist_row_reads", "read_row", "reuse_stacked_arrays", "stack_values"]
 
@@ -29,7 +29,7 @@ class RowRef(NamedTuple):
     at: int
 
 
-def hoist_row_reads(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> tuple[list[Eqn], dict[Any, RowRef]]:
+def hoist_row_reads(eqns: Sequence[Eqn], outvars: Sequence[Atom]) -> tuple[list[Eqn], dict[Atom, RowRef]]:
     """Return the program with additions to rows rewritten and row reads moved directly after their array, and the row
     of each value.
 
@@ -37,12 +37,14 @@ def hoist_row_reads(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> tuple[list[E
     """
     eqns = _rewrite_row_additions(eqns, outvars)
     made_at = {v: i for i, e in enumerate(eqns) for v in e.outvars}
-    slices: dict[Any, RowRef] = {}
-    rows: dict[Any, RowRef] = {}
+    slices: dict[Atom, RowRef] = {}
+    rows: dict[Atom, RowRef] = {}
     # index of the equation that computes an array -> the equations that read its rows
     reads_after: dict[int, list[Eqn]] = {}
     rest = []
     for i, e in enumerate(eqns):
+        # A row read is two equations: a slice of length 1, and a squeeze of that axis. Only the squeezed value is a
+        # row.
         row = _match_squeeze(e, slices)
         if row is not None:
             rows[e.outvars[0]] = row
@@ -53,6 +55,8 @@ def hoist_row_reads(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> tuple[list[E
         if row is None:
             rest.append(i)
         else:
+            # Directly after its array the read is in no group of repeated calls, so it cannot interrupt their
+            # pattern. -1: the array is an input.
             reads_after.setdefault(made_at.get(row.array, -1), []).append(e)
     if not reads_after:
         return list(eqns), rows
@@ -63,7 +67,7 @@ def hoist_row_reads(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> tuple[list[E
     return out, rows
 
 
-def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+def _drop_axis(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1:])
 
 
@@ -81,30 +85,31 @@ def _match_slice(e: Eqn) -> RowRef | None:
     return RowRef(e.invars[0], axes[0], starts[axes[0]]) if len(axes) == 1 and part[axes[0]] == 1 else None
 
 
-def _match_squeeze(e: Eqn, slices: dict[Any, RowRef]) -> RowRef | None:
+def _match_squeeze(e: Eqn, slices: dict[Atom, RowRef]) -> RowRef | None:
     """Return the row whose axis of length 1 is dropped here."""
     if e.primitive is not prims.squeeze_p and (e.primitive is not prims.reshape_p or e.params["dimensions"] is not None):
         return None
     row = slices.get(e.invars[0])
-    return row if row is not None and e.outvars[0].aval.shape == _without(row.array.aval.shape, row.axis) else None
+    return row if row is not None and e.outvars[0].aval.shape == _drop_axis(row.array.aval.shape, row.axis) else None
 
 
-def _rewrite_row_additions(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> Sequence[Eqn]:
+def _rewrite_row_additions(eqns: Sequence[Eqn], outvars: Sequence[Atom]) -> Sequence[Eqn]:
     """Rewrite `add(whole, pad(row, 0))` as a read, an addition and a write of the row, if nothing else reads the padded
     row."""
-    padded: dict[Any, tuple[int, Eqn, int]] = {}
+    padded: dict[Atom, tuple[int, Eqn, int]] = {}
     for i, e in enumerate(eqns):
-        axis = _row_axis(e) if e.primitive is prims.pad_p else None
+        axis = _find_row_axis(e) if e.primitive is prims.pad_p else None
         if axis is not None:
             padded[e.outvars[0]] = i, e, axis
     if not padded:
         return eqns
-    reads: dict[Any, int] = {}
+    # If something else reads the padded row, it must be computed in any case, and nothing is saved.
+    reads: dict[Atom, int] = {}
     for v in [*[v for e in eqns for v in e.invars], *outvars]:
         if v in padded:
             reads[v] = reads.get(v, 0) + 1
     out: list[Eqn] = []
-    gone: set[Any] = set()
+    replaced: set[Atom] = set()
     for e in eqns:
         found = [v for v in e.invars if reads.get(v) == 1] if e.primitive is prims.add_p else ()
         if not found or any(v.aval.shape != e.outvars[0].aval.shape for v in e.invars):
@@ -113,16 +118,18 @@ def _rewrite_row_additions(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> Seque
         one = max(found, key=lambda v: padded[v][0])  # of two padded rows the later one: the other is the sum so far
         _, pad, axis = padded[one]
         whole, row = e.invars[e.invars[0] is one], pad.invars[0]
-        gone.add(one)
+        replaced.add(one)
         starts = [Literal(pad.params["padding_config"][a][0], I32) if a == axis else _ZERO for a in range(row.aval.ndim)]
+        # whole + pad(row) touches all of `whole`: for n rows the gradient of a loop would take n * n row additions.
+        # Only the row changes, so the work becomes linear.
         old, new = Var(row.aval), Var(row.aval)
         out += [Eqn(prims.dynamic_slice_p, [whole, *starts], [old], {"slice_sizes": row.aval.shape}, e.source),
                 Eqn(prims.add_p, [old, row], [new], {}, e.source),
                 Eqn(prims.dynamic_update_slice_p, [whole, new, *starts], e.outvars, {}, e.source)]
-    return [e for e in out if not e.outvars or e.outvars[0] not in gone]
+    return [e for e in out if not e.outvars or e.outvars[0] not in replaced]
 
 
-def _row_axis(e: Eqn) -> int | None:
+def _find_row_axis(e: Eqn) -> int | None:
     """Return the axis along which a `pad` places one row among zeros."""
     value, shape = e.invars[1], e.invars[0].aval.shape
     if value.__class__ is not Literal or value.val != 0:
@@ -134,7 +141,7 @@ def _row_axis(e: Eqn) -> int | None:
     return axes[0] if len(axes) == 1 and shape[axes[0]] == 1 else None
 
 
-def read_row(array: Any, axis: int, index: Any, to: Var, source: Any) -> list[Eqn]:
+def read_row(array: Atom, axis: int, index: Any, to: Var, source: Source | None) -> list[Eqn]:
     """Return equations that assign to `to` the row of `array` at `index`, an int or an int32 variable."""
     shape = array.aval.shape
     thin = Var(shaped((*shape[:axis], 1, *shape[axis + 1:]), to.aval.dtype))
@@ -149,7 +156,7 @@ def read_row(array: Any, axis: int, index: Any, to: Var, source: Any) -> list[Eq
     return [piece, Eqn(prims.reshape_p, [thin], [to], {"new_sizes": to.aval.shape, "dimensions": None}, source)]
 
 
-def stack_values(values: Sequence[Any], source: Any) -> tuple[list[Eqn], Var]:
+def stack_values(values: Sequence[Atom], source: Source | None) -> tuple[list[Eqn], Var]:
     """Return equations that stack values of one type, and the stacked array."""
     aval = values[0].aval
     thin = [Var(shaped((1, *aval.shape), aval.dtype)) for _ in values]
@@ -159,13 +166,13 @@ def stack_values(values: Sequence[Any], source: Any) -> tuple[list[Eqn], Var]:
     return [*one_each, Eqn(prims.concatenate_p, thin, [array], {"dimension": 0}, source)], array
 
 
-def reuse_stacked_arrays(eqns: Sequence[Eqn], rows: dict[Any, RowRef], least: int) -> list[Eqn]:
+def reuse_stacked_arrays(eqns: Sequence[Eqn], rows: dict[Atom, RowRef], least: int) -> list[Eqn]:
     """Replace the concatenation of at least `least` consecutive rows of one array by a slice of that array."""
     joins = [e for e in eqns if e.primitive is prims.concatenate_p and len(e.invars) >= least]
     if not joins:
         return list(eqns)
     wanted = {v for e in joins for v in e.invars}
-    unexpanded: dict[Any, Any] = {e.outvars[0]: e.invars[0] for e in eqns if e.outvars and e.outvars[0] in wanted and (
+    unexpanded: dict[Atom, Atom] = {e.outvars[0]: e.invars[0] for e in eqns if e.outvars and e.outvars[0] in wanted and (
         e.primitive is prims.expand_dims_p or e.primitive is prims.reshape_p and e.params["dimensions"] is None)}
     out: list[Eqn] = []
     for e in eqns:
@@ -173,12 +180,14 @@ def reuse_stacked_arrays(eqns: Sequence[Eqn], rows: dict[Any, RowRef], least: in
             out.append(e)
             continue
         d = e.params["dimension"]
-        parts: list[tuple[Any, list[Any]]] = []  # (first row of the part or None, operands)
+        parts: list[tuple[RowRef | None, list[Atom]]] = []  # (first row of the part or None, operands)
         for v in e.invars:
-            row = rows.get(v) or rows.get(unexpanded.get(v))
+            row = rows.get(v) or rows.get(unexpanded.get(v, v))
             shape = v.aval.shape
+            # Consecutive rows along axis 0 are one slice. Each operand must be its row with an axis of length 1 at
+            # `d`.
             if row is not None and (row.axis or shape[d] != 1 or row.array.aval.size // row.array.aval.shape[0] != v.aval.size
-                                    or row.array.aval.shape[1:] not in (shape, _without(shape, d))):
+                                    or row.array.aval.shape[1:] not in (shape, _drop_axis(shape, d))):
                 row = None
             first, found = parts[-1] if parts else (None, [])
             if row is not None and first is not None and row == first._replace(at=first.at + len(found)):
@@ -190,7 +199,7 @@ def reuse_stacked_arrays(eqns: Sequence[Eqn], rows: dict[Any, RowRef], least: in
             if row is None or len(found) < least:
                 ins += found
                 continue
-            shape = _without(found[0].aval.shape, d)
+            shape = _drop_axis(found[0].aval.shape, d)
             n, whole = len(found), row.array.aval.shape
             piece, flat = Var(shaped((n, *whole[1:]), row.array.aval.dtype)), Var(shaped((n, *shape), row.array.aval.dtype))
             part = Var(shaped((*shape[:d], n, *shape[d:]), row.array.aval.dtype))

@@ -17,7 +17,7 @@ Marks, and which implementations may leave them out (`-m "core or collectives"`)
   axes are in `collectives`.
 - `collectives`: maps over named axes and communication between their members. A lowering for one device may leave
   it out.
-- `rows`: rules added to `lowering_rules`, or overridden there, are used; a primitive without a rule is rejected. An
+- `rules`: rules added to `lowering_rules`, or overridden there, are used; a primitive without a rule is rejected. An
   implementation without a rule table may leave it out; it then accepts no new primitives.
 - `lines`: `source_map()` gives the user's line of each equation. Without it, errors and profiles have no lines.
 - `cost`: a function that is called twice is lowered once, large constants stay outside, and donated memory is reused.

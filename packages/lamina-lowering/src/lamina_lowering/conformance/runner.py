@@ -1,4 +1,4 @@
-"""Runs lowered programs, whatever format they are lowered to; and makes programs of a few equations."""
+"""Run lowered programs of any format, and make programs of a few equations."""
 from __future__ import annotations
 
 import sys
@@ -12,20 +12,20 @@ from lamina_ir.testing import assert_close
 
 from lamina_lowering import lower
 
-__all__ = ["V", "agrees", "call_of", "chain", "program_of", "run"]
+__all__ = ["V", "check_run", "call_of", "chain", "program_of", "run"]
 
 V = shaped((3,), np.dtype("float32"))
 
 
 def run(lowered: Any, program: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-    """The results of a lowered program.
+    """Run a lowered program and return its results.
 
-    An object that can run itself (`lowered.run(args)`, as the stock's can on a CPU) does; other formats are run by a runtime
-    that is loaded and accepts them, which lowers the program once more.
+    If the object has a method `run`, as that of the default implementation on a CPU has, call it. Otherwise a loaded
+    runtime that accepts the format runs it; the runtime lowers the program again.
 
     Args:
-      lowered: what `lower` made.
-      program: of what.
+      lowered: the result of `lower`.
+      program: the program that was lowered.
       args: one array per argument of the program.
     """
     if callable(getattr(lowered, "run", None)):
@@ -40,8 +40,8 @@ def run(lowered: Any, program: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     return [np.asarray(x) for x in evaluator.program(program, list(args))]
 
 
-def agrees(program: ClosedJaxpr, *args: Any, slack: float = 1.0, **options: Any) -> Any:
-    """What `lower` makes of the program; it was run, and gave what the NumPy evaluator gives."""
+def check_run(program: ClosedJaxpr, *args: Any, slack: float = 1.0, **options: Any) -> Any:
+    """Lower and run the program, compare with the NumPy evaluator, and return the lowered object."""
     lowered = lower(program, **options)
     got, wanted = run(lowered, program, args), evaluate(program, *args)
     assert len(got) == len(wanted), f"{len(got)} results, expected {len(wanted)}"
@@ -51,7 +51,7 @@ def agrees(program: ClosedJaxpr, *args: Any, slack: float = 1.0, **options: Any)
 
 
 def program_of(uses: Sequence[tuple[Primitive, Sequence[Any], dict[str, Any]]]) -> ClosedJaxpr:
-    """One equation per use `(op, types of operands, params)`, each on arguments of its own."""
+    """Return a program of one equation per use `(primitive, operand types, params)`, each with its own arguments."""
     ins, outs, eqns = [], [], []
     for prim, avals, params in uses:
         operands = [Var(a) for a in avals]
@@ -64,7 +64,7 @@ def program_of(uses: Sequence[tuple[Primitive, Sequence[Any], dict[str, Any]]]) 
 
 
 def chain(*ops: Primitive, aval: Any = V) -> ClosedJaxpr:
-    """A program of one argument that goes through ops of one operand."""
+    """Return a program that applies primitives of one operand one after the other."""
     v = x = Var(aval)
     eqns = []
     for op in ops:
@@ -75,6 +75,6 @@ def chain(*ops: Primitive, aval: Any = V) -> ClosedJaxpr:
 
 
 def call_of(program: ClosedJaxpr, args: Sequence[Any], call: Primitive, **params: Any) -> tuple[Eqn, list[Var]]:
-    """(equation of a call of a program, its results)."""
+    """Return (equation that calls a program, its results)."""
     outs = [Var(a) for a in program.out_avals]
     return Eqn(call, args, outs, {**call.defaults, "call_jaxpr": program, **params}), outs

@@ -1,4 +1,4 @@
-"""Maps over named axes, and collectives over these: a program's rows lie on devices, and each row gets its own results."""
+"""Maps over named axes, and collectives over these axes: each member runs on a device and gets its own results."""
 from __future__ import annotations
 
 from typing import Any
@@ -18,29 +18,29 @@ from lamina_lowering.conformance.runner import program_of, run
 pytestmark = pytest.mark.collectives
 
 
-def mapped(program: ClosedJaxpr, name: str, size: int, around: frozenset[str] = frozenset()) -> ClosedJaxpr:
-    """The program of all rows along an axis, from that of one; `around` are the axes of maps around it."""
+def map_members(program: ClosedJaxpr, name: str, size: int, around: frozenset[str] = frozenset()) -> ClosedJaxpr:
+    """Return the program of all members along an axis, given that of one; `around` are the axes of outer maps."""
     ins = [Var(shaped((size, *a.shape), a.dtype).with_varying_axes(around)) for a in program.in_avals]
     n = len(ins)
     params = dict(axis_name=name, axis_size=size, backend=None, call_jaxpr=program, devices=None, donated_invars=(False,) * n,
-                  global_arg_shapes=(None,) * n, global_axis_size=None, in_axes=(0,) * n, name="rows",
+                  global_arg_shapes=(None,) * n, global_axis_size=None, in_axes=(0,) * n, name="members",
                   out_axes=(0,) * len(program.out_avals))
     params, types = infer_equation_types(prims.xla_pmap_p, [v.aval for v in ins], params, around)
     outs = [Var(a) for a in types]
     return ClosedJaxpr(Jaxpr([], ins, [Eqn(prims.xla_pmap_p, ins, outs, params)], outs))
 
 
-def both(program: ClosedJaxpr) -> ClosedJaxpr:
-    """The program of all rows along the axes of `AXES`."""
+def map_both_axes(program: ClosedJaxpr) -> ClosedJaxpr:
+    """Return the program of all members along the axes of `AXES`."""
     (i, n), (j, m) = zip(AXES.names, AXES.sizes)
-    return mapped(mapped(program, j, m, frozenset([i])), i, n)
+    return map_members(map_members(program, j, m, frozenset([i])), i, n)
 
 
 @pytest.mark.parametrize("prim", [p for p in prims.ALL if p.family == "collectives"], ids=str)
-def test_a_collective_is_lowered_to_its_meaning_in_every_row(prim: Any) -> None:
+def test_lowered_collective_equals_numpy_evaluation_on_every_member(prim: Any) -> None:
     rows = samples_of(prim)
     assert rows
-    program = both(program_of([(row.prim, [aval_of(a) for a in row.args], row.params) for row in rows]))
+    program = map_both_axes(program_of([(row.prim, [aval_of(a) for a in row.args], row.params) for row in rows]))
     operands = [per_device(row) for row in rows]
     given = [np.stack(xs).reshape(*AXES.sizes, *np.shape(xs[0])) for values in operands for xs in values]
     got = iter(run(lower(program), program, given))
@@ -50,7 +50,7 @@ def test_a_collective_is_lowered_to_its_meaning_in_every_row(prim: Any) -> None:
             assert_close(next(got), np.stack(result).reshape(*AXES.sizes, *np.shape(result[0])), what=row.id)
 
 
-def test_rows_are_apart_where_nothing_is_said() -> None:
+def test_members_are_independent_without_collectives() -> None:
     x = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
-    program = both(program_of([(prims.sin_p, [shaped((3,), x.dtype)], {})]))
+    program = map_both_axes(program_of([(prims.sin_p, [shaped((3,), x.dtype)], {})]))
     assert_close(run(lower(program), program, [x])[0], np.sin(x))

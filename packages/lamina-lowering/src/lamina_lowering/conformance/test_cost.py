@@ -1,4 +1,4 @@
-"""What is shared in a program is shared in what it is lowered to."""
+"""Programs and constants that are shared stay shared after lowering."""
 from __future__ import annotations
 
 import numpy as np
@@ -7,13 +7,13 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
 
 from lamina_lowering import lower
 
-from lamina_lowering.conformance.runner import V, agrees, call_of, chain
+from lamina_lowering.conformance.runner import V, call_of, chain, check_run
 
 pytestmark = pytest.mark.cost
 
 
-def doubled(depth: int) -> ClosedJaxpr:
-    """A program that calls one twice that calls one twice, and so on: two to the `depth` calls of the innermost."""
+def doubled_program(depth: int) -> ClosedJaxpr:
+    """Return a program of `depth` levels, each of which calls the next one twice: 2 ** depth innermost calls."""
     program = chain(prims.sin_p, prims.tanh_p, prims.sin_p, prims.tanh_p)
     for _ in range(depth):
         x = Var(V)
@@ -23,10 +23,10 @@ def doubled(depth: int) -> ClosedJaxpr:
     return program
 
 
-def test_a_program_that_is_called_again_and_again_is_lowered_once() -> None:
-    agrees(doubled(3), np.array([0.5, -1, 2], np.float32), slack=4)
-    small, large = len(lower(doubled(3)).as_text()), len(lower(doubled(9)).as_text())
-    assert large < 8 * small  # in proportion to the programs there are, and not to the calls
+def test_shared_program_is_lowered_once() -> None:
+    check_run(doubled_program(3), np.array([0.5, -1, 2], np.float32), slack=4)
+    small, large = len(lower(doubled_program(3)).as_text()), len(lower(doubled_program(9)).as_text())
+    assert large < 8 * small  # proportional to the number of programs, not of calls
 
 
 def test_large_constants_stay_outside() -> None:

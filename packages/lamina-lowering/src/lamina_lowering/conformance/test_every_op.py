@@ -1,4 +1,4 @@
-"""Every op, lowered and run, gives its NumPy meaning on every sample of it."""
+"""Every primitive, lowered and run, equals its NumPy evaluation on every sample."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,15 +11,15 @@ from lamina_ir.testing.samples import Sample, canonicalize_results, samples_of
 
 from lamina_lowering import lower
 
-from lamina_lowering.conformance.runner import agrees, program_of, run
+from lamina_lowering.conformance.runner import check_run, program_of, run
 
-# Ops that other rooms take out of a program before it is lowered, or that speak of axes around it (`test_collectives.py`).
+# Primitives that other packages remove before lowering, or that need axes of outer maps (`test_collectives.py`).
 BEFORE = {prims.xmap_p, prims.random_wrap_p, prims.random_unwrap_p}
 PLAIN = [p for p in prims.ALL if p.family != "collectives" and p not in BEFORE]
 
 
-def compared(rows: list[Sample]) -> None:
-    """All these uses in one program: each result is its op's meaning."""
+def compare_results(rows: list[Sample]) -> None:
+    """Lower all these uses in one program; compare each result with the NumPy evaluation."""
     avals = [[aval_of(a) for a in row.args] for row in rows]
     arrays = [[np.asarray(a, v.dtype) for a, v in zip(row.args, types)] for row, types in zip(rows, avals)]
     program = program_of([(row.prim, types, row.params) for row, types in zip(rows, avals)])
@@ -33,27 +33,27 @@ def compared(rows: list[Sample]) -> None:
 
 
 @pytest.mark.parametrize("prim", [p for p in PLAIN if not p.subprograms], ids=str)
-def test_an_op_is_lowered_to_its_meaning(prim: Any) -> None:
+def test_lowered_primitive_equals_numpy_evaluation(prim: Any) -> None:
     rows = samples_of(prim)
     assert rows
-    compared(rows[:1] if prim.family == "special" else rows)  # long series, which take a compiler seconds each
+    compare_results(rows[:1] if prim.family == "special" else rows)  # long series compile slowly
 
 
 @pytest.mark.parametrize("row", [r for p in PLAIN if p.subprograms for r in samples_of(p)], ids=lambda row: row.id)
-def test_an_op_with_programs_inside_is_lowered_to_its_meaning(row: Any) -> None:
-    compared([row])
+def test_lowered_primitive_with_regions_equals_numpy_evaluation(row: Any) -> None:
+    compare_results([row])
 
 
 @pytest.mark.parametrize("row", samples_of(prims.random_wrap_p), ids=lambda row: row.id)
-def test_keys_are_their_words(row: Any) -> None:
+def test_random_wrap_and_unwrap_round_trip(row: Any) -> None:
     words = Var(aval_of(row.args[0]))
     keys, back = Var(prims.random_wrap_p.infer(words.aval, **row.params)), Var(words.aval)
     program = ClosedJaxpr(Jaxpr([], [words], [Eqn(prims.random_wrap_p, [words], [keys], row.params),
                                               Eqn(prims.random_unwrap_p, [keys], [back], {"use": "data"})], [back]))
-    agrees(program, row.args[0])
+    check_run(program, row.args[0])
 
 
-def test_what_is_written_in_other_ops_before_is_refused_by_name_or_lowered_to_its_meaning() -> None:
+def test_xmap_is_rejected_by_name_or_equals_numpy_evaluation() -> None:
     row = samples_of(prims.xmap_p)[0]
     program = program_of([(row.prim, [aval_of(a) for a in row.args], row.params)])
     try:
@@ -61,4 +61,4 @@ def test_what_is_written_in_other_ops_before_is_refused_by_name_or_lowered_to_it
     except MissingRuleError as e:
         assert "xmap" in str(e)
     else:
-        agrees(program, *row.args)
+        check_run(program, *row.args)

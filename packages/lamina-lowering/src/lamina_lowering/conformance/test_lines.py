@@ -1,4 +1,4 @@
-"""What became of the user's lines: each equation of a lowered program knows its own."""
+"""Source lines of lowered programs."""
 from __future__ import annotations
 
 import numpy as np
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.lines
 V = shaped((3,), np.dtype("float32"))
 
 
-def written(file: str, first: int) -> ClosedJaxpr:
-    """sin at `first` of `file`, exp on the next line in a scope, a call on the one after it."""
+def program_with_lines(file: str, first: int) -> ClosedJaxpr:
+    """Return a program: sin at line `first` of `file`, exp on the next line in a scope, a call on the one after it."""
     a, b, c = Var(V), Var(V), Var(V)
     call, out = call_of(chain(prims.cos_p, prims.tanh_p), [c], prims.xla_call_p, name="g")
     call = Eqn(call.primitive, [c], out, call.params, Source.from_line(file, first + 2, "f"))
@@ -24,15 +24,15 @@ def written(file: str, first: int) -> ClosedJaxpr:
     return ClosedJaxpr(Jaxpr([], [a], [sin, exp, call], out))
 
 
-def test_each_equation_has_its_line_and_one_without_that_of_its_call() -> None:
-    found = lower(written("model.py", 10)).source_map()
+def test_equations_have_their_line_or_that_of_their_call() -> None:
+    found = lower(program_with_lines("model.py", 10)).source_map()
     assert found and all(isinstance(number, int) and isinstance(line, SourceLine) for number, line in found.items())
     lines = {(line.file, line.line, line.op.split("/")[-1]) for line in found.values()}
     assert {("model.py", 10, "sin"), ("model.py", 11, "exp"), ("model.py", 12, "cos"), ("model.py", 12, "tanh")} <= lines
     assert {line.part for line in found.values() if line.line == 11} == {"backward"}
 
 
-def test_a_program_is_the_same_wherever_it_was_written() -> None:
-    here, there = lower(written("model.py", 10)), lower(written("other.py", 20))
+def test_source_lines_do_not_change_the_program() -> None:
+    here, there = lower(program_with_lines("model.py", 10)), lower(program_with_lines("other.py", 20))
     assert here.bytecode() == there.bytecode()
     assert {line.file for line in there.source_map().values()} == {"other.py"}

@@ -1,4 +1,4 @@
-"""Programs: results, constants, calls within calls, control flow; what is left out, what is kept, what is refused."""
+"""Whole programs: results, constants, nested calls, control flow, unused arguments, donation, errors."""
 from __future__ import annotations
 
 import threading
@@ -12,7 +12,7 @@ from lamina_ir.interfaces import Lowered
 
 from lamina_lowering import lower
 
-from lamina_lowering.conformance.runner import V, agrees, call_of, chain, program_of, run
+from lamina_lowering.conformance.runner import V, call_of, chain, check_run, program_of, run
 
 X = np.array([0.5, -1, 2], np.float32)
 SIN, EXP, ADD, MUL = prims.sin_p, prims.exp_p, prims.add_p, prims.mul_p
@@ -31,50 +31,50 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("text", PROGRAMS)
-def test_a_program_gives_what_its_equations_say(text: str) -> None:
+def test_lowered_program_equals_numpy_evaluation(text: str) -> None:
     program = parse(PROGRAMS[text])
     rng = np.random.default_rng(1)
-    agrees(program, *[np.asarray(rng.normal(size=a.shape) * 3).astype(a.dtype) for a in program.in_avals], slack=4)
+    check_run(program, *[np.asarray(rng.normal(size=a.shape) * 3).astype(a.dtype) for a in program.in_avals], slack=4)
 
 
-def test_results_may_be_arguments_literals_and_twice_the_same() -> None:
+def test_results_may_be_arguments_literals_and_duplicates() -> None:
     x, y = Var(V), Var(V)
-    agrees(ClosedJaxpr(Jaxpr([], [x, y], [], [y, Literal(4.0, shaped((), V.dtype)), x, y])), X, 2 * X)
+    check_run(ClosedJaxpr(Jaxpr([], [x, y], [], [y, Literal(4.0, shaped((), V.dtype)), x, y])), X, 2 * X)
 
 
-def test_a_program_may_have_no_argument_or_no_result() -> None:
+def test_programs_without_arguments_or_results() -> None:
     out = Var(shaped((4,), np.dtype("int32")))
     iota = Eqn(prims.iota_p, [], [out], {"dimension": 0, "dtype": np.dtype("int32"), "shape": (4,)})
-    agrees(ClosedJaxpr(Jaxpr([], [], [iota], [out])))
+    check_run(ClosedJaxpr(Jaxpr([], [], [iota], [out])))
     x = Var(V)
     assert run(lower(ClosedJaxpr(Jaxpr([], [x], [], []))), ClosedJaxpr(Jaxpr([], [x], [], [])), [X]) == []
 
 
-def test_sizes_of_zero() -> None:
-    agrees(chain(SIN, aval=shaped((0, 3), V.dtype)), np.zeros((0, 3), np.float32))
+def test_axes_of_size_zero() -> None:
+    check_run(chain(SIN, aval=shaped((0, 3), V.dtype)), np.zeros((0, 3), np.float32))
     x, total = Var(shaped((0,), V.dtype)), Var(shaped((), V.dtype))
-    agrees(ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.reduce_sum_p, [x], [total], {"axes": (0,)})], [total])),
+    check_run(ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.reduce_sum_p, [x], [total], {"axes": (0,)})], [total])),
            np.zeros(0, np.float32))
 
 
-def test_constants_are_part_of_the_program_whatever_their_size() -> None:
+def test_small_and_large_constants() -> None:
     big, small = np.arange(300, dtype=np.float32), np.array([1, 2, 3], np.float32)
     wide = shaped((300,), V.dtype)
     c, d, x, y, a, b = Var(wide), Var(V), Var(wide), Var(V), Var(wide), Var(V)
     program = ClosedJaxpr(Jaxpr([c, d], [x, y], [Eqn(ADD, [c, x], [a], {}), Eqn(MUL, [d, y], [b], {})], [a, b]), [big, small])
-    lowered = agrees(program, 2 * big, X)
+    lowered = check_run(program, 2 * big, X)
     assert len(lowered.in_avals) == len(lowered.const_args) + 2
 
 
-def test_arguments_that_nothing_reads_change_nothing() -> None:
+def test_unused_arguments_do_not_change_results() -> None:
     x, y, z, dead, out = (Var(V) for _ in range(5))
     program = ClosedJaxpr(Jaxpr([], [x, y, z], [Eqn(SIN, [y], [dead], {}), Eqn(ADD, [x, z], [out], {})], [out]))
-    lowered = agrees(program, X, np.full(3, np.nan, np.float32), 2 * X)
+    lowered = check_run(program, X, np.full(3, np.nan, np.float32), 2 * X)
     assert len(lowered.used_args) == 3 and lowered.used_args[0] and lowered.used_args[2]
     assert len(lowered.in_avals) == len(lowered.const_args) + sum(lowered.used_args)
 
 
-def test_calls_within_calls() -> None:
+def test_nested_calls() -> None:
     x = Var(V)
     inner = chain(SIN, EXP)
     first, mid = call_of(inner, [x], prims.xla_call_p, name="f")
@@ -82,23 +82,23 @@ def test_calls_within_calls() -> None:
     middle = ClosedJaxpr(Jaxpr([], [x], [first, second], [*out, *mid]))
     top = Var(V)
     outer, results = call_of(middle, [top], prims.xla_call_p, name="main")
-    agrees(ClosedJaxpr(Jaxpr([], [top], [outer], results)), X, slack=4)
+    check_run(ClosedJaxpr(Jaxpr([], [top], [outer], results)), X, slack=4)
 
 
-def test_a_branch_and_a_loop() -> None:
+def test_branch_and_loop() -> None:
     index, x, out = Var(shaped((), np.dtype("int32"))), Var(V), Var(V)
     branch = ClosedJaxpr(Jaxpr([], [index, x], [Eqn(prims.cond_p, [index, x], [out],
                                                     {"branches": (chain(SIN), chain(EXP), chain(prims.neg_p))})], [out]))
-    for k in (-1, 0, 1, 2, 9):  # outside, the nearest
-        agrees(branch, np.int32(k), X)
+    for k in (-1, 0, 1, 2, 9):  # out of range: the nearest branch
+        check_run(branch, np.int32(k), X)
     doubling = parse("""{ lambda ; a:f32[]. let b:f32[] = while[
         body_jaxpr={ lambda ; c:f32[]. let d:f32[] = mul c 2.0:f32[] in (d,) } body_nconsts=0
         cond_jaxpr={ lambda ; e:f32[]. let f:bool[] = lt e 100.0:f32[] in (f,) } cond_nconsts=0 ] a in (b,) }""")
     for start in (3.0, 1000.0):
-        agrees(doubling, np.float32(start))
+        check_run(doubling, np.float32(start))
 
 
-def test_equal_programs_are_lowered_to_the_same_and_others_are_not() -> None:
+def test_equal_programs_have_equal_bytecode() -> None:
     def bytes_of(program: Any, **options: Any) -> bytes:
         return lower(program, **options).bytecode()
 
@@ -109,7 +109,7 @@ def test_equal_programs_are_lowered_to_the_same_and_others_are_not() -> None:
     assert len(found) == 1 + len(others)
 
 
-def test_the_form_says_what_the_program_takes_and_gives() -> None:
+def test_lowered_object_describes_arguments_and_results() -> None:
     program = parse(PROGRAMS["types turned"])
     lowered = lower(program, name="turned")
     assert isinstance(lowered, Lowered)
@@ -122,19 +122,19 @@ def test_the_form_says_what_the_program_takes_and_gives() -> None:
 
 
 @pytest.mark.cost
-def test_donated_arguments_are_paired_with_results_of_their_type() -> None:
+def test_donated_arguments_are_paired_with_results_of_equal_type() -> None:
     x, y, a = Var(V), Var(shaped((2,), V.dtype)), Var(V)
     program = ClosedJaxpr(Jaxpr([], [x, y], [Eqn(SIN, [x], [a], {})], [a, y]))
     lowered = lower(program, placement=Placement(donated=(True, False)))
     assert tuple(lowered.donation) == ((0, 0),)
 
 
-def test_rows_for_each_platform_there_is() -> None:
+def test_lowering_for_every_platform() -> None:
     for platform in ("cpu", "cuda", "tpu"):
         assert lower(chain(SIN, EXP), platform=platform).platform == platform
 
 
-def test_threads_lower_at_once() -> None:
+def test_threads_may_lower_concurrently() -> None:
     wanted = lower(chain(SIN, EXP, SIN)).bytecode()
     found: list[bytes] = []
 
@@ -150,6 +150,6 @@ def test_threads_lower_at_once() -> None:
     assert found == [wanted] * 20
 
 
-def test_an_axis_that_is_not_around_the_program_is_an_error_that_names_it() -> None:
+def test_unbound_axis_is_rejected_by_name() -> None:
     with pytest.raises(UnboundAxisError, match="somewhere"):
         lower(program_of([(prims.psum_p, [V], {"axes": ("somewhere",), "axis_index_groups": None})]))

@@ -17,19 +17,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from lamina_ir import dtypes, shaped
+from lamina_ir.typing import Function, ParamValue
+from typing_extensions import override
 
 from ._emitted_numbers import Number, Numbers
 from ._nan_guards import may_fold_nan
+from .._typing import IrValue
+from .._emit.rule_context import Context
 
 __all__ = ["by_dtype", "complex_abs", "complex_power", "complex_reciprocal", "complex_sign", "complex_square",
            "unary_rules"]
 
 Parts = tuple[Number, Number]
 Formula = Callable[["Parted", Number, Number], Parts]
-Rule = Callable[..., Any]
+Rule = Function
 
 
 class Parted(Numbers):
@@ -40,49 +43,50 @@ class Parted(Numbers):
       operands: the complex operands; on CPUs `exp` is guarded if the compiler may see a constant NaN in them.
     """
 
-    def __init__(self, ctx: Any, *operands: Any) -> None:
+    def __init__(self, ctx: Context, *operands: IrValue) -> None:
         self.whole = ctx.avals_in[0]
         super().__init__(ctx, shaped(self.whole.shape, dtypes.real_dtype(self.whole.dtype)))
         self.guarded = ctx.platform == "cpu" and any(may_fold_nan(x) for x in operands)
         self.exp_limit = math.floor(math.log(self.top))  # exp does not overflow up to here
 
-    def parts(self, z: Any) -> Parts:
+    def parts(self, z: IrValue) -> Parts:
         real, imag = (Number(self, self.ctx.op(f"stablehlo.{part}", (z,), self.aval)) for part in ("real", "imag"))
         return real, imag
 
-    def join(self, parts: Parts) -> Any:
+    def join(self, parts: Parts) -> IrValue:
         return self.ctx.op("stablehlo.complex", [self.value(part) for part in parts], self.whole)
 
-    def exp(self, x: Any) -> Number:
+    @override
+    def exp(self, x: IrValue) -> Number:
         value = super().exp(x)
         return self.where(self.isnan(x), x, value) if self.guarded else value
 
-    def sqrt(self, x: Any) -> Number:
+    def sqrt(self, x: IrValue) -> Number:
         return self.op("stablehlo.sqrt", x)
 
-    def max(self, x: Any, y: Any) -> Number:
+    def max(self, x: IrValue, y: IrValue) -> Number:
         return self.op("stablehlo.maximum", x, y)
 
-    def min(self, x: Any, y: Any) -> Number:
+    def min(self, x: IrValue, y: IrValue) -> Number:
         return self.op("stablehlo.minimum", x, y)
 
-    def cos_sin(self, x: Any) -> Parts:
+    def cos_sin(self, x: IrValue) -> Parts:
         return self.op("stablehlo.cosine", x), self.op("stablehlo.sine", x)
 
-    def atan2(self, y: Any, x: Any) -> Number:
+    def atan2(self, y: IrValue, x: IrValue) -> Number:
         return self.op("stablehlo.atan2", y, x)
 
-    def is_finite(self, x: Number) -> Any:
+    def is_finite(self, x: Number) -> IrValue:
         return self.ctx.op("stablehlo.is_finite", (x.v,), self.flags)
 
-    def is_inf(self, x: Number) -> Any:
+    def is_inf(self, x: Number) -> IrValue:
         return self.eq(self.abs(x), math.inf)
 
-    def is_negative(self, x: Number) -> Any:
+    def is_negative(self, x: Number) -> IrValue:
         """Emit whether the sign bit is set. Only the total order distinguishes -0 from 0."""
         return self.ctx.compare(x.v, self.value(0.0), "LT", self.aval, total=True)
 
-    def with_sign(self, size: Any, x: Number) -> Number:
+    def with_sign(self, size: IrValue, x: Number) -> Number:
         """Emit `size` >= 0 with the sign of x."""
         return self.where(self.is_negative(x), -self.full(size) if isinstance(size, float) else -size, size)
 
@@ -318,13 +322,13 @@ def _atanh(m: Parted, x: Number, y: Number) -> Parts:
 
 
 def _unary(formula: Formula) -> Rule:
-    def rule(ctx: Any, z: Any) -> Any:
+    def rule(ctx: Context, z: IrValue) -> IrValue:
         m = Parted(ctx, z)
         return m.join(formula(m, *m.parts(z)))
     return rule
 
 
-def complex_abs(ctx: Any, z: Any) -> Any:
+def complex_abs(ctx: Context, z: IrValue) -> IrValue:
     """Emit |z|, infinite if either part is, even if the other is NaN."""
     m = Parted(ctx, z)
     x, y = m.parts(z)
@@ -332,7 +336,7 @@ def complex_abs(ctx: Any, z: Any) -> Any:
     return m.where(m.either(m.is_inf(x), m.is_inf(y)), math.inf, size).v
 
 
-def complex_sign(ctx: Any, z: Any) -> Any:
+def complex_sign(ctx: Context, z: IrValue) -> IrValue:
     """Emit z / |z|: 0 for 0, the direction of the axis for one infinite part, NaN for two.
 
     |z| is not formed, since it may overflow.
@@ -348,7 +352,7 @@ def complex_sign(ctx: Any, z: Any) -> Any:
     return m.join((m.where(zero, 0.0, u / large * scale), m.where(zero, 0.0, v / large * scale)))
 
 
-def complex_square(ctx: Any, z: Any) -> Any:
+def complex_square(ctx: Context, z: IrValue) -> IrValue:
     """Emit z^2. The real part as a product overflows only if the result does, and is +0 for |x| = |y|."""
     m = Parted(ctx, z)
     x, y = m.parts(z)
@@ -356,7 +360,7 @@ def complex_square(ctx: Any, z: Any) -> Any:
     return m.join(((a - b) * (a + b), half + half))
 
 
-def complex_reciprocal(ctx: Any, z: Any) -> Any:
+def complex_reciprocal(ctx: Context, z: IrValue) -> IrValue:
     """Emit 1 / z by Smith (1962); 0 for infinite z, and inf + i NaN for 0, as complex division of C99."""
     m = Parted(ctx, z)
     x, y = m.parts(z)
@@ -370,7 +374,7 @@ def complex_reciprocal(ctx: Any, z: Any) -> Any:
     return m.join((real, m.where(infinite, -m.with_sign(0.0, y), -m.where(wide, other, one))))
 
 
-def complex_power(ctx: Any, z: Any, w: Any) -> Any:
+def complex_power(ctx: Context, z: IrValue, w: IrValue) -> IrValue:
     """Emit e^(w log z). 0^w is 0 for w with a positive real part, z^0 is 1; a real w scales the parts of log z."""
     m = Parted(ctx, z, w)
     (x, y), (a, b) = m.parts(z), m.parts(w)
@@ -386,7 +390,7 @@ def complex_power(ctx: Any, z: Any, w: Any) -> Any:
 
 def by_dtype(real: Rule, complex_: Rule) -> Rule:
     """Make a rule that uses `complex_` for complex operands, and `real` for others."""
-    def rule(ctx: Any, /, *xs: Any, **params: Any) -> Any:
+    def rule(ctx: Context, /, *xs: IrValue, **params: ParamValue) -> IrValue:
         is_complex = dtypes.is_complex(ctx.eqn.invars[0].aval.dtype)
         return (complex_ if is_complex else real)(ctx, *xs, **params)
     return rule

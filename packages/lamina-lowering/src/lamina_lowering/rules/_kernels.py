@@ -5,11 +5,15 @@ Matrices are passed column-major, vectors as they are; leading axes are batch ax
 """
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from lamina_ir import MissingRuleError, dtypes, shaped
+from lamina_ir import MissingRuleError, ShapedArray, dtypes, shaped
+from lamina_ir.typing import Params
+
+from .._emit.rule_context import Context
+from .._typing import IrValue, KernelType
 
 __all__ = ["I32", "as_matrices", "bool_attr", "call_kernel", "call_lapack", "char_attr", "empty_results",
            "mask_failed", "select_triangle", "slice_leading", "transpose_matrix"]
@@ -29,14 +33,15 @@ def bool_attr(on: bool) -> str:
     return "true" if on else "false"
 
 
-def _layout(aval: Any, columns: bool) -> str:
+def _layout(aval: ShapedArray, columns: bool) -> str:
     n = len(aval.shape)
     order = [n - 2, n - 1, *range(n - 3, -1, -1)] if columns else list(range(n - 1, -1, -1))
     return f"dense<{order}> : tensor<{n}xindex>" if n else "dense<> : tensor<0xindex>"
 
 
-def call_kernel(ctx: Any, target: str, operands: Any, ins: Any, outs: Any, attributes: dict[str, str],
-           aliases: tuple[tuple[int, int], ...] = ()) -> tuple[Any, ...]:
+def call_kernel(ctx: Context, target: str, operands: Sequence[IrValue], ins: Sequence[KernelType],
+                outs: Sequence[KernelType], attributes: dict[str, str],
+                aliases: tuple[tuple[int, int], ...] = ()) -> tuple[IrValue, ...]:
     """Call a registered kernel.
 
     Args:
@@ -58,8 +63,9 @@ def call_kernel(ctx: Any, target: str, operands: Any, ins: Any, outs: Any, attri
     return made if isinstance(made, tuple) else (made,)
 
 
-def call_lapack(ctx: Any, name: str, dtype: np.dtype, operands: Any, ins: Any, outs: Any,
-           aliases: tuple[tuple[int, int], ...] = ((0, 0),), **attributes: str) -> tuple[Any, ...]:
+def call_lapack(ctx: Context, name: str, dtype: np.dtype, operands: Sequence[IrValue], ins: Sequence[KernelType],
+                outs: Sequence[KernelType], aliases: tuple[tuple[int, int], ...] = ((0, 0),),
+                **attributes: str) -> tuple[IrValue, ...]:
     """Call a LAPACK routine by its name without the type letter."""
     if ctx.platform != "cpu":
         raise MissingRuleError(f"lowering of `{ctx.eqn.primitive.name}` for {ctx.platform} is not defined: it needs "
@@ -69,12 +75,13 @@ def call_lapack(ctx: Any, name: str, dtype: np.dtype, operands: Any, ins: Any, o
     return call_kernel(ctx, f"lapack_{_PREFIX[dtype]}{full}_ffi", operands, ins, outs, attributes, aliases)
 
 
-def as_matrices(*avals: Any) -> list[tuple[Any, bool]]:
+def as_matrices(*avals: ShapedArray) -> list[KernelType]:
     """Mark avals as matrices, for the `ins` and `outs` of kernels."""
     return [(a, True) for a in avals]
 
 
-def mask_failed(ctx: Any, values: Any, avals: Any, info: Any, info_aval: Any, failed: str = "NE") -> tuple[Any, ...]:
+def mask_failed(ctx: Context, values: Sequence[IrValue], avals: Sequence[ShapedArray], info: IrValue,
+                info_aval: ShapedArray, failed: str = "NE") -> tuple[IrValue, ...]:
     """Replace `values` by NaN for the matrices whose `info` compares with 0 as `failed` specifies."""
     bad = ctx.compare(info, ctx.const(0, info_aval), failed, info_aval)
     truth = shaped(info_aval.shape, dtypes.BOOL)
@@ -86,14 +93,14 @@ def mask_failed(ctx: Any, values: Any, avals: Any, info: Any, info_aval: Any, fa
     return tuple(made)
 
 
-def empty_results(ctx: Any, params: dict[str, Any]) -> list[Any]:
+def empty_results(ctx: Context, params: Params) -> list[IrValue]:
     """Return the results of a primitive on empty arrays as constants, computed by its NumPy implementation."""
     prim = ctx.eqn.primitive
     made = prim.numpy(*[np.zeros(a.shape, a.dtype) for a in ctx.avals_in], **params)
     return [ctx.const(m, a) for m, a in zip(made if prim.multiple else (made,), ctx.avals_out, strict=True)]
 
 
-def select_triangle(ctx: Any, x: Any, aval: Any, lower: bool, fill: float = 0) -> Any:
+def select_triangle(ctx: Context, x: IrValue, aval: ShapedArray, lower: bool, fill: float = 0) -> IrValue:
     """Select one triangle of x including the diagonal, with `fill` elsewhere."""
     n = len(aval.shape)
     places = shaped(aval.shape, I32)
@@ -101,7 +108,7 @@ def select_triangle(ctx: Any, x: Any, aval: Any, lower: bool, fill: float = 0) -
     return ctx.select(keep, x, ctx.const(fill, aval), aval)
 
 
-def slice_leading(ctx: Any, x: Any, aval: Any, shape: tuple[int, ...]) -> Any:
+def slice_leading(ctx: Context, x: IrValue, aval: ShapedArray, shape: tuple[int, ...]) -> IrValue:
     """Slice the leading part of x of this shape."""
     if aval.shape == shape:
         return x
@@ -109,7 +116,7 @@ def slice_leading(ctx: Any, x: Any, aval: Any, shape: tuple[int, ...]) -> Any:
                   limit_indices=ctx.i64s(shape), strides=ctx.i64s([1] * len(shape)))
 
 
-def transpose_matrix(ctx: Any, x: Any, aval: Any) -> tuple[Any, Any]:
+def transpose_matrix(ctx: Context, x: IrValue, aval: ShapedArray) -> tuple[IrValue, IrValue]:
     """Emit x^T; return it and its type."""
     n = len(aval.shape)
     out = shaped((*aval.shape[:-2], aval.shape[-1], aval.shape[-2]), aval.dtype)

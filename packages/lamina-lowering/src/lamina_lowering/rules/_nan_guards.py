@@ -6,8 +6,12 @@ which one is NaN, as in `exp(where(p, nan, 0.))`, the compiler assumes that the 
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+
+from lamina_ir.typing import Function
+from lamina_ir import Atom
+
+from .._emit.rule_context import Context
+from .._typing import IrAttribute, IrValue
 
 __all__ = ["may_fold_nan", "propagate_nan"]
 
@@ -20,13 +24,13 @@ _TRANSPARENT = frozenset("stablehlo." + name for name in (
     "ceil", "sign", "power", "exponential", "exponential_minus_one", "tanh", "sine", "cosine", "reduce_precision"))
 
 
-def may_fold_nan(value: Any) -> bool:
+def may_fold_nan(value: IrValue) -> bool:
     """Return whether the compiler may see a constant NaN in the operands of a value.
 
     That is so if one is a NaN constant, or if all are constants among which booleans or positions select.
     """
     todo, all_constant, selects = [value], True, False
-    seen: set[Any] = set()
+    seen: set[Atom] = set()
     while todo:
         v = todo.pop()
         if str(v.type).endswith(("xi1>", "<i1>")):
@@ -47,16 +51,16 @@ def may_fold_nan(value: Any) -> bool:
     return all_constant and selects
 
 
-def _is_nan(attr: Any) -> bool:
+def _is_nan(attr: IrAttribute) -> bool:
     if not attr.is_splat:
         return False
     value = getattr(attr.get_splat_value(), "value", 0.0)
     return bool(value != value)
 
 
-def propagate_nan(inner: Callable[..., Any]) -> Callable[..., Any]:
+def propagate_nan(inner: Function) -> Function:
     """Wrap the rule of a primitive that is NaN where its operand is, so that the compiled result is, too."""
-    def rule(ctx: Any, x: Any) -> Any:
+    def rule(ctx: Context, x: IrValue) -> IrValue:
         found, aval = inner(ctx, x), ctx.aval_out
         if ctx.platform != "cpu" or aval.dtype.kind == "c" or not may_fold_nan(x):
             return found

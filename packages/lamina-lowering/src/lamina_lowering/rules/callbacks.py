@@ -9,11 +9,13 @@ import numpy as np
 
 from lamina_ir import AxisEnv, MissingRuleError, Primitive, ShapedArray, prims, shaped
 from lamina_ir.extend import HostCall, Placement, format_axes
+from lamina_ir.typing import Function, ParamValue, Params
 
 from .._emit.rule_context import Context
 from .._emit.manual_regions import MeshAxisEnv
 from .._emit.rule_tables import lowering_rules
 from .collectives import broadcast_from_one
+from .._typing import IrValue
 
 __all__: list[str] = []
 
@@ -27,7 +29,7 @@ def _layouts(avals: list[ShapedArray]) -> str:
     return "[" + ", ".join(f"dense<{list(range(a.ndim))[::-1] or ''}> : tensor<{a.ndim}xindex>" for a in avals) + "]"
 
 
-def _stack_scalars(ctx: Context, numbers: list[Any], aval: ShapedArray) -> Any:
+def _stack_scalars(ctx: Context, numbers: list[IrValue], aval: ShapedArray) -> IrValue:
     if len(numbers) == 1:
         return numbers[0]
     one = shaped((1,), _I32.dtype)
@@ -49,8 +51,8 @@ def _where(env: AxisEnv, place: Placement) -> Callable[[int | None], str]:
     return describe
 
 
-def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, outs: list[ShapedArray],
-          where: Callable[[int | None], str], place: Placement) -> Callable[..., tuple[Any, ...]]:
+def _host(prim: Primitive, params: Params, loops: int, counted: bool, outs: list[ShapedArray],
+          where: Callable[[int | None], str], place: Placement) -> Callable[..., tuple[np.ndarray, ...]]:
     """Make the function that jaxlib calls.
 
     jaxlib does not check the results, so only `HostCall` does. `blank()` returns results of the right types, for a
@@ -58,13 +60,14 @@ def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, ou
     """
     run, threaded = HostCall(prim.name, params, where, lambda at: place.devices[at or 0]), bool(params.get("threaded"))
 
-    def call(*xs: Any) -> tuple[Any, ...]:
+    def call(*xs: np.ndarray) -> tuple[np.ndarray, ...]:
         iterations: Any = ()
         device = None
         if loops or counted:
             *xs, iterations = xs  # type: ignore[assignment]
             if counted:
                 device = int(iterations.reshape(-1)[-1])
+        # jaxlib passes a token as a placeholder, and wants one back at the same position.
         if threaded:
             *xs, token = xs  # type: ignore[assignment]
             return *run(xs, iterations, device), token
@@ -73,18 +76,18 @@ def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, ou
     return call
 
 
-def _call_on_first(ctx: Context, prim: Primitive, call: Callable[..., list[Any]], operands: Sequence[Any],
-                   avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], groups: list[list[int]]) -> list[Any]:
+def _call_on_first(ctx: Context, prim: Primitive, call: Callable[..., list[IrValue]], operands: Sequence[IrValue],
+                   avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], groups: list[list[int]]) -> list[IrValue]:
     """Emit a call at a place where several devices do the same work, so that only the first device of each group calls.
 
-    These are the devices of a process outside of the maps of a multi-process program, or those of a member of a map
-    that contains maps. The other devices receive the results from the first one. Without effects all devices call,
+    Outside of the maps of a multi-process program these are the devices of a process. In a map that contains maps, they
+    are those of a member. The other devices receive the results from the first one. Without effects all devices call,
     because the results may be computed any number of times.
     """
     mesh, env = ctx.module.mesh, ctx.axis_env
     assert mesh is not None and isinstance(env, MeshAxisEnv)
 
-    def first(ctx: Context, *xs: Any) -> list[Any]:
+    def first(ctx: Context, *xs: IrValue) -> list[IrValue]:
         if len(groups[0]) == 1 or not prim.effectful:
             return call(ctx, *xs)
         firsts = {group[0] for group in groups}
@@ -96,8 +99,8 @@ def _call_on_first(ctx: Context, prim: Primitive, call: Callable[..., list[Any]]
     return mesh.emit_per_device(ctx, env, first, operands, avals, outs) if env.free else first(ctx, *operands)
 
 
-def _callback(prim: Primitive) -> Callable[..., Any]:
-    def lowering(ctx: Context, *args: Any, **params: Any) -> list[Any]:
+def _callback(prim: Primitive) -> Function:
+    def lowering(ctx: Context, *args: IrValue, **params: ParamValue) -> list[IrValue]:
         target = _TARGETS.get(ctx.platform)
         if target is None:
             raise MissingRuleError(f"lowering of `{prim.name}` for {ctx.platform} is not defined: jaxlib has no callback "
@@ -118,7 +121,7 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(given)),
                      result_layouts=ctx.attr(_layouts(outs)))
 
-        def call(ctx: Context, *xs: Any) -> list[Any]:
+        def call(ctx: Context, *xs: IrValue) -> list[IrValue]:
             held, numbers = [*xs[:len(xs) - loops]], [*xs[len(xs) - loops:]]
             if counted:
                 numbers.append(ctx.convert(ctx.participant(), _U32, _I32))

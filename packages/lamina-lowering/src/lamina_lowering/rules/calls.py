@@ -1,24 +1,29 @@
 """Lowering of calls, as functions that are emitted once, and of nested maps."""
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from lamina_ir import ShapeError, prims
+
+from lamina_ir import ClosedJaxpr, ShapeError, prims
 from lamina_ir.extend import count_devices
+from lamina_ir.typing import AxisName, Device, ParamValue
 
 from .._emit.rule_context import Context
 from .._emit.manual_regions import lower_map
 from .._emit.rule_tables import lowering_rules
+from .._typing import IrValue
 
 __all__: list[str] = []
 
-def xla_call_lowering(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", **_: Any) -> list[Any]:
+
+def xla_call_lowering(ctx: Context, *args: IrValue, call_jaxpr: ClosedJaxpr, name: str = "call",
+                      **_: ParamValue) -> list[IrValue]:
     return ctx.body(call_jaxpr, args, name)
 
 
-def xla_pmap_lowering(ctx: Context, *args: Any, axis_name: Any, axis_size: int, call_jaxpr: Any, in_axes: Any,
-                      out_axes: Any, name: str = "pmap", devices: Any = None, global_axis_size: int | None = None,
-                      **_: Any) -> list[Any]:
+def xla_pmap_lowering(ctx: Context, *args: IrValue, axis_name: AxisName, axis_size: int, call_jaxpr: ClosedJaxpr,
+                      in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str = "pmap",
+                      devices: Device = None, global_axis_size: int | None = None, **_: ParamValue) -> list[IrValue]:
     """Emit a map: each device takes its shard of the mapped arguments and keeps its shard of the results."""
     rows, each = global_axis_size or axis_size, count_devices(call_jaxpr)
     program_devices = ctx.module.placement.devices
@@ -36,7 +41,8 @@ def xla_pmap_lowering(ctx: Context, *args: Any, axis_name: Any, axis_size: int, 
     return lower_map(ctx, args, axis_name, axis_size, call_jaxpr, in_axes, out_axes, name, rows, order)
 
 
-def _order(devices: tuple[Any, ...], program_devices: tuple[Any, ...], each: int, here: int) -> tuple[int, ...] | None:
+def _order(devices: tuple[Device, ...], program_devices: tuple[Device, ...], each: int,
+           here: int) -> tuple[int, ...] | None:
     """Return the number of each member, process by process in the order of `program_devices`.
 
     () if these are consecutive, None if the devices are other ones, or in another order within a process.
@@ -53,7 +59,7 @@ def _order(devices: tuple[Any, ...], program_devices: tuple[Any, ...], each: int
     return tuple(order) if fits else None
 
 
-def _device_list(devices: Any) -> str:
+def _device_list(devices: Device) -> str:
     return "[" + ", ".join(map(str, devices)) + "]"
 
 

@@ -4,17 +4,18 @@ Groups of one participant need no communication and become reshapes and conversi
 """
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
 from lamina_ir import ShapedArray, dtypes, prims, shaped
 from lamina_ir.extend import check_axis_names, check_permutation, split_axis_names
 from lamina_ir.prims import highest, lowest
+from lamina_ir.typing import AxisName, Function, ParamValue, Value
 
 from .._emit.rule_context import Context
 from .._emit.rule_tables import lowering_rules
+from .._typing import AttributeValue, IrValue, OpResults
 
 __all__ = ["broadcast_from_one", "emit_all_gather"]
 
@@ -24,13 +25,16 @@ _JOINED_BYTES = 1 << 20  # larger operands are reduced separately: synchronizing
 _WIDE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 
-def _groups(ctx: Context, axis_name: Any, index_groups: Any = None) -> tuple[list[list[int]], int]:
+def _get_groups(ctx: Context, axis_name: AxisName,
+                index_groups: Sequence[Sequence[int]] | None = None) -> tuple[list[list[int]], int]:
     """Return the groups and the size of the largest."""
+    # Groups of participants: members of the axes that differ only along the named ones, cut by `index_groups`.
     groups = ctx.axis_env.groups(check_axis_names(ctx.eqn.primitive.name, axis_name), index_groups)
     return groups, max(map(len, groups))
 
 
-def _collective(ctx: Context, name: str, xs: Sequence[Any], outs: Sequence[ShapedArray], rows: Any, **attrs: Any) -> Any:
+def _emit_collective(ctx: Context, name: str, xs: Sequence[IrValue], outs: Sequence[ShapedArray],
+                     rows: Sequence[Sequence[int]], **attrs: AttributeValue) -> OpResults:
     return ctx.op(name, xs, *outs, attributes=ctx.collective_attrs(name, rows), **attrs)
 
 
@@ -39,8 +43,8 @@ def _sum_dtype(dtype: np.dtype) -> np.dtype:
     return _F32 if dtypes.is_float(dtype) and dtype not in _WIDE else dtype
 
 
-def _reduce_local(ctx: Context, x: Any, aval: ShapedArray, op: str, identity: Any,
-                  positions: Sequence[int]) -> tuple[Any, ShapedArray]:
+def _reduce_local(ctx: Context, x: IrValue, aval: ShapedArray, op: str, identity: Value,
+                  positions: Sequence[int]) -> tuple[IrValue, ShapedArray]:
     positions = sorted(positions)
     out = shaped(tuple(n for i, n in enumerate(aval.shape) if i not in positions), aval.dtype)
     start = ctx.const(identity, shaped((), aval.dtype))
@@ -48,40 +52,46 @@ def _reduce_local(ctx: Context, x: Any, aval: ShapedArray, op: str, identity: An
                   dimensions=ctx.i64s(positions)), out
 
 
-def _flip_bits(ctx: Context, bits: Any, aval: ShapedArray) -> Any:
+def _flip_bits(ctx: Context, bits: IrValue, aval: ShapedArray) -> IrValue:
     """Convert the bits of a float to an integer of the same order, or back: below zero, all bits except the sign are
     inverted."""
+    # IEEE floats of one sign are ordered as their bits. Negative ones are in reverse, so bits ^ 0x7f..f turns them
+    # around; the map is its own inverse.
     shift, low = aval.dtype.itemsize * 8 - 1, int(dtypes.iinfo(aval.dtype).max)
     sign = ctx.op("stablehlo.shift_right_arithmetic", (bits, ctx.const(shift, aval)), aval)
     turned = ctx.op("stablehlo.and", (sign, ctx.const(low, aval)), aval)
     return ctx.op("stablehlo.xor", (bits, turned), aval)
 
 
-def _to_ordered_ints(ctx: Context, x: Any, aval: ShapedArray, nan: int) -> tuple[Any, ShapedArray]:
+def _to_ordered_ints(ctx: Context, x: IrValue, aval: ShapedArray, nan: int) -> tuple[IrValue, ShapedArray]:
     """Convert floats to integers in the same order, with NaN as `nan`, the winning value.
 
     An all-reduce by max/min of floats would drop NaNs.
     """
     ints = shaped(aval.shape, np.dtype(f"int{aval.dtype.itemsize * 8}"))
+    # A NaN may have either sign and any payload; all become the one integer that wins.
     bits = _flip_bits(ctx, ctx.op("stablehlo.bitcast_convert", (x,), ints), ints)
     return ctx.select(ctx.compare(x, x, "NE", aval), ctx.const(nan, ints), bits, ints), ints
 
 
-def _from_ordered_ints(ctx: Context, x: Any, ints: ShapedArray, dtype: np.dtype, nan: int) -> tuple[Any, ShapedArray]:
+def _from_ordered_ints(ctx: Context, x: IrValue, ints: ShapedArray, dtype: np.dtype,
+                       nan: int) -> tuple[IrValue, ShapedArray]:
     aval = shaped(ints.shape, dtype)
     value = ctx.op("stablehlo.bitcast_convert", (_flip_bits(ctx, x, ints),), aval)
     return ctx.select(ctx.compare(x, ctx.const(nan, ints), "EQ", ints), ctx.const(np.nan, aval), value, aval), aval
 
 
-def _all_reduce(op: str, bool_op: str, identity: Any, winner: Any = None) -> Any:
+def _make_all_reduce(op: str, bool_op: str, identity: Callable[[np.dtype], Value],
+                     winner: Callable[[np.dtype], int] | None = None) -> Function:
     """Make a rule for psum, pmax or pmin: reduce by `op` over the groups, in float32 for narrower floats.
 
     With `winner(dtype)`, the max/min value of an integer dtype, floats are compared as integers.
     """
-    def rule(ctx: Context, *xs: Any, axes: Any, axis_index_groups: Any = None) -> list[Any]:
+    def rule(ctx: Context, *xs: IrValue, axes: tuple[AxisName | int, ...],
+             axis_index_groups: Sequence[Sequence[int]] | None = None) -> list[IrValue]:
         names, positions = split_axis_names(ctx.eqn.primitive.name, axes)
-        groups, most = _groups(ctx, names, axis_index_groups)
-        ready: list[tuple[Any, ShapedArray]] = []
+        groups, most = _get_groups(ctx, names, axis_index_groups)
+        ready: list[tuple[IrValue, ShapedArray]] = []
         for x, aval, out in zip(xs, ctx.avals_in, ctx.avals_out, strict=True):
             work = shaped(aval.shape, _sum_dtype(out.dtype))
             x = ctx.convert(x, aval, work)
@@ -102,8 +112,8 @@ def _all_reduce(op: str, bool_op: str, identity: Any, winner: Any = None) -> Any
     return rule
 
 
-def _emit_all_reduces(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups: list[list[int]], op: str,
-                      bool_op: str) -> list[tuple[Any, ShapedArray]]:
+def _emit_all_reduces(ctx: Context, operands: Sequence[tuple[IrValue, ShapedArray]], groups: list[list[int]], op: str,
+                      bool_op: str) -> list[tuple[IrValue, ShapedArray]]:
     """Emit one all_reduce per dtype for all operands, so that the replicas synchronize once instead of once per
     operand.
 
@@ -111,14 +121,14 @@ def _emit_all_reduces(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]],
     six arrays of 50 kB in total on eight devices this takes a third of the time.
     """
     result = list(operands)
-    # kinds: dtype -> indices of its operands. joined: the operands in one buffer; apart: the others.
-    kinds: dict[np.dtype, list[int]] = {}
+    # by_dtype: dtype -> indices of its operands. joined: the operands in one buffer; apart: the others.
+    by_dtype: dict[np.dtype, list[int]] = {}
     for i, (_, work) in enumerate(operands):
-        kinds.setdefault(work.dtype, []).append(i)
-    for dtype, members in kinds.items():
-        def reduce(xs: Sequence[Any], avals: Sequence[ShapedArray], dtype: np.dtype = dtype) -> Any:
+        by_dtype.setdefault(work.dtype, []).append(i)
+    for dtype, members in by_dtype.items():
+        def reduce(xs: Sequence[IrValue], avals: Sequence[ShapedArray], dtype: np.dtype = dtype) -> OpResults:
             region = ctx.reducer_region(bool_op if dtype == dtypes.BOOL else op, avals[0])
-            return _collective(ctx, "stablehlo.all_reduce", xs, avals, groups, regions=[region])
+            return _emit_collective(ctx, "stablehlo.all_reduce", xs, avals, groups, regions=[region])
 
         joined = [i for i in members if operands[i][1].size * dtype.itemsize <= _JOINED_BYTES]
         if ctx.platform != "cpu" or len(joined) < 2:
@@ -142,23 +152,24 @@ def _emit_all_reduces(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]],
     return result
 
 
-def emit_all_gather(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable], dimension: int,
-                tiled: bool = False, index_groups: Any = None) -> Any:
+def emit_all_gather(ctx: Context, x: IrValue, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable],
+                    dimension: int, tiled: bool = False,
+                    index_groups: Sequence[Sequence[int]] | None = None) -> IrValue:
     """Gather `x` of all group members along `dimension`: a new axis, or with `tiled` an existing one."""
     if 0 in out.shape:  # the operation takes no axis of length 0
         return ctx.const(0, out)
-    groups, n = _groups(ctx, tuple(names), index_groups)
+    groups, n = _get_groups(ctx, tuple(names), index_groups)
     if not tiled:
         aval = shaped((*aval.shape[:dimension], 1, *aval.shape[dimension:]), aval.dtype)
         x = ctx.reshape(x, aval)
     if n == 1:
         return x
     if ctx.axis_env.idle_participants:
-        return ctx.op("stablehlo.concatenate", _each_members(ctx, x, aval, groups), out, dimension=dimension)
-    return _collective(ctx, "stablehlo.all_gather", (x,), (out,), groups, all_gather_dim=dimension)
+        return ctx.op("stablehlo.concatenate", _gather_from_members(ctx, x, aval, groups), out, dimension=dimension)
+    return _emit_collective(ctx, "stablehlo.all_gather", (x,), (out,), groups, all_gather_dim=dimension)
 
 
-def _each_members(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -> list[Any]:
+def _gather_from_members(ctx: Context, x: IrValue, aval: ShapedArray, groups: list[list[int]]) -> list[IrValue]:
     """Return the `x` of each member of this participant's group, if some participants are in no group.
 
     The exchange operations need groups of one size that include every participant. So the `x` of all participants is
@@ -166,6 +177,7 @@ def _each_members(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int
     """
     num_devices = ctx.module.partitions
     one, all_of = shaped((1, *aval.shape), aval.dtype), shaped((num_devices, *aval.shape), aval.dtype)
+    # One group of all devices: the groups of the context would add the idle devices as one more.
     whole = ctx.op("stablehlo.all_gather", (ctx.reshape(x, one),), all_of, all_gather_dim=0,
                    attributes={**ctx.collective_attrs("stablehlo.all_gather", [[*range(num_devices)]]),
                                "replica_groups": ctx.matrix([[*range(num_devices)]])})
@@ -173,13 +185,14 @@ def _each_members(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int
     zero = ctx.const(0, _I32)
     found = []
     for k in range(len(groups[0])):
+        # A device without a group takes its own value; its result is not used.
         at = ctx.participant_entry([mine[device][k] if device in mine else device for device in range(num_devices)])
         row = ctx.op("stablehlo.dynamic_slice", (whole, at, *[zero] * aval.ndim), one, slice_sizes=ctx.i64s(one.shape))
         found.append(ctx.reshape(row, aval))
     return found
 
 
-def broadcast_from_one(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -> Any:
+def broadcast_from_one(ctx: Context, x: IrValue, aval: ShapedArray, groups: list[list[int]]) -> IrValue:
     """Broadcast the `x` of the one participant of each group whose bits are not all zero, bit by bit."""
     if dtypes.is_complex(aval.dtype):
         part = shaped(aval.shape, dtypes.real_dtype(aval.dtype))
@@ -192,12 +205,15 @@ def broadcast_from_one(ctx: Context, x: Any, aval: ShapedArray, groups: list[lis
     if held.dtype.itemsize < 4:  # not every collectives library can add narrower integers
         held = shaped(aval.shape, _I32.dtype)
         x = ctx.convert(x, bits, held)
+    # x + 0 + ... + 0 on integers keeps all bits. On floats it would turn -0 into 0 and might change the bits of a
+    # NaN.
     (x, _), = _emit_all_reduces(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
     x = ctx.convert(x, held, bits)
     return x if bits is aval else ctx.op("stablehlo.bitcast_convert", (x,), aval)
 
 
-def _own_part(ctx: Context, x: Any, aval: ShapedArray, axis: int, groups: list[list[int]], part: ShapedArray) -> Any:
+def _slice_own_part(ctx: Context, x: IrValue, aval: ShapedArray, axis: int, groups: list[list[int]],
+                    part: ShapedArray) -> IrValue:
     """Slice the part along an axis that has this participant's position in its group."""
     number = {device: k for group in groups for k, device in enumerate(group)}
     at = ctx.participant_entry([number.get(d, 0) * part.shape[axis] for d in range(ctx.module.partitions)])
@@ -206,27 +222,30 @@ def _own_part(ctx: Context, x: Any, aval: ShapedArray, axis: int, groups: list[l
                   slice_sizes=ctx.i64s(part.shape))
 
 
-def all_gather_lowering(ctx: Context, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_index_groups: Any,
-                        tiled: bool, **_: Any) -> Any:
+def all_gather_lowering(ctx: Context, x: IrValue, *, all_gather_dimension: int, axis_name: AxisName,
+                        axis_index_groups: Sequence[Sequence[int]] | None, tiled: bool, **_: ParamValue) -> IrValue:
     return emit_all_gather(ctx, x, ctx.aval_in, ctx.aval_out, check_axis_names("all_gather", axis_name),
                            all_gather_dimension, tiled, axis_index_groups)
 
 
-def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_groups: Any, scatter_dimension: int,
-                          tiled: bool, **_: Any) -> Any:
-    groups, n = _groups(ctx, axis_name, axis_index_groups)
+def psum_scatter_lowering(ctx: Context, x: IrValue, *, axis_name: AxisName,
+                          axis_index_groups: Sequence[Sequence[int]] | None, scatter_dimension: int, tiled: bool,
+                          **_: ParamValue) -> IrValue:
+    groups, n = _get_groups(ctx, axis_name, axis_index_groups)
     aval, out, d = ctx.aval_in, ctx.aval_out, scatter_dimension
     if 0 in out.shape:  # the operation takes no axis of length 0
         return ctx.const(0, out)
+    # As for psum: the partial sums of a ring are rounded at each step.
     dtype = _sum_dtype(out.dtype)
     x = ctx.convert(x, aval, shaped(aval.shape, dtype))
     piece = shaped((*aval.shape[:d], aval.shape[d] // n, *aval.shape[d + 1:]), dtype)
     if n > 1 and ctx.axis_env.idle_participants:
         held = shaped(aval.shape, dtype)
+        # A reduce_scatter must include every device, in groups of one size. An all-reduce takes groups of any size.
         (x, held), = _emit_all_reduces(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
-        x = _own_part(ctx, x, held, d, groups, piece)
+        x = _slice_own_part(ctx, x, held, d, groups, piece)
     elif n > 1:
-        x = _collective(ctx, "stablehlo.reduce_scatter", (x,), (piece,), groups, scatter_dimension=d, regions=[
+        x = _emit_collective(ctx, "stablehlo.reduce_scatter", (x,), (piece,), groups, scatter_dimension=d, regions=[
             ctx.reducer_region("stablehlo.or" if dtype == dtypes.BOOL else "stablehlo.add", piece)])
     if not tiled:
         piece = shaped((*aval.shape[:d], *aval.shape[d + 1:]), dtype)
@@ -234,14 +253,16 @@ def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_gr
     return ctx.convert(x, piece, out)
 
 
-def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_groups: Any, split_axis: int,
-                        concat_axis: int, tiled: bool, **_: Any) -> Any:
+def all_to_all_lowering(ctx: Context, x: IrValue, *, axis_name: AxisName,
+                        axis_index_groups: Sequence[Sequence[int]] | None, split_axis: int, concat_axis: int,
+                        tiled: bool, **_: ParamValue) -> IrValue:
     """Emit an all_to_all. Untiled, the pieces are concatenated along an axis of length 1 inserted at the new position.
     """
-    groups, n = _groups(ctx, axis_name, axis_index_groups)
+    groups, n = _get_groups(ctx, axis_name, axis_index_groups)
     aval, out = ctx.aval_in, ctx.aval_out
     shape = list(aval.shape)
     if not tiled:
+        # `concat_axis` counts the dimensions of the result, which lacks the split axis. Here that axis is still there.
         if concat_axis <= split_axis:
             split_axis += 1
         else:
@@ -252,30 +273,31 @@ def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_grou
     if n > 1 and ctx.axis_env.idle_participants:
         shape[split_axis] //= n
         own = shaped(tuple(shape), aval.dtype)
-        parts = [_own_part(ctx, y, aval, split_axis, groups, own) for y in _each_members(ctx, x, aval, groups)]
+        rows = _gather_from_members(ctx, x, aval, groups)
+        parts = [_slice_own_part(ctx, row, aval, split_axis, groups, own) for row in rows]
         shape[concat_axis] *= n
         x = ctx.op("stablehlo.concatenate", parts, shaped(tuple(shape), aval.dtype), dimension=concat_axis)
     elif n > 1:
         shape[split_axis] //= n
         shape[concat_axis] *= n
-        x = _collective(ctx, "stablehlo.all_to_all", (x,), (shaped(tuple(shape), aval.dtype),), groups, split_count=n,
-                        split_dimension=split_axis, concat_dimension=concat_axis)
+        x = _emit_collective(ctx, "stablehlo.all_to_all", (x,), (shaped(tuple(shape), aval.dtype),), groups,
+                             split_count=n, split_dimension=split_axis, concat_dimension=concat_axis)
     return x if tiled else ctx.reshape(x, out)
 
 
-def ppermute_lowering(ctx: Context, x: Any, *, axis_name: Any, perm: Any) -> Any:
+def ppermute_lowering(ctx: Context, x: IrValue, *, axis_name: AxisName, perm: Sequence[Sequence[int]]) -> IrValue:
     """Emit a permutation. A participant that receives nothing gets zeros, as StableHLO defines."""
-    groups, n = _groups(ctx, axis_name)
+    groups, n = _get_groups(ctx, axis_name)
     perm = check_permutation("ppermute", n, perm, axis_name)
     if not perm:
         return ctx.const(0, ctx.aval_out)
     if n == len(perm) and all(s == d for s, d in perm):  # the identity, as when slots only move within devices
         return x
     pairs = [(group[s], group[d]) for group in groups for s, d in perm]  # per group: indices -> participants
-    return _collective(ctx, "stablehlo.collective_permute", (x,), (ctx.aval_out,), pairs)
+    return _emit_collective(ctx, "stablehlo.collective_permute", (x,), (ctx.aval_out,), pairs)
 
 
-def axis_index_lowering(ctx: Context, *, axis_name: Any) -> Any:
+def axis_index_lowering(ctx: Context, *, axis_name: AxisName) -> IrValue:
     names = check_axis_names("axis_index", axis_name)
     # The first name is the slowest, as in the order of groups.
     index = ctx.axis_index(names[0])
@@ -285,9 +307,9 @@ def axis_index_lowering(ctx: Context, *, axis_name: Any) -> Any:
     return index
 
 
-lowering_rules.define(prims.psum_p, _all_reduce("stablehlo.add", "stablehlo.or", lambda d: 0))
-lowering_rules.define(prims.pmax_p, _all_reduce("stablehlo.maximum", "stablehlo.or", lowest, highest))
-lowering_rules.define(prims.pmin_p, _all_reduce("stablehlo.minimum", "stablehlo.and", highest, lowest))
+lowering_rules.define(prims.psum_p, _make_all_reduce("stablehlo.add", "stablehlo.or", lambda d: 0))
+lowering_rules.define(prims.pmax_p, _make_all_reduce("stablehlo.maximum", "stablehlo.or", lowest, highest))
+lowering_rules.define(prims.pmin_p, _make_all_reduce("stablehlo.minimum", "stablehlo.and", highest, lowest))
 lowering_rules.define(prims.all_gather_p, all_gather_lowering)
 lowering_rules.define(prims.psum_scatter_p, psum_scatter_lowering)
 lowering_rules.define(prims.all_to_all_p, all_to_all_lowering)

@@ -29,7 +29,8 @@ def _make_cumulative(combine, identity):
     def cumulate(ctx, x, aval, axis, reverse, start):
         shape, n = aval.shape, aval.shape[axis]
         if n <= _BLOCK:
-            return _windows(ctx, x, aval, axis, reverse, start, combine)
+            return _reduce_windows(ctx, x, aval, axis, reverse, start, combine)
+        # The work is 16 n for the windows of all blocks, then that of n / 16 totals: 16 n (1 + 1/16 + 1/256 + ...).
         count = -(-n // _BLOCK)
         whole = shaped((*shape[:axis], count * _BLOCK, *shape[axis + 1:]), aval.dtype)
         blocks = shaped((*shape[:axis], count, _BLOCK, *shape[axis + 1:]), aval.dtype)
@@ -38,7 +39,7 @@ def _make_cumulative(combine, identity):
         # Pad with the identity to full blocks. inside: the cumulative values within each block, whose last (or
         # first) one is the block's total.
         inside = ctx.reshape(_pad(ctx, x, start, axis, 0, whole.shape[axis] - n, aval), blocks)
-        inside = _windows(ctx, inside, blocks, axis + 1, reverse, start, combine)
+        inside = _reduce_windows(ctx, inside, blocks, axis + 1, reverse, start, combine)
         first, limit = [0] * len(blocks.shape), list(blocks.shape)
         first[axis + 1], limit[axis + 1] = (0, 1) if reverse else (_BLOCK - 1, _BLOCK)
         before = ctx.reshape(_slice(ctx, inside, first, limit, ends), totals)
@@ -52,10 +53,11 @@ def _make_cumulative(combine, identity):
     return rule
 
 
-def _windows(ctx, x, aval, axis, reverse, start, combine):
+def _reduce_windows(ctx, x, aval, axis, reverse, start, combine):
     """Combine each element with all elements before it (after it if `reverse`) along a short axis."""
     ndim, n, scalar = len(aval.shape), aval.shape[axis], _scalar(aval)
     window, padding = [1] * ndim, np.zeros((ndim, 2), np.int64)
+    # A window of n elements for each position, of which those before the axis begins are padding: the identity.
     window[axis], padding[axis] = n, (0, n - 1) if reverse else (n - 1, 0)
     ones = ctx.i64s([1] * ndim)
     return ctx.op("stablehlo.reduce_window", (x, start), aval, regions=[_region(combine, scalar)],

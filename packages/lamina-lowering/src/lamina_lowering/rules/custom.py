@@ -2,16 +2,18 @@
 isolated."""
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
-from lamina_ir import prims, shaped
+from lamina_ir import ClosedJaxpr, prims, shaped
 from lamina_ir.extend import Tiles
+from lamina_ir.typing import ParamValue
+from lamina_ir.prims import Rule
 
 from .._emit.rule_context import Context
 from .._emit.rule_tables import lowering_rules, platform_rules
 from .calls import xla_call_lowering
+from .._typing import IrValue
 
 __all__: list[str] = []
 
@@ -21,15 +23,17 @@ MIN_RECOMPUTED_BYTES = 1 << 16
 _NO_SHAPE = shaped((0,), np.dtype("int64"))
 
 
-def _call(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", **_: Any) -> Any:
+def _call(ctx: Context, *args: IrValue, call_jaxpr: ClosedJaxpr, name: str = "call", **_: ParamValue) -> list[IrValue]:
     return xla_call_lowering(ctx, *args, call_jaxpr=call_jaxpr, name=name)
 
 
-def sharding_constraint_lowering(ctx: Context, x: Any, *, sharding: str, unspecified_dims: tuple[int, ...]) -> Any:
+def sharding_constraint_lowering(ctx: Context, x: IrValue, *, sharding: str,
+                                 unspecified_dims: tuple[int, ...]) -> IrValue:
     """Emit a sharding constraint; nothing if nothing is partitioned, or inside of a map that takes all devices."""
     build = ctx.module
     if build.partitions == 1:
         return x
+    # The text numbers devices by id; the module numbers partitions.
     here = build.partitions if build.mesh is None else build.mesh.grid.devices
     tiles = Tiles.parse(sharding).renumber(build.partition_order or range(here))
     if build.mesh is not None:
@@ -43,12 +47,13 @@ def sharding_constraint_lowering(ctx: Context, x: Any, *, sharding: str, unspeci
     return ctx.op("stablehlo.custom_call", (x,), ctx.aval_out, attributes=attrs)
 
 
-def optimization_barrier_lowering(ctx: Context, *args: Any) -> Any:
+def optimization_barrier_lowering(ctx: Context, *args: IrValue) -> IrValue:
     made = ctx.op("stablehlo.optimization_barrier", args, *ctx.avals_out)
     return made if len(args) != 1 else (made,)
 
 
-def remat_lowering(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bool, prevent_cse: bool, **_: Any) -> Any:
+def remat_lowering(ctx: Context, *args: IrValue, call_jaxpr: ClosedJaxpr, differentiated: bool, prevent_cse: bool,
+                   **_: ParamValue) -> IrValue:
     """Emit a checkpoint; a recomputation goes behind an optimization barrier.
 
     The barrier makes it depend on all operands, including cotangents, and prevents XLA from merging it with the first
@@ -60,7 +65,8 @@ def remat_lowering(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bo
     return ctx.body(call_jaxpr, args)
 
 
-def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bool, prevent_cse: bool, **_: Any) -> Any:
+def remat_lowering_cpu(ctx: Context, *args: IrValue, call_jaxpr: ClosedJaxpr, differentiated: bool, prevent_cse: bool,
+                       **_: ParamValue) -> IrValue:
     """Emit a checkpoint for CPUs; a recomputation goes into a branch that is always taken, which the compiler cannot
     know.
 
@@ -72,23 +78,26 @@ def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated
             or ctx.module.recomputed_bytes() < MIN_RECOMPUTED_BYTES:
         return remat_lowering(ctx, *args, call_jaxpr=call_jaxpr, differentiated=differentiated, prevent_cse=prevent_cse)
     low, high, two = ctx.const(0, _F32), ctx.const(1, _F32), ctx.const(2, _F32)
+    # A number in [0, 1) is below 2. The compiler does not derive the range of a random number, so it keeps the
+    # branch.
     draw = ctx.op("stablehlo.rng", (low, high, ctx.const(np.zeros(0, np.int64), _NO_SHAPE)), _F32,
                   rng_distribution=ctx.enum("rng_distribution", "UNIFORM"))
     avals = ctx.avals_out
+    # Computations inside of a branch are not merged with those outside.
     recomputation = ctx.region((), lambda c: c.body(call_jaxpr, args))
     fallback = ctx.region((), lambda c: [c.const(0, a) for a in avals])
     made = ctx.op("stablehlo.if", (ctx.compare(draw, two, "LT", _F32),), *avals, regions=[recomputation, fallback])
     return made if len(avals) != 1 else (made,)
 
 
-def to_memory_lowering(ctx: Context, x: Any, *, memory_kind: str) -> Any:
+def to_memory_lowering(ctx: Context, x: IrValue, *, memory_kind: str) -> IrValue:
     """Emit an annotation; the compiler moves the value."""
     where = ctx.session.parsed[f'{{_xla_buffer_placement = "{memory_kind}"}}']
     return ctx.op("stablehlo.custom_call", (x,), ctx.aval_out, call_target_name="annotate_device_placement",
                   has_side_effect=True, attributes={"mhlo.frontend_attributes": where})
 
 
-def transposed_call_lowering(ctx: Context, *args: Any, forward: Any, **_: Any) -> Any:
+def transposed_call_lowering(ctx: Context, *args: IrValue, forward: Rule, **_: ParamValue) -> IrValue:
     # two uses: this program is not in the use counts, so it may have others
     return ctx.body(forward.program(), args, times=2)
 

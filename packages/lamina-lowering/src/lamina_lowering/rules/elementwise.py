@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from lamina_ir import ShapedArray, dtypes, prims, shaped
+from lamina_ir.typing import Function
 
 from ..extend import lower_to_op
 from .._emit.rule_tables import lowering_rules
 from ._complex_functions import (by_dtype, complex_abs, complex_power, complex_reciprocal, complex_sign, complex_square,
                                  unary_rules)
 from ._nan_guards import propagate_nan
+from .._emit.rule_context import Context
+from .._typing import IrValue
 
 __all__: list[str] = []
 
@@ -49,7 +51,7 @@ for _prim, _name in (
     _define(_prim, lower_to_op(_name))
 
 
-def _clamp(ctx: Any, low: Any, x: Any, high: Any) -> Any:
+def _clamp(ctx: Context, low: IrValue, x: IrValue, high: IrValue) -> IrValue:
     if ctx.aval_out.dtype != dtypes.BOOL:
         return ctx.op("stablehlo.clamp", (low, x, high), ctx.aval_out)
     return ctx.op("stablehlo.and", (ctx.op("stablehlo.or", (x, low), ctx.aval_out), high), ctx.aval_out)
@@ -58,7 +60,7 @@ def _clamp(ctx: Any, low: Any, x: Any, high: Any) -> Any:
 _define(prims.clamp_p, _clamp)
 
 
-def _convert(ctx: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+def _convert(ctx: Context, x: IrValue, *, new_dtype: np.dtype, weak_type: bool) -> IrValue:
     """Convert the dtype; booleans become floats by a select.
 
     XLA turns `convert(bool) * y` into `select(bool, y, 0)`, which drops NaN and infinity of y.
@@ -74,7 +76,7 @@ for _prim, _name in ((prims.exp_p, "stablehlo.exponential"), (prims.logistic_p, 
     _define(_prim, propagate_nan(lower_to_op(_name)))
 
 
-def _comparison(direction: str) -> Callable[..., Any]:
+def _comparison(direction: str) -> Function:
     return lambda ctx, x, y: ctx.compare(x, y, direction, ctx.avals_in[0])
 
 
@@ -104,11 +106,11 @@ def _is_unsigned(aval: ShapedArray) -> bool:
     return aval.dtype.kind == "u" or aval.dtype.name.startswith("uint")
 
 
-def abs_lowering(ctx: Any, x: Any) -> Any:
+def abs_lowering(ctx: Context, x: IrValue) -> IrValue:
     return x if _is_unsigned(ctx.aval_in) else ctx.op("stablehlo.abs", (x,), ctx.aval_out)
 
 
-def sign_lowering(ctx: Any, x: Any) -> Any:
+def sign_lowering(ctx: Context, x: IrValue) -> IrValue:
     """Emit the sign. StableHLO's `sign` does not take unsigned integers, whose sign is `min(x, 1)`."""
     aval = ctx.aval_out
     if _is_unsigned(aval):
@@ -116,7 +118,7 @@ def sign_lowering(ctx: Any, x: Any) -> Any:
     return ctx.op("stablehlo.sign", (x,), aval)
 
 
-def exp2_lowering(ctx: Any, x: Any) -> Any:
+def exp2_lowering(ctx: Context, x: IrValue) -> IrValue:
     """Emit exp(x log 2), computed in float32 for narrower floats."""
     aval = ctx.aval_out
     wide = shaped(aval.shape, np.dtype("float32")) if dtypes.is_float(aval.dtype) and aval.dtype.itemsize < 4 else aval
@@ -124,26 +126,29 @@ def exp2_lowering(ctx: Any, x: Any) -> Any:
     return ctx.convert(ctx.op("stablehlo.exponential", (scaled,), wide), wide, aval)
 
 
-def conj_lowering(ctx: Any, x: Any) -> Any:
+def conj_lowering(ctx: Context, x: IrValue) -> IrValue:
     part = shaped(ctx.aval_out.shape, dtypes.real_dtype(ctx.aval_out.dtype))
     imag = ctx.op("stablehlo.negate", (ctx.op("stablehlo.imag", (x,), part),), part)
     return ctx.op("stablehlo.complex", (ctx.op("stablehlo.real", (x,), part), imag), ctx.aval_out)
 
 
-def _integer_power(ctx: Any, x: Any, y: Any, aval: ShapedArray) -> Any:
+def _integer_power(ctx: Context, x: IrValue, y: IrValue, aval: ShapedArray) -> IrValue:
     """Emit an integer power from powers by six bits of the exponent each.
 
     XLA's integer power uses only the low six bits of the exponent (3**64 would be 1).
     """
-    def op(name: str, *operands: Any) -> Any:
+    def op(name: str, *operands: IrValue) -> IrValue:
         return ctx.op("stablehlo." + name, operands, aval)
 
     base, out = x, None
+    # y = sum_k d_k 64**k with six-bit digits d_k, so x**y = prod_k (x**(64**k))**d_k. A signed exponent has no sign
+    # bit here.
     bits = 8 * aval.dtype.itemsize - (not _is_unsigned(aval))
     for low in range(0, bits, 6):
         digit = op("shift_right_logical", y, ctx.const(low, aval)) if low else y
         power = op("power", base, op("and", digit, ctx.const(63, aval)))
         out = power if out is None else op("multiply", out, power)
+        # base**64 by six squarings; after the last digit it is not needed.
         for _ in range(6 if low + 6 < bits else 0):
             base = op("multiply", base, base)
     if _is_unsigned(aval):
@@ -151,7 +156,7 @@ def _integer_power(ctx: Any, x: Any, y: Any, aval: ShapedArray) -> Any:
     return op("select", ctx.compare(y, ctx.const(0, aval), "LT", aval), op("power", x, y), out)
 
 
-def pow_lowering(ctx: Any, x: Any, y: Any) -> Any:
+def pow_lowering(ctx: Context, x: IrValue, y: IrValue) -> IrValue:
     """Emit a power. An integer exponent of a float or complex base is converted to the base's dtype."""
     base, exponent = ctx.avals_in
     y, aval = ctx.convert(y, exponent, base), ctx.aval_out
@@ -162,12 +167,13 @@ def pow_lowering(ctx: Any, x: Any, y: Any) -> Any:
     return ctx.op("stablehlo.power", (x, y), aval)
 
 
-def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
+def integer_pow_lowering(ctx: Context, x: IrValue, *, y: int) -> IrValue:
     """Emit an integer power by repeated squaring: one product per bit of the exponent, and one more per set bit."""
     aval = ctx.aval_out
     is_complex = dtypes.is_complex(aval.dtype)
     if y == 0:
         return ctx.const(1, aval)
+    # y = sum_k b_k 2**k, so x**y = prod over the set bits of x**(2**k).
     power, result, left = x, None, abs(y)
     while left:
         if left & 1:
@@ -180,12 +186,12 @@ def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
     return result if y > 0 else ctx.op("stablehlo.divide", (ctx.const(1, aval), result), aval)
 
 
-def _zero_at_infinity(name: str, least: float, whole: bool) -> Callable[..., Any]:
+def _zero_at_infinity(name: str, least: float, whole: bool) -> Function:
     """Wrap a CHLO operation of (order, x) that wrongly gives NaN at x = inf.
 
     The value there is 0 for every order above `least`, if `whole` only for integer orders.
     """
-    def rule(ctx: Any, order: Any, x: Any) -> Any:
+    def rule(ctx: Context, order: int, x: IrValue) -> IrValue:
         aval, truth = ctx.aval_out, shaped(ctx.aval_out.shape, dtypes.BOOL)
         is_inf = ctx.compare(x, ctx.const(np.inf, aval), "EQ", aval)
         above_least = ctx.compare(order, ctx.const(least, aval), "GT", aval)
@@ -197,12 +203,12 @@ def _zero_at_infinity(name: str, least: float, whole: bool) -> Callable[..., Any
     return rule
 
 
-def _zeta_of_large_orders(inner: Callable[..., Any]) -> Callable[..., Any]:
+def _zeta_of_large_orders(inner: Function) -> Function:
     """Wrap the rule of zeta(s, q) to give q^-s, its first term, for s above `least` and q > 0.
 
     The other terms are negligible there, or all underflow. CHLO's factors overflow, so that it gives NaN.
     """
-    def rule(ctx: Any, s: Any, q: Any) -> Any:
+    def rule(ctx: Context, s: IrValue, q: IrValue) -> IrValue:
         aval, truth = ctx.aval_out, shaped(ctx.aval_out.shape, dtypes.BOOL)
         least = 2048.0 if aval.dtype.itemsize == 8 else 256.0
         is_large = ctx.op("stablehlo.and", (ctx.compare(s, ctx.const(least, aval), "GT", aval),
@@ -231,15 +237,17 @@ _I0E_FAR = (
     3.461222867697461e-17, 4.46562142029676e-17, -4.830504485944182e-18, -7.233180487874754e-18, 9.921475412173699e-19)
 
 
-def bessel_i0e_lowering(ctx: Any, x: Any) -> Any:
+def bessel_i0e_lowering(ctx: Context, x: IrValue) -> IrValue:
     """Emit two Chebyshev series, summed by Clenshaw's recurrence, in float32 for narrower floats."""
     narrow = ctx.aval_out
     aval = shaped(narrow.shape, np.dtype("float32")) if narrow.dtype.itemsize < 4 else narrow
 
-    def op(name: str, *operands: Any) -> Any:
+    def op(name: str, *operands: IrValue) -> IrValue:
         return ctx.op("stablehlo." + name, [ctx.const(v, aval) if isinstance(v, float) else v for v in operands], aval)
 
-    def series(coefficients: Any, t: Any) -> Any:
+    def series(coefficients: Sequence[float], t: IrValue) -> IrValue:
+        # Clenshaw: b_k = c_k + 2 t b_(k+1) - b_(k+2), and the sum is c_0 + t b_1 - b_2. `last` is b_(k+1), `ahead`
+        # b_(k+2).
         ahead, last, twice = None, None, op("add", t, t)
         for c in coefficients[:0:-1]:
             term = ctx.const(float(c), aval)
@@ -250,17 +258,20 @@ def bessel_i0e_lowering(ctx: Any, x: Any) -> Any:
 
     a = op("abs", ctx.convert(x, narrow, aval))
     wide = aval.dtype.itemsize == 8
+    # The terms left out in float32 are below its precision.
     near, far = (_I0E_NEAR, _I0E_FAR) if wide else (_I0E_NEAR[:18], _I0E_FAR[:8])
+    # Chebyshev variables in [-1, 1]: t = a / 4 - 1 on [0, 8], t = 16 / a - 1 on [8, inf). Arguments are clamped,
+    # since both series are computed for every element.
     low = series(near, op("subtract", op("multiply", op("minimum", a, 8.0), 0.25), 1.0))
     high = series(far, op("subtract", op("divide", 16.0, op("maximum", a, 8.0)), 1.0))
     small = ctx.compare(a, ctx.const(8.0, aval), "LE", aval)
     return ctx.convert(ctx.select(small, low, op("divide", high, op("sqrt", a)), aval), aval, narrow)
 
 
-def _max_min(name: str, direction: str) -> Callable[..., Any]:
+def _max_min(name: str, direction: str) -> Function:
     plain = lower_to_op(name)
 
-    def rule(ctx: Any, x: Any, y: Any) -> Any:
+    def rule(ctx: Context, x: IrValue, y: IrValue) -> IrValue:
         """Emit the max/min; complex numbers are ordered by their real parts, then by their imaginary parts."""
         aval = ctx.aval_out
         if not dtypes.is_complex(aval.dtype):
@@ -273,10 +284,10 @@ def _max_min(name: str, direction: str) -> Callable[..., Any]:
     return rule
 
 
-def _nan_at_zero(inner: Callable[..., Any]) -> Callable[..., Any]:
+def _nan_at_zero(inner: Function) -> Function:
     """Wrap a rule to give NaN at the pole where all operands are 0, where XLA gives NaN before jaxlib 0.12 and -inf
     since."""
-    def rule(ctx: Any, *xs: Any) -> Any:
+    def rule(ctx: Context, *xs: IrValue) -> IrValue:
         aval = ctx.aval_out
         truth, zero = shaped(aval.shape, dtypes.BOOL), ctx.const(0.0, aval)
         pole = ctx.compare(xs[0], zero, "EQ", aval)

@@ -25,7 +25,7 @@ def _skip_empty(rule):
     return guarded
 
 
-def _parts(aval):
+def _split_type(aval):
     """Return (batch shape, rows, columns, dtype, type of info)."""
     batch = aval.shape[:-2]
     return batch, *aval.shape[-2:], aval.dtype, shaped(batch, I32)
@@ -39,7 +39,7 @@ def cholesky_native(ctx, x):
 
 def cholesky_cpu(ctx, x):
     aval = ctx.aval_out
-    info = _parts(aval)[4]
+    info = _split_type(aval)[4]
     made, failed = call_lapack(ctx, "potrf", aval.dtype, (x,), as_matrices(aval), [(aval, True), (info, False)],
                           uplo=char_attr("L"))
     whole, = mask_failed(ctx, (made,), (aval,), failed, info)
@@ -54,6 +54,7 @@ def _conj(ctx, x, aval):
 
 def triangular_solve_native(ctx, a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
     aval = ctx.aval_in
+    # The operation transposes, or transposes and conjugates. Conjugation alone is applied to the operand.
     conjugate_a = conjugate_a and dtypes.is_complex(aval.dtype)
     if conjugate_a and not transpose_a:
         a = _conj(ctx, a, aval)
@@ -74,7 +75,7 @@ def triangular_solve_cpu(ctx, a, b, *, left_side, lower, transpose_a, conjugate_
 
 
 # --- lu ---------------------------------------------------------------------------------------------------------------
-def _permutation(ctx, pivots, aval, out):
+def _emit_permutation(ctx, pivots, aval, out):
     """Convert pivots, counted from 0, to a permutation: a loop that exchanges rows in order."""
     n = len(out.shape)
     axis, count = n - 1, shaped((), I32)
@@ -108,17 +109,21 @@ def _permutation(ctx, pivots, aval, out):
 
 def lu_pivots_to_permutation_lowering(ctx, pivots, *, permutation_size):
     aval = shaped(ctx.aval_in.shape, I32)
-    return _permutation(ctx, ctx.convert(pivots, ctx.aval_in, aval), aval, ctx.aval_out)
+    return _emit_permutation(ctx, ctx.convert(pivots, ctx.aval_in, aval), aval, ctx.aval_out)
 
 
 def _lu(call):
     def rule(ctx, x):
         out, pivots, order = ctx.avals_out
-        info = _parts(out)[4]
+        info = _split_type(out)[4]
         made, exchanged, failed = call(ctx, "getrf", out.dtype, (x,), as_matrices(out),
                                        [(out, True), (pivots, False), (info, False)])
+        # LAPACK counts pivots from 1.
         exchanged = ctx.op("stablehlo.subtract", (exchanged, ctx.const(1, pivots)), pivots)
-        return *mask_failed(ctx, (made,), (out,), failed, info, "LT"), exchanged, _permutation(ctx, exchanged, pivots, order)
+        # info > 0 means a zero pivot: the factorization is complete and only a solve would fail. info < 0 is an
+        # error.
+        lu, = mask_failed(ctx, (made,), (out,), failed, info, "LT")
+        return lu, exchanged, _emit_permutation(ctx, exchanged, pivots, order)
     return rule
 
 
@@ -141,16 +146,19 @@ def _householder_product(call):
 def _qr(call):
     def rule(ctx, x, *, full_matrices, pivoting):
         aval, (q, r, *order) = ctx.aval_in, ctx.avals_out
-        batch, m, n, dtype, _ = _parts(aval)
+        batch, m, n, dtype, _ = _split_type(aval)
         taus = shaped((*batch, min(m, n)), dtype)
         if pivoting:
+            # jpvt = 0 marks a free column, so all columns take part in the pivoting. The result counts from 1.
             free = ctx.const(0, order[0])
             packed, order_made, factors = call(
                 ctx, "geqp3", dtype, (x, free), [(aval, True), (order[0], False)],
                 [(aval, True), (order[0], False), (taus, False)], ((0, 0), (1, 1)))
             order = [ctx.op("stablehlo.subtract", (order_made, ctx.const(1, order[0])), order[0])]
         else:
+            # Packed: R in the upper triangle, the Householder vectors below it.
             packed, factors = call(ctx, "geqrf", dtype, (x,), as_matrices(aval), [(aval, True), (taus, False)])
+        # orgqr makes as many columns as its operand has, from n Householder vectors.
         if q.shape[-1] > n:  # columns are added that complete the basis
             tails = ctx.op("stablehlo.pad", (packed, ctx.const(0, shaped((), dtype))), q,
                            edge_padding_low=ctx.i64s([0] * len(q.shape)), interior_padding=ctx.i64s([0] * len(q.shape)),
@@ -165,7 +173,7 @@ def _qr(call):
 # --- eigenvalues and singular values ----------------------------------------------------------------------------------
 def eigh_cpu(ctx, x, *, lower):
     v, w = ctx.avals_out
-    info = _parts(v)[4]
+    info = _split_type(v)[4]
     *made, failed = call_lapack(ctx, "syevd", v.dtype, (x,), as_matrices(v), [(v, True), (w, False), (info, False)],
                            uplo=char_attr("L" if lower else "U"), mode=char_attr("V"))
     return mask_failed(ctx, made, (v, w), failed, info)
@@ -173,9 +181,10 @@ def eigh_cpu(ctx, x, *, lower):
 
 def eig_cpu(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
     aval, w = ctx.aval_in, ctx.avals_out[0]
-    info = _parts(aval)[4]
+    info = _split_type(aval)[4]
     vectors = shaped(aval.shape, w.dtype)
     real = not dtypes.is_complex(aval.dtype)
+    # Real geev returns real and imaginary parts of the eigenvalues as two vectors.
     values = [(shaped(w.shape, aval.dtype), False)] * 2 if real else [(w, False)]
     *made, left, right, failed = call_lapack(
         ctx, "geev", aval.dtype, (x,), as_matrices(aval), [*values, (vectors, True), (vectors, True), (info, False)],
@@ -188,7 +197,8 @@ def eig_cpu(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
 
 def svd_cpu(ctx, x, *, compute_uv, full_matrices):
     aval, s = ctx.aval_in, ctx.avals_out[0]
-    batch, m, n, dtype, info = _parts(aval)
+    batch, m, n, dtype, info = _split_type(aval)
+    # Mode "N" computes no vectors, but the kernel wants results of the full shape.
     u, vh = ctx.avals_out[1:] if compute_uv else (shaped((*batch, m, m), dtype), shaped((*batch, n, n), dtype))
     mode = ("A" if full_matrices else "S") if compute_uv else "N"
     _, *made, failed = call_lapack(ctx, "gesdd", dtype, (x,), as_matrices(aval),
@@ -198,7 +208,7 @@ def svd_cpu(ctx, x, *, compute_uv, full_matrices):
 
 def schur_cpu(ctx, x, *, compute_schur_vectors):
     aval = ctx.aval_in
-    batch, n, _, dtype, info = _parts(aval)
+    batch, n, _, dtype, info = _split_type(aval)
     w = shaped((*batch, n), dtype)
     values = [(w, False)] * (1 if dtypes.is_complex(dtype) else 2)
     t, q, *_, failed = call_lapack(ctx, "gees", dtype, (x,), as_matrices(aval),
@@ -210,9 +220,10 @@ def schur_cpu(ctx, x, *, compute_schur_vectors):
 # --- reductions to nearly triangular form, tridiagonal solves ---------------------------------------------------------
 def hessenberg_cpu(ctx, x):
     out, taus = ctx.avals_out
+    # A 1x1 matrix is in Hessenberg form already.
     if not taus.size:
         return x, ctx.const(0, taus)
-    info = _parts(out)[4]
+    info = _split_type(out)[4]
     *made, failed = call_lapack(ctx, "gehrd", out.dtype, (x,), as_matrices(out),
                            [(out, True), (taus, False), (info, False)], low="1 : i32",
                            high=f"{out.shape[-1]} : i32")
@@ -226,7 +237,7 @@ def _tridiagonal(call, text):
             diagonal = ctx.convert(ctx.reshape(x, shaped(d.shape, out.dtype)), shaped(d.shape, out.dtype), d)
             back = ctx.reshape(ctx.convert(diagonal, d, shaped(d.shape, out.dtype)), out)
             return back, diagonal, ctx.const(0, e), ctx.const(0, taus)
-        info = _parts(out)[4]
+        info = _split_type(out)[4]
         *made, failed = call(ctx, "sytrd", out.dtype, (x,), as_matrices(out),
                              [(out, True), (d, False), (e, False), (taus, False), (info, False)], **text(lower))
         return mask_failed(ctx, made, ctx.avals_out, failed, info)
@@ -235,7 +246,7 @@ def _tridiagonal(call, text):
 
 def tridiagonal_solve_cpu(ctx, dl, d, du, b):
     diagonal, out = ctx.avals_in[1], ctx.aval_out
-    info = _parts(out)[4]
+    info = _split_type(out)[4]
     vectors = [(diagonal, False)] * 3
     *_, made, failed = call_lapack(ctx, "gtsv", out.dtype, (dl, d, du, b), [*vectors, (out, True)],
                               [*vectors, (out, True), (info, False)], ((0, 0), (1, 1), (2, 2), (3, 3)))
@@ -256,7 +267,7 @@ def cusolver(ctx, name, dtype, operands, ins, outs, aliases=((0, 0),), **attribu
 
 def eigh_cuda(ctx, x, *, lower):
     v, w = ctx.avals_out
-    info = _parts(v)[4]
+    info = _split_type(v)[4]
     *made, failed = call_kernel(ctx, "cusolver_syevd_ffi", (x,), as_matrices(v), [(v, True), (w, False), (info, False)],
                            {"algorithm": "0 : ui8", "lower": bool_attr(lower)}, ((0, 0),))
     return mask_failed(ctx, made, (v, w), failed, info)
@@ -273,9 +284,9 @@ def eig_cuda(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
         x = ctx.convert(x, aval, whole)
     _, values, _, right, failed = call_kernel(
         ctx, "cusolver_geev_ffi", (x,), as_matrices(whole),
-        [(whole, True), (w, False), (whole, True), (whole, True), (_parts(aval)[4], False)],
+        [(whole, True), (w, False), (whole, True), (whole, True), (_split_type(aval)[4], False)],
         {"left": "false", "right": bool_attr(compute_right_eigenvectors)}, ((0, 0),))
-    return mask_failed(ctx, [values, right][:len(ctx.avals_out)], ctx.avals_out, failed, _parts(aval)[4])
+    return mask_failed(ctx, [values, right][:len(ctx.avals_out)], ctx.avals_out, failed, _split_type(aval)[4])
 
 
 def svd_cuda(ctx, x, *, compute_uv, full_matrices):
@@ -287,7 +298,7 @@ def svd_cuda(ctx, x, *, compute_uv, full_matrices):
     wide = aval.shape[-2] < aval.shape[-1]
     if wide:
         x, aval = transpose_matrix(ctx, x, aval)
-    batch, m, n, dtype, info = _parts(aval)
+    batch, m, n, dtype, info = _split_type(aval)
     u = shaped((*batch, m, m if full_matrices else n), dtype)
     vh = shaped((*batch, n, n), dtype)
     _, s_made, u_made, vh_made, failed = call_kernel(

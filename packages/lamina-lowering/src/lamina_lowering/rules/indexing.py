@@ -6,14 +6,16 @@ extra operations only for scatter, and FILL_OR_DROP a mask only for gather.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims, shaped
+from lamina_ir import ShapedArray, dtypes, prims, shaped
 from lamina_ir.prims import GatherScatterMode, gather_fill
+from lamina_ir.typing import Value
 
 from .._emit.rule_tables import lowering_rules
 from .reductions import make_lexicographic
+from .._emit.rule_context import Context
+from .._typing import IrValue
 
 __all__: list[str] = []
 
@@ -22,7 +24,7 @@ _I32 = np.dtype("int32")
 _BOOL = dtypes.BOOL
 
 
-def _axes_text(kind: str, **axes: Any) -> str:
+def _format_axes(kind: str, **axes: Sequence[int] | int) -> str:
     """Return `#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`; empty lists are left out."""
     parts = [f"{k} = {v}" if isinstance(v, int) else f"{k} = [{', '.join(map(str, v))}]"
              for k, v in axes.items() if isinstance(v, int) or v]
@@ -32,7 +34,7 @@ def _axes_text(kind: str, **axes: Any) -> str:
 # --- dynamic slices ----------------------------------------------------------------------------------------------
 
 
-def _starts(ctx: Any, starts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+def _convert_starts(ctx: Context, starts: Sequence[IrValue], avals: Sequence[ShapedArray]) -> list[IrValue]:
     """Convert start indices to one type of at least 32 bits, as StableHLO requires."""
     found = {a.dtype for a in avals}
     if len(found) == 1 and next(iter(found)).itemsize >= 4:
@@ -40,56 +42,58 @@ def _starts(ctx: Any, starts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
     dtype = np.result_type(_I32, *(a.dtype if a.dtype.kind in "iu" else _I32 for a in avals))
     to = shaped((), dtype if dtype.kind in "iu" else np.dtype("int64"))
     if dtype.kind == "f":  # the result type of int64 and uint64
+        # A start above the maximum of int64 is out of bounds either way, so it may become that maximum.
         starts = [ctx.op("stablehlo.minimum", (s, ctx.const(np.iinfo(np.int64).max, a)), a)
                   if a.dtype == np.uint64 else s for s, a in zip(starts, avals, strict=True)]
     return [ctx.convert(s, a, to) for s, a in zip(starts, avals, strict=True)]
 
 
-def dynamic_slice_lowering(ctx: Any, x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
+def dynamic_slice_lowering(ctx: Context, x: IrValue, *starts: IrValue, slice_sizes: Sequence[int]) -> IrValue:
     if not starts:
         return x
-    alike = _starts(ctx, starts, ctx.avals_in[1:])
+    alike = _convert_starts(ctx, starts, ctx.avals_in[1:])
     return ctx.op("stablehlo.dynamic_slice", (x, *alike), ctx.aval_out, slice_sizes=ctx.i64s(slice_sizes))
 
 
-def dynamic_update_slice_lowering(ctx: Any, x: Any, update: Any, *starts: Any) -> Any:
+def dynamic_update_slice_lowering(ctx: Context, x: IrValue, update: IrValue, *starts: IrValue) -> IrValue:
     if not starts:
         return update
-    alike = _starts(ctx, starts, ctx.avals_in[2:])
+    alike = _convert_starts(ctx, starts, ctx.avals_in[2:])
     return ctx.op("stablehlo.dynamic_update_slice", (x, update, *alike), ctx.aval_out)
 
 
 # --- gather ------------------------------------------------------------------------------------------------------
 
 
-def _limits(x_aval: Any, sizes: Sequence[int], index_map: Sequence[int], dtype: np.dtype) -> np.ndarray:
+def _compute_limits(x_aval: ShapedArray, sizes: Sequence[int], index_map: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """Return the largest valid start of a window, for each component of an index vector."""
+    # Indices of a narrow dtype cannot exceed its maximum, and the limit must be representable in it.
     top = np.iinfo(dtype).max
     return np.array([min(x_aval.shape[a] - sizes[a], top) for a in index_map], dtype)
 
 
-def _wide(ctx: Any, indices: Any, aval: Any) -> tuple[Any, Any]:
+def _widen_indices(ctx: Context, indices: IrValue, aval: ShapedArray) -> tuple[IrValue, IrValue]:
     if aval.dtype.kind in "iu" and aval.dtype.itemsize >= 4:
         return indices, aval
     to = shaped(aval.shape, _I32)
     return ctx.convert(indices, aval, to), to
 
 
-def _vector(ctx: Any, values: np.ndarray, aval: Any) -> Any:
+def _broadcast_limits(ctx: Context, values: np.ndarray, aval: ShapedArray) -> IrValue:
     """Broadcast one value per component to the shape of the indices."""
     row = shaped(values.shape, aval.dtype)
     return ctx.broadcast(ctx.const(values, row), row, aval, (len(aval.shape) - 1,))
 
 
-def _clamped(ctx: Any, indices: Any, aval: Any, limits: np.ndarray) -> Any:
+def _clamp_indices(ctx: Context, indices: IrValue, aval: ShapedArray, limits: np.ndarray) -> IrValue:
     zero = ctx.const(0, aval)
-    return ctx.op("stablehlo.clamp", (zero, indices, _vector(ctx, limits, aval)), aval)
+    return ctx.op("stablehlo.clamp", (zero, indices, _broadcast_limits(ctx, limits, aval)), aval)
 
 
-def _inside(ctx: Any, indices: Any, aval: Any, limits: np.ndarray) -> tuple[Any, Any]:
+def _mask_inside(ctx: Context, indices: IrValue, aval: ShapedArray, limits: np.ndarray) -> tuple[IrValue, IrValue]:
     """Emit which index vectors point to a window within bounds; also return the type of that mask."""
     flags = shaped(aval.shape, _BOOL)
-    mask = ctx.compare(indices, _vector(ctx, limits, aval), "LE", aval)
+    mask = ctx.compare(indices, _broadcast_limits(ctx, limits, aval), "LE", aval)
     if aval.dtype.kind == "i":
         above = ctx.compare(indices, ctx.const(0, aval), "GE", aval)
         mask = ctx.op("stablehlo.and", (mask, above), flags)
@@ -102,25 +106,28 @@ def _inside(ctx: Any, indices: Any, aval: Any, limits: np.ndarray) -> tuple[Any,
     return made, out
 
 
-def gather_lowering(ctx: Any, x: Any, indices: Any, *, dimension_numbers: Any, fill_value: Any,
-                    indices_are_sorted: bool, mode: Any, slice_sizes: Sequence[int], unique_indices: bool) -> Any:
+def gather_lowering(ctx: Context, x: IrValue, indices: IrValue, *, dimension_numbers: prims.GatherDimensionNumbers,
+                    fill_value: Value, indices_are_sorted: bool, mode: prims.GatherScatterMode,
+                    slice_sizes: Sequence[int], unique_indices: bool) -> IrValue:
     x_aval, i_aval = ctx.avals_in
     out = ctx.aval_out
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
     if out.size == 0:
         return ctx.const(np.zeros(out.shape, out.dtype), out)
-    indices, i_aval = _wide(ctx, indices, i_aval)
-    limits = _limits(x_aval, slice_sizes, index_map, i_aval.dtype)
+    indices, i_aval = _widen_indices(ctx, indices, i_aval)
+    limits = _compute_limits(x_aval, slice_sizes, index_map, i_aval.dtype)
+    # XLA may read unsigned starts as signed: a large one would be clamped to 0 instead of the end.
     if mode is CLIP and i_aval.dtype.kind == "u" and index_map:
-        indices = _clamped(ctx, indices, i_aval, limits)
-    text = _axes_text("gather", offset_dims=offset, collapsed_slice_dims=collapsed, operand_batching_dims=x_batch,
-                      start_indices_batching_dims=i_batch, start_index_map=index_map,
-                      index_vector_dim=len(i_aval.shape) - 1)
+        indices = _clamp_indices(ctx, indices, i_aval, limits)
+    text = _format_axes("gather", offset_dims=offset, collapsed_slice_dims=collapsed, operand_batching_dims=x_batch,
+                        start_indices_batching_dims=i_batch, start_index_map=index_map,
+                        index_vector_dim=len(i_aval.shape) - 1)
     found = ctx.op("stablehlo.gather", (x, indices), out, dimension_numbers=ctx.attr(text),
                    slice_sizes=ctx.i64s(slice_sizes), indices_are_sorted=bool(indices_are_sorted))
     if mode is not FILL_OR_DROP or not index_map:
         return found
-    mask, mask_aval = _inside(ctx, indices, i_aval, limits)
+    # The operation has clamped these windows, so they contain other elements of the operand.
+    mask, mask_aval = _mask_inside(ctx, indices, i_aval, limits)
     batch = [a for a in range(len(out.shape)) if a not in offset]
     if mask_aval.shape != out.shape:
         mask = ctx.op("stablehlo.broadcast_in_dim", (mask,), shaped(out.shape, _BOOL),
@@ -131,15 +138,16 @@ def gather_lowering(ctx: Any, x: Any, indices: Any, *, dimension_numbers: Any, f
 # --- scatter -----------------------------------------------------------------------------------------------------
 
 
-def scatter_lowering(combine: str | None, ordered: str | None = None) -> Any:
+def scatter_lowering(combine: str | None, ordered: str | None = None) -> IrValue:
     """Make a rule with `combine` in the region; `ordered` (GT, LT) selects between complex numbers."""
-    def rule(ctx: Any, x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool,
-             mode: Any, unique_indices: bool) -> Any:
+    def rule(ctx: Context, x: IrValue, indices: IrValue, updates: IrValue, *,
+             dimension_numbers: prims.ScatterDimensionNumbers, indices_are_sorted: bool, mode: prims.GatherScatterMode,
+             unique_indices: bool) -> IrValue:
         x_aval, i_aval, u_aval = ctx.avals_in
         if x_aval.size == 0 or u_aval.size == 0:
             return x
         window, inserted, index_map, x_batch, i_batch = dimension_numbers
-        indices, i_aval = _wide(ctx, indices, i_aval)
+        indices, i_aval = _widen_indices(ctx, indices, i_aval)
         free = [a for a in range(len(x_aval.shape)) if a not in x_batch]
         # XLA's CPU compiler is wrong for several windows that all start at an implicit 0, so the 0 is made explicit
         if not index_map and free:
@@ -151,11 +159,11 @@ def scatter_lowering(combine: str | None, ordered: str | None = None) -> Any:
             # Unsigned starts out of bounds remain so, but are clamped to the first invalid index: XLA may read them
             # as signed.
             past = 0 if mode is CLIP else 1
-            indices = _clamped(ctx, indices, i_aval, _limits(x_aval, sizes, index_map, i_aval.dtype)
-                               + np.asarray(past, i_aval.dtype))
-        text = _axes_text("scatter", update_window_dims=window, inserted_window_dims=inserted,
-                          input_batching_dims=x_batch, scatter_indices_batching_dims=i_batch,
-                          scatter_dims_to_operand_dims=index_map, index_vector_dim=len(i_aval.shape) - 1)
+            indices = _clamp_indices(ctx, indices, i_aval, _compute_limits(x_aval, sizes, index_map, i_aval.dtype)
+                                     + np.asarray(past, i_aval.dtype))
+        text = _format_axes("scatter", update_window_dims=window, inserted_window_dims=inserted,
+                            input_batching_dims=x_batch, scatter_indices_batching_dims=i_batch,
+                            scatter_dims_to_operand_dims=index_map, index_vector_dim=len(i_aval.shape) - 1)
         scalar = shaped((), x_aval.dtype)
         if combine is None:
             region = ctx.region((scalar, scalar), lambda _, old, new: new)

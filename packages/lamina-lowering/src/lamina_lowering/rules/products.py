@@ -112,7 +112,7 @@ def _unroll(ctx, x, y, numbers):
 
 
 def _factor(ctx, v, aval, fixed, out_dims, out):
-    """Slice `v` at the fixed indices and broadcast it, with its other axes at `places` of the result."""
+    """Slice `v` at the fixed indices and broadcast it, with its other axes at `out_dims` of the result."""
     start = [fixed.get(a, 0) for a in range(len(aval.shape))]
     limit = [fixed[a] + 1 if a in fixed else n for a, n in enumerate(aval.shape)]
     cut = shaped(tuple(1 if a in fixed else n for a, n in enumerate(aval.shape)), aval.dtype)

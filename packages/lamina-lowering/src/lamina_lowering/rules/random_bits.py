@@ -1,24 +1,25 @@
 """Lowering of random bit generation: the twenty rounds are unrolled, so that XLA makes one loop over the elements."""
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import THREEFRY_PARITY, THREEFRY_ROTATIONS
 
 from .._emit.rule_tables import lowering_rules
+from .._emit.rule_context import Context
+from .._typing import IrValue
 
 __all__: list[str] = []
 
 
-def threefry2x32_lowering(ctx: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+def threefry2x32_lowering(ctx: Context, k0: IrValue, k1: IrValue, x0: IrValue, x1: IrValue) -> tuple[IrValue, IrValue]:
     aval = ctx.aval_out
 
-    def op(name: str, a: Any, b: Any) -> Any:
+    def op(name: str, a: IrValue, b: IrValue) -> IrValue:
         return ctx.op("stablehlo." + name, (a, b), aval)
 
-    def number(n: int) -> Any:
+    def number(n: int) -> IrValue:
         return ctx.const(n, aval)
 
     keys = k0, k1, op("xor", op("xor", k0, k1), number(THREEFRY_PARITY))
@@ -36,7 +37,8 @@ def threefry2x32_lowering(ctx: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple
 lowering_rules.define(prims.threefry2x32_p, threefry2x32_lowering)
 
 
-def rng_bit_generator_lowering(ctx: Any, key: Any, *, algorithm: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+def rng_bit_generator_lowering(ctx: Context, key: IrValue, *, algorithm: prims.RandomAlgorithm, dtype: np.dtype,
+                               shape: tuple[int, ...]) -> IrValue:
     """Emit XLA's generator, whose state is uint64[2]. Bits narrower than 32 are the low bits of 32-bit draws."""
     state, (after, out) = ctx.aval_in, ctx.avals_out
     wide, pairs = shaped((2,), np.dtype("uint64")), shaped((2, 2), state.dtype)
@@ -52,7 +54,7 @@ def rng_bit_generator_lowering(ctx: Any, key: Any, *, algorithm: Any, dtype: np.
     return moved, ctx.convert(bits, drawn, out)
 
 
-def rng_uniform_lowering(ctx: Any, a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
+def rng_uniform_lowering(ctx: Context, a: IrValue, b: IrValue, *, shape: tuple[int, ...]) -> IrValue:
     """Emit a uniform draw. XLA aborts the process for integers below 32 bits and floats below 16, so these are drawn
     wider."""
     aval, made = ctx.avals_in[0], ctx.aval_out

@@ -106,17 +106,18 @@ def _reduce(ctx, x, aval, start, out, combine, axes):
     if not ctx.is_unpartitioned or may_drop_nan:
         plain = _PLAIN_OPS.get(combine) if dtypes.is_float(aval.dtype) else None
     elif ctx.platform == "cpu" and combine in _PLAIN_OPS and not dtypes.is_complex(aval.dtype):
-        x, aval, axes = _in_lanes(ctx, x, aval, start, combine, axes)
+        x, aval, axes = _reduce_in_lanes(ctx, x, aval, start, combine, axes)
     region, axes = ctx.reducer_region(plain, scalar) if plain else _region(combine, scalar), ctx.i64s(sorted(axes))
     made = ctx.op("stablehlo.reduce", (x, start), out, regions=[region], dimensions=axes)
     if may_drop_nan or not plain:
         return made
+    # max/min with NaN restored: select(any(x != x), NaN, reduce(x)).
     found = ctx.op("stablehlo.reduce", (ctx.compare(x, x, "NE", aval), ctx.const(False, _BOOL)),
                    shaped(out.shape, dtypes.BOOL), regions=[ctx.reducer_region("stablehlo.or", _BOOL)], dimensions=axes)
     return ctx.select(found, ctx.const(np.nan, out), made, out)
 
 
-def _in_lanes(ctx, x, aval, start, combine, axes):
+def _reduce_in_lanes(ctx, x, aval, start, combine, axes):
     """Reduce long rows in part; return what remains to be reduced (value, type, axes).
 
     Each row is split into pieces with one partial max/min per lane of a piece. XLA vectorises the loop over lanes but
@@ -124,16 +125,18 @@ def _in_lanes(ctx, x, aval, start, combine, axes):
     changes no max/min. It covers the remainder that fills no piece, and prevents XLA from merging the two reductions.
     """
     num_kept, ndim = len(aval.shape), len(aval.shape)
+    # The trailing reduced axes are contiguous in memory, so together they are one long row.
     while num_kept and num_kept - 1 in axes:
         num_kept -= 1
     length, front = math.prod(aval.shape[num_kept:]), aval.shape[:num_kept]
-    other, pieces = [a for a in axes if a < num_kept], _sides(max(1, length // (_LANES * _ROWS)))
+    other, pieces = [a for a in axes if a < num_kept], _choose_sides(max(1, length // (_LANES * _ROWS)))
     size, many = math.prod(pieces) * _LANES, len(pieces)
     rows = length // size
     if aval.size < _MANY:
         return x, aval, axes
     if num_kept == ndim:
-        return _in_pieces(ctx, x, aval, start, combine, axes)
+        return _reduce_in_pieces(ctx, x, aval, start, combine, axes)
+    # With one element per lane the first reduction would do nothing.
     if rows < 2:
         return x, aval, axes
     flat, bulk, split, end, one = (shaped((*front, *n), aval.dtype) for n in (
@@ -144,6 +147,7 @@ def _in_lanes(ctx, x, aval, start, combine, axes):
         return ctx.op("stablehlo.reduce", (v, start), left, regions=[_region(combine, _scalar(aval))],
                       dimensions=ctx.i64s(sorted(axes)))
 
+    # The two parts overlap; max and min are idempotent, so an element may count twice.
     x, none = ctx.reshape(x, flat), [0] * num_kept
     made = reduce_(ctx.reshape(_slice(ctx, x, [*none, 0], bulk.shape, bulk), split), [*other, num_kept + many])
     last = ctx.reshape(_slice(ctx, x, [*none, length - size], flat.shape, end), one)
@@ -151,7 +155,7 @@ def _in_lanes(ctx, x, aval, start, combine, axes):
     return made, left, list(range(len(left.shape) - many - 1, len(left.shape)))
 
 
-def _in_pieces(ctx, x, aval, start, combine, axes):
+def _reduce_in_pieces(ctx, x, aval, start, combine, axes):
     """The same if the last axis is kept: its elements are the lanes.
 
     XLA would split the reduction itself, by windows, but would first write out the operand. There are more than 32
@@ -162,6 +166,7 @@ def _in_pieces(ctx, x, aval, start, combine, axes):
     length, front, back = aval.shape[axis], aval.shape[:axis], aval.shape[axis + 1:]
     pieces = max(_ROWS + 1, -(-length // _ROWS))
     rows = length // pieces
+    # Only worth it with long pieces, and enough kept elements to fill the lanes.
     if rows < _ROWS // 2 or math.prod(back) < _LANES or len(axes) > 1:
         return x, aval, axes
     bulk, split, end, one, left = (shaped((*front, *n, *back), aval.dtype) for n in (
@@ -178,7 +183,7 @@ def _in_pieces(ctx, x, aval, start, combine, axes):
     return made, left, axes
 
 
-def _sides(pieces):
+def _choose_sides(pieces):
     """Return the lengths of axes with at least `pieces` elements in total, each at most 32.
 
     XLA reduces along a longer axis by windows, whose operand is written out.
@@ -186,6 +191,7 @@ def _sides(pieces):
     sides, axes = [], 1
     while _ROWS ** axes < pieces:
         axes += 1
+    # As equal as possible: the side is the smallest n with n**left >= pieces, for the axes that are left.
     for left in range(axes, 0, -1):
         sides.append(next(n for n in range(1, _ROWS + 1) if n ** left >= pieces))
         pieces = -(-pieces // sides[-1])
@@ -197,6 +203,7 @@ def _reduction(combine, identity):
         if not axes:
             return x
         x, aval = _widen(ctx, x, combine)
+        # Of these, XLA reduces only `and` and `or` of booleans between partitions (`_replicate`).
         if combine in _BITS.values() and (aval.dtype != dtypes.BOOL or combine is _BITS["xor"]):
             x = _replicate(ctx, x, aval)
         scalar, out = _scalar(aval), shaped(ctx.aval_out.shape, aval.dtype)
@@ -213,6 +220,7 @@ def _unroll_short(combine, rule):
     """
     def short(ctx, x, *, axes):
         aval, out = ctx.aval_in, ctx.aval_out
+        # The vectorised loop is over the result, so it must be long, and the reduction short.
         if not axes or out.size < _MANY or not 0 < aval.size <= _FEW * out.size:
             return rule(ctx, x, axes=axes)
         x, aval = _widen(ctx, x, combine)
@@ -229,6 +237,7 @@ def _unroll_short(combine, rule):
 
 def reduce_lowering(ctx, *args, computation, dimensions):
     n = len(args) // 2
+    # A user function is no reduction that the all-reduce between partitions supports.
     operands = [*(_replicate(ctx, x, a) for x, a in zip(args[:n], ctx.avals_in)), *args[n:]]
     avals = [_scalar(a) for a in ctx.avals_in[:n]]
     region = ctx.region(avals * 2, lambda ctx, *xs: ctx.inline(computation, xs))
@@ -237,7 +246,7 @@ def reduce_lowering(ctx, *args, computation, dimensions):
 
 
 # --- argmax, argmin -----------------------------------------------------------------------------------------------
-def _arg(direction, worst):
+def _make_arg_rule(direction, worst):
     """Make a rule that reduces pairs (value, position): the better value wins, NaN before all, then the lower position.
     """
     def rule(ctx, x, *, axes, index_dtype):
@@ -264,6 +273,7 @@ def _arg(direction, worst):
 
         places = ctx.iota(shaped(aval.shape, index_dtype), axes[0])
         region = ctx.region([value, place, value, place], pick)
+        # The initial position is 0: a row whose elements all equal `worst` has its first element as result.
         start = ctx.const(worst(aval.dtype), value), ctx.const(0, place)
         return ctx.op("stablehlo.reduce", (x, places, *start), shaped(out.shape, aval.dtype), out, regions=[region],
                       dimensions=ctx.i64s(axes))[1]
@@ -288,6 +298,7 @@ def _arg_two_passes(combine, worst, rule):
         here = ctx.compare(x, best, "EQ", aval)
         if dtypes.is_float(aval.dtype):
             here = ctx.op("stablehlo.or", (here, ctx.compare(x, x, "NE", aval)), flags)
+        # Positions without the value become n - 1, which is never below the lowest position that has it.
         where = ctx.select(here, ctx.iota(places, axes[0]), ctx.const(n - 1, places), places)
         return _reduce(ctx, where, places, ctx.const(n - 1, place), out, _min, axes)
     return long
@@ -328,7 +339,7 @@ for _prim, _combine, _identity in (
     lowering_rules.define(_prim, _reduction(_combine, _identity))
     platform_rules("cpu").define(_prim, _unroll_short(_combine, lowering_rules[_prim]))
 lowering_rules.define(prims.reduce_p, reduce_lowering)
-lowering_rules.define(prims.argmax_p, _arg("GT", lowest))
-lowering_rules.define(prims.argmin_p, _arg("LT", highest))
+lowering_rules.define(prims.argmax_p, _make_arg_rule("GT", lowest))
+lowering_rules.define(prims.argmin_p, _make_arg_rule("LT", highest))
 platform_rules("cpu").define(prims.argmax_p, _arg_two_passes(_max, lowest, lowering_rules[prims.argmax_p]))
 platform_rules("cpu").define(prims.argmin_p, _arg_two_passes(_min, highest, lowering_rules[prims.argmin_p]))

@@ -29,7 +29,7 @@ def _and(ctx, x, y):
     return ctx.op("stablehlo.and", (x, y), _BOOL)
 
 
-def _parts(ctx, x, y, aval):
+def _split_key(ctx, x, y, aval):
     """Return the comparisons of a key, most significant first, as (x, y, aval) triples.
 
     For complex numbers, whether a part is NaN is compared before the parts.
@@ -39,21 +39,25 @@ def _parts(ctx, x, y, aval):
     part = shaped((), dtypes.real_dtype(aval.dtype))
     parts = [(ctx.op(f"stablehlo.{p}", (x,), part), ctx.op(f"stablehlo.{p}", (y,), part), part)
              for p in ("real", "imag")]
+    # NumPy puts complex numbers with NaN last: those with a NaN in the imaginary part only before those with a NaN in
+    # the real part.
     broken = [(ctx.compare(a, a, "NE", part), ctx.compare(b, b, "NE", part), _BOOL) for a, b, _ in parts]
     return broken + parts
 
 
-def _below(ctx, x, y, aval):
+def _is_below(ctx, x, y, aval):
     below = ctx.compare(x, y, "LT", aval)
     if not dtypes.is_float(aval.dtype):
         return below
+    # x < y, or y is NaN and x is not: NaN is above all numbers. `x == x` is false for NaN.
     return _or(ctx, below, _and(ctx, ctx.compare(y, y, "NE", aval), ctx.compare(x, x, "EQ", aval)))
 
 
-def _equal(ctx, x, y, aval):
+def _is_equal(ctx, x, y, aval):
     equal = ctx.compare(x, y, "EQ", aval)
     if not dtypes.is_float(aval.dtype):
         return equal
+    # Two NaNs are equal here, so that the next key decides between them.
     return _or(ctx, equal, _and(ctx, ctx.compare(y, y, "NE", aval), ctx.compare(x, x, "NE", aval)))
 
 
@@ -71,15 +75,17 @@ def _sort_floats(ctx, x, dimension, is_stable):
     region = ctx.region([scalar, scalar], lambda ctx, a, b: ctx.compare(a, b, "LT", scalar))
     made = ctx.op("stablehlo.sort", (ctx.select(broken, ctx.const(np.inf, aval), x, aval),), aval, regions=[region],
                   dimension=dimension, is_stable=is_stable)
+    # Numbers come first, infinities of replaced NaNs after all of them; infinities of the operand are equal to those.
+    # So the first `good` elements are right.
     good = ctx.convert(ctx.op("stablehlo.not", (broken,), flags), flags, counts)
-    good = _sums(ctx, good, counts, rows, dimension)
+    good = _sum_rows(ctx, good, counts, rows, dimension)
     good = ctx.op("stablehlo.broadcast_in_dim", (good,), counts, broadcast_dimensions=ctx.i64s(
         [a for a in range(len(aval.shape)) if a != dimension]))
     keep = ctx.compare(ctx.iota(counts, dimension), good, "LT", counts)
     return ctx.select(keep, made, ctx.const(np.nan, aval), aval)
 
 
-def _sums(ctx, x, aval, rows, dimension):
+def _sum_rows(ctx, x, aval, rows, dimension):
     """Sum along one dimension.
 
     On CPUs XLA splits a sum into windows and writes out the operand for these. It does not split a reduction of two
@@ -106,10 +112,11 @@ def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
 
     def before(ctx, *pairs):
         """Compare lexicographically: less in the first key, or equal in it and less in the next, ..."""
-        steps = [step for k in range(num_keys) for step in _parts(ctx, pairs[2 * k], pairs[2 * k + 1], scalars[k])]
-        result = _below(ctx, *steps[-1])
+        steps = [step for k in range(num_keys) for step in _split_key(ctx, pairs[2 * k], pairs[2 * k + 1], scalars[k])]
+        # From the last key to the first: (below_1) or (equal_1 and ((below_2) or (equal_2 and ...))).
+        result = _is_below(ctx, *steps[-1])
         for step in reversed(steps[:-1]):
-            result = _or(ctx, _below(ctx, *step), _and(ctx, _equal(ctx, *step), result))
+            result = _or(ctx, _is_below(ctx, *step), _and(ctx, _is_equal(ctx, *step), result))
         return result
 
     region = ctx.region([s for s in scalars for _ in range(2)], before)
@@ -152,18 +159,19 @@ def _top_k_last(ctx, x, aval, k):
     if not dtypes.is_float(aval.dtype) or ctx.platform != "cpu" or not ctx.is_unpartitioned or rows * row < _LARGE or not k:
         return _plain_top_k(ctx, x, aval, k)
     flat = shaped((rows, n), aval.dtype)
+    # A piece keeps k elements, so with 16 k elements or more at most 1/16 of the row is left for the second step.
     size = max(4 * _PIECE // aval.dtype.itemsize, 16 * k)
     x = ctx.reshape(x, flat)
     if n >= 2 * size and (rows == 1 or row >= _LONG):
-        made = _of_pieces(ctx, x, flat, k, size)
+        made = _top_k_of_pieces(ctx, x, flat, k, size)
     elif rows > 1:
-        made = _by_rows(ctx, x, flat, k, min(rows, max(1, _PIECE // row)), n)
+        made = _loop_over_rows(ctx, x, flat, k, min(rows, max(1, _PIECE // row)), n)
     else:
         made = _plain_top_k(ctx, x, flat, k)
-    return [ctx.reshape(v, a) for v, a in zip(made, _results(aval, k))]
+    return [ctx.reshape(v, a) for v, a in zip(made, _result_types(aval, k))]
 
 
-def _results(aval, k):
+def _result_types(aval, k):
     shape = (*aval.shape[:-1], k)
     return shaped(shape, aval.dtype), shaped(shape, _I32.dtype)
 
@@ -174,10 +182,10 @@ def _plain_top_k(ctx, x, aval, k):
         zero = ctx.const(0, aval)
         x = ctx.select(ctx.compare(x, zero, "EQ", aval), zero, x, aval)
         x = ctx.select(ctx.compare(x, x, "NE", aval), ctx.const(np.nan, aval), x, aval)
-    return ctx.op("chlo.top_k", (x,), *_results(aval, k), k=k)
+    return ctx.op("chlo.top_k", (x,), *_result_types(aval, k), k=k)
 
 
-def _by_rows(ctx, x, aval, k, count, size):
+def _loop_over_rows(ctx, x, aval, k, count, size):
     """Loop over `count` rows at a time, or over pieces of `size` elements of one row.
 
     If `count` does not divide the number of rows, the last iteration repeats some. The results have shape `[rows, k]`,
@@ -186,13 +194,14 @@ def _by_rows(ctx, x, aval, k, count, size):
     rows, n = aval.shape
     pieces = n // size
     whole, part = shaped((rows * pieces, size), aval.dtype), shaped((count, size), aval.dtype)
-    outs = _results(whole, k)
+    outs = _result_types(whole, k)
     zero, last, many = ctx.const(0, _I32), ctx.const(rows * pieces - count, _I32), ctx.const(pieces, _I32)
 
     def has_next(ctx, i, *outs):
         return ctx.compare(i, ctx.const(rows * pieces, _I32), "LT", _I32)
 
     def step(ctx, i, *wholes):
+        # The last iteration starts early enough to be complete. It repeats rows, with the same results.
         at, begin = ctx.op("stablehlo.minimum", (i, last), _I32), zero
         line = at
         if pieces > 1:  # slice the array itself: reshaping it into pieces first would be a copy
@@ -207,7 +216,7 @@ def _by_rows(ctx, x, aval, k, count, size):
     return ctx.op("stablehlo.while", start, *types, regions=[ctx.region(types, has_next), ctx.region(types, step)])[1:]
 
 
-def _of_pieces(ctx, x, aval, k, size):
+def _top_k_of_pieces(ctx, x, aval, k, size):
     """Find the top k of long rows from the top k of their pieces and the remainder.
 
     Among equal elements the first is kept, because the pieces are in order.
@@ -218,7 +227,8 @@ def _of_pieces(ctx, x, aval, k, size):
         ((rows, n - count * size), aval.dtype), ((rows, count * k), aval.dtype), ((rows, count * k), _I32.dtype),
         ((rows, count, k), _I32.dtype)))
     whole, names = (shaped((rows, count * k + rest.shape[1]), d) for d in (aval.dtype, _I32.dtype))
-    made, at = _by_rows(ctx, x, aval, k, 1, size)
+    made, at = _loop_over_rows(ctx, x, aval, k, 1, size)
+    # Positions in a piece become positions in the row.
     begins = ctx.op("stablehlo.multiply", (ctx.iota(each, 1), ctx.const(size, each)), each)
     at = ctx.reshape(ctx.op("stablehlo.add", (ctx.reshape(at, each), begins), each), places)
     made = ctx.reshape(made, several)
@@ -229,6 +239,7 @@ def _of_pieces(ctx, x, aval, k, size):
         at = ctx.op("stablehlo.concatenate", (at, ends), names, dimension=1)
     values, chosen = _plain_top_k(ctx, made, whole, k)
     result, lines = shaped((rows, k), _I32.dtype), shaped((rows, k, 1), _I32.dtype)
+    # The second top_k gives positions among the candidates; `at` has the position of each candidate in the row.
     numbers = ctx.op("stablehlo.concatenate", (ctx.iota(lines, 0), ctx.reshape(chosen, lines)),
                      shaped((rows, k, 2), _I32.dtype), dimension=2)
     found = ctx.op("stablehlo.gather", (at, numbers), result, dimension_numbers=ctx.attr(

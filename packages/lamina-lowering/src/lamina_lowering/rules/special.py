@@ -34,6 +34,7 @@ class _LoopingNumbers(Numbers):
         types = [self.aval] * (f + len(state)) + [self.flags]
 
         def going(ctx, *values):
+            # A scalar is its own test.
             if not self.aval.shape:
                 return values[-1]
             return ctx.op("stablehlo.reduce", (values[-1], ctx.const(False, _BOOL)), _BOOL,
@@ -44,6 +45,8 @@ class _LoopingNumbers(Numbers):
             *numbers, on = values
             numbers = [Number(self, v) for v in numbers]
             new, more = step(tuple(numbers[:f]), tuple(numbers[f:]))
+            # Without this select a converged element would go on changing, and might overflow to inf or NaN, while
+            # others still run.
             kept = [self.where(on, n, s).v for n, s in zip(new, numbers[f:], strict=True)]
             return [*values[:f], *kept, self.both(on, more)]
 

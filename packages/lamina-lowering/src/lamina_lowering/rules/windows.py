@@ -15,11 +15,12 @@ __all__: list[str] = []
 _BOOL = shaped((), dtypes.BOOL)
 
 
-def _cut(length, padding):
+def _split_padding(length, padding):
     """Return what padding removes at both ends (as negative numbers), and the padding that remains to be added."""
     low, high = (min(p, 0) for p in padding)
     if length + low + high > 0:
         return low, high, (max(padding[0], 0), max(padding[1], 0))
+    # Nothing of the operand is left. Remove all of it, and pad to the length that the window operation expects.
     return -length, 0, (0, max(length + sum(padding), 0))
 
 
@@ -28,8 +29,10 @@ def _crop(ctx, xs, starts, avals, base_dilation, padding):
     if all(low >= 0 and high >= 0 for low, high in padding):
         return xs, avals, base_dilation, padding
     lengths = [dilated_length(n, b) for n, b in zip(avals[0].shape, base_dilation, strict=True)]
-    lows, highs, padding = zip(*map(_cut, lengths, padding))
+    lows, highs, padding = zip(*map(_split_padding, lengths, padding))
     shape = tuple(map(sum, zip(lengths, lows, highs)))
+    # Negative padding cuts the dilated operand: it may begin between two elements. So the dilation is emitted first,
+    # as interior padding.
     xs = [ctx.pad(x, s, a, lows, highs, [b - 1 for b in base_dilation])
           for x, s, a in zip(xs, starts, avals, strict=True)]
     return xs, [shaped(shape, a.dtype) for a in avals], (1,) * len(shape), padding
@@ -67,7 +70,7 @@ def reduce_window_lowering(ctx, *args, computation, **params):
     return made if n > 1 else (made,)
 
 
-def _keeps(ctx, a, b, select, aval):
+def _is_kept(ctx, a, b, select, aval):
     """Return whether `a` is kept over `b`: it is at least as good, or NaN."""
     good = ctx.compare(a, b, "GE" if select == "ge" else "LE", aval)
     if not dtypes.is_inexact(aval.dtype):
@@ -84,11 +87,14 @@ def select_and_gather_add_lowering(ctx, t, x, *, select, **params):
     key, value, real = shaped((), xa.dtype), shaped((), ta.dtype), shaped(xa.shape, dtypes.BOOL)
 
     def pick(ctx, a, s, p, b, t, q):
-        better = ctx.op("stablehlo.and", (p, _keeps(ctx, a, b, select, key)), _BOOL)
+        # p, q: whether the value is an element, not padding. a wins if it is an element and at least as good, or if b
+        # is padding.
+        better = ctx.op("stablehlo.and", (p, _is_kept(ctx, a, b, select, key)), _BOOL)
         left = ctx.op("stablehlo.or", (better, ctx.op("stablehlo.not", (q,), _BOOL)), _BOOL)
         return (ctx.select(left, a, b, key), ctx.select(left, s, t, value),
                 ctx.op("stablehlo.or", (p, q), _BOOL))
 
+    # The initial value counts as padding: its flag is False.
     starts = [ctx.const((lowest if select == "ge" else highest)(xa.dtype), key), ctx.const(0, value),
               ctx.const(False, _BOOL)]
     outs = shaped(ctx.aval_out.shape, xa.dtype), ctx.aval_out, shaped(ctx.aval_out.shape, dtypes.BOOL)
@@ -101,10 +107,12 @@ def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_d
     out, key = ctx.aval_out, shaped((), xa.dtype)
     if not out.shape or not sa.size:
         return source if not out.shape else ctx.const(0, out)
+    # Overlapping windows add several times to one element; narrow floats would be rounded each time.
     wide = shaped((), np.dtype("float32") if dtypes.is_float(sa.dtype) and sa.dtype.itemsize < 4 else sa.dtype)
     source = ctx.convert(source, sa, shaped(sa.shape, wide.dtype))
     made = shaped(xa.shape, wide.dtype)
-    lows, highs, padding = zip(*map(_cut, xa.shape, padding))
+    # Elements that negative padding cuts off are in no window: their result is zero, which is padded back at the end.
+    lows, highs, padding = zip(*map(_split_padding, xa.shape, padding))
     cut = any(lows) or any(highs)
     if cut:
         shape = tuple(map(sum, zip(xa.shape, lows, highs)))
@@ -117,8 +125,9 @@ def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_d
     if xa.dtype.itemsize < 4 and dtypes.is_float(xa.dtype) and xa.dtype != wide.dtype:
         x, xa, key = ctx.convert(x, xa, made), made, wide  # widening keeps the order
     zero = ctx.const(0, wide)
-    chosen = ctx.region([key, key], lambda ctx, a, b: _keeps(ctx, a, b, select, key))
+    chosen = ctx.region([key, key], lambda ctx, a, b: _is_kept(ctx, a, b, select, key))
     added = ctx.reducer_region("stablehlo.add", wide)
+    # StableHLO selects and adds in one dtype.
     if xa.dtype == wide.dtype:
         back = ctx.op("stablehlo.select_and_scatter", (x, source, zero), made, regions=[chosen, added],
                       padding=ctx.matrix(padding), window_dimensions=ctx.i64s(window_dimensions),
@@ -140,11 +149,12 @@ def _scatter_of_two_dtypes(ctx, source, x, sa, xa, made, padding, select, window
     """
     place, key, value = shaped((), np.dtype("int32")), shaped((), xa.dtype), shaped((), made.dtype)
     size = xa.size
+    # The row-major position of each element, so that one index selects it.
     flat = ctx.reshape(ctx.iota(shaped((size,), place.dtype), 0), shaped(xa.shape, place.dtype))
 
     def pick(ctx, a, i, b, j):
         # Position `size` denotes padding, which loses against every element.
-        left = ctx.op("stablehlo.and", (_keeps(ctx, a, b, select, key),
+        left = ctx.op("stablehlo.and", (_is_kept(ctx, a, b, select, key),
                                         ctx.compare(i, ctx.const(size, place), "LT", place)), _BOOL)
         left = ctx.op("stablehlo.or", (left, ctx.compare(j, ctx.const(size, place), "EQ", place)), _BOOL)
         return ctx.select(left, a, b, key), ctx.select(left, i, j, place)

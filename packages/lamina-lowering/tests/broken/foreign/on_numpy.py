@@ -1,4 +1,4 @@
-"""A lowering to a format of its own: programs are kept as files, and run by the NumPy evaluator."""
+"""A lowering to another format: programs are stored as files and run by the NumPy evaluator."""
 from lamina_ir import MissingRuleError, UnboundAxisError, dumps, evaluate, prims, walk
 from lamina_ir.extend import Placement
 from lamina_lowering._default import *

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapeDtypeStruct, config, dtypes
 from lamina_tracing import Array
 from lamina_tracing.extend import rename_errors, typeof
@@ -29,21 +30,27 @@ class _ScalarType(type):
 
     dtype: np.dtype
 
+    @override
     def __hash__(cls) -> int:
         return hash(cls.dtype.type)
 
+    @override
     def __eq__(cls, other: object) -> bool:
         return cls is other or other is cls.dtype.type or isinstance(other, np.dtype) and other == cls.dtype
 
+    @override
     def __ne__(cls, other: object) -> bool:
         return not cls == other
 
+    @override
     def __call__(cls, x: Any = 0) -> Array:
         return asarray(x, dtype=cls.dtype)
 
+    @override
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, cls.dtype.type)
 
+    @override
     def __repr__(cls) -> str:
         return f"<class 'lamina.numpy.{cls.__name__}'>"
 

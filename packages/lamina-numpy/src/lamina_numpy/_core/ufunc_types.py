@@ -22,6 +22,12 @@ class Binary(Protocol):
     def __getattr__(self, name: str) -> Any: ...
 
 
+class Predicate(Protocol):
+    """A function from one array, which may be passed by name, to booleans."""
+
+    def __call__(self, x: ArrayLike) -> Array: ...
+
+
 def unary(name: str, doc: str, op: Any) -> Unary:
     """A function of one array that a table makes, marked for publishing."""
     return public_api(name=name, doc=doc)(op)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes, DTypeError, evaluate_primitive, prims, shaped
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, hooks
 from lamina_tracing.extend import as_int, resolve_requested_dtype, Tracer, typeof
 
@@ -21,6 +22,25 @@ from .._shape.layout import broadcast_to
 
 __all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "identity", "ones", "ones_like", "tri", "zeros",
            "zeros_like"]
+
+_CREATION = docstring_entries("""
+    shape: an int or a sequence of ints; must be known while tracing.
+    N: number of rows.
+    M: number of columns; None for `N`.
+    k: which diagonal: 0 for the main one, positive above it, negative below.
+    dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
+    device: device or sharding of the result; None for the default.
+    result: Array of this shape and dtype.
+    ValueError: a size is negative.
+    TypeError: `shape` does not contain integers, or they are traced.
+    DTypeError: `dtype` is not an element type of arrays.
+    """)
+_LIKE = {**_CREATION, **docstring_entries("""
+    a: array, number or list of numbers, or an object with a shape and a dtype; its elements are not used.
+    dtype: element type; None for that of `a`.
+    shape: an int or a sequence of ints; None for that of `a`.
+    TypeError: `a` is neither an array nor a number.
+    """)}
 
 _SMALL = 1 << 16  # bytes up to which copying from the host beats compiling
 _SCALARS = frozenset((bool, int, float, complex))
@@ -45,19 +65,13 @@ def _float_or(dtype: Any) -> np.dtype:
     return dtypes.canonical_float() if dtype is None else resolve_requested_dtype(dtype)
 
 
+@fill_docstring(_CREATION)
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of zeros.
 
-    Args:
-      shape: an int or a sequence of ints. Known while tracing.
-      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
-      device: a device or sharding to put the result on; None leaves that open.
-    Returns:
-      Array of this shape and dtype.
-    Raises:
-      ValueError: a size is negative.
-      TypeError: `shape` holds no integers; traced ones are none.
-      DTypeError: `dtype` is no element type of arrays.
+    Args: {shape, dtype, device}
+    Returns: {result}
+    Raises: {ValueError, TypeError, DTypeError}
 
     Source: meaning of `numpy.zeros`.
 
@@ -69,19 +83,13 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     return out if device is None else to_device(out, device)
 
 
+@fill_docstring(_CREATION)
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of ones.
 
-    Args:
-      shape: an int or a sequence of ints. Known while tracing.
-      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
-      device: a device or sharding to put the result on; None leaves that open.
-    Returns:
-      Array of this shape and dtype.
-    Raises:
-      ValueError: a size is negative.
-      TypeError: `shape` holds no integers; traced ones are none.
-      DTypeError: `dtype` is no element type of arrays.
+    Args: {shape, dtype, device}
+    Returns: {result}
+    Raises: {ValueError, TypeError, DTypeError}
 
     Source: meaning of `numpy.ones`.
 
@@ -92,19 +100,13 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None
     return out if device is None else to_device(out, device)
 
 
+@fill_docstring(_CREATION)
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of zeros, where NumPy leaves the values open.
 
-    Args:
-      shape: an int or a sequence of ints. Known while tracing.
-      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
-      device: a device or sharding to put the result on; None leaves that open.
-    Returns:
-      Array of this shape and dtype.
-    Raises:
-      ValueError: a size is negative.
-      TypeError: `shape` holds no integers; traced ones are none.
-      DTypeError: `dtype` is no element type of arrays.
+    Args: {shape, dtype, device}
+    Returns: {result}
+    Raises: {ValueError, TypeError, DTypeError}
 
     Source: meaning of `numpy.empty`.
 
@@ -121,7 +123,7 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
       shape: an int or a sequence of ints. Known while tracing.
       fill_value: a number, or an array or list that broadcasts to `shape`; may be traced.
       dtype: element type; None for that of `fill_value`.
-      device: a device or sharding to put the result on; None leaves that open.
+      device: device or sharding of the result; None for the default.
     Returns:
       Array of this shape and dtype, in the units of `fill_value`; complex numbers lose their imaginary part in a real
       dtype.
@@ -174,21 +176,14 @@ def _weakly(x: Any, weak: bool) -> Any:
     return cast(x, typeof(x).dtype, True) if weak else x
 
 
+@fill_docstring(_LIKE)
 def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
                device: Any = None) -> Array:
     """An array of zeros, like another.
 
-    Args:
-      a: array, number or list of numbers, or anything with a shape and a dtype; only these count.
-      dtype: element type; None for that of `a`.
-      shape: an int or a sequence of ints; None for that of `a`.
-      device: a device or sharding to put the result on; None leaves that open.
-    Returns:
-      Array of this shape and dtype.
-    Raises:
-      ValueError: a size is negative.
-      TypeError: `a` is neither an array nor a number.
-      DTypeError: `dtype` is no element type of arrays.
+    Args: {a, dtype, shape, device}
+    Returns: {result}
+    Raises: {ValueError, TypeError, DTypeError}
 
     Source: meaning of `numpy.zeros_like`.
 
@@ -199,21 +194,14 @@ def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | 
     return _weakly(zeros(shape, d, device=device), weak)
 
 
+@fill_docstring(_LIKE)
 def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
               device: Any = None) -> Array:
     """An array of ones, like another.
 
-    Args:
-      a: array, number or list of numbers, or anything with a shape and a dtype; only these count.
-      dtype: element type; None for that of `a`.
-      shape: an int or a sequence of ints; None for that of `a`.
-      device: a device or sharding to put the result on; None leaves that open.
-    Returns:
-      Array of this shape and dtype.
-    Raises:
-      ValueError: a size is negative.
-      TypeError: `a` is neither an array nor a number.
-      DTypeError: `dtype` is no element type of arrays.
+    Args: {a, dtype, shape, device}
+    Returns: {result}
+    Raises: {ValueError, TypeError, DTypeError}
 
     Source: meaning of `numpy.ones_like`.
 
@@ -232,7 +220,7 @@ def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: Shap
       prototype: array, number or list of numbers, or anything with a shape and a dtype; only these count.
       dtype: element type; None for that of `prototype`.
       shape: an int or a sequence of ints; None for that of `prototype`.
-      device: a device or sharding to put the result on; None leaves that open.
+      device: device or sharding of the result; None for the default.
     Returns:
       Array of zeros of this shape and dtype.
     Raises:
@@ -256,7 +244,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
       fill_value: a number, or an array or list that broadcasts to the shape; may be traced.
       dtype: element type; None for that of `a`.
       shape: an int or a sequence of ints; None for that of `a`.
-      device: a device or sharding to put the result on; None leaves that open.
+      device: device or sharding of the result; None for the default.
     Returns:
       Array of this shape and dtype, in the units of `fill_value`.
     Raises:
@@ -303,7 +291,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
       stop: what no number reaches; None where only `start` is given.
       step: the distance, which may be negative; None for 1. The three are known real numbers.
       dtype: element type; None for the common one of the numbers given.
-      device: a device or sharding to put the result on; None leaves that open.
+      device: device or sharding of the result; None for the default.
     Returns:
       Array `[n]`, `n = ceil((stop - start) / step)`, or 0 where that is negative; in the units of `start`. In an
       integer dtype start and step are cut to integers first.
@@ -350,15 +338,11 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     return out if device is None else to_device(out, device)
 
 
+@fill_docstring(_CREATION)
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """A matrix of ones on a diagonal and zeros elsewhere.
 
-    Args:
-      N: number of rows.
-      M: number of columns; None for `N`.
-      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
-      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
-      device: a device or sharding to put the result on; None leaves that open.
+    Args: {N, M, k, dtype, device}
     Returns:
       Array `[N, M]`.
     Raises:
@@ -410,14 +394,11 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     return eye(n, dtype=dtype)
 
 
+@fill_docstring(_CREATION)
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
     """A matrix of ones on and below a diagonal and zeros above.
 
-    Args:
-      N: number of rows.
-      M: number of columns; None for `N`.
-      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
-      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
+    Args: {N, M, k, dtype}
     Returns:
       Array `[N, M]`.
     Raises:

@@ -5,29 +5,35 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import ArrayLike
 
 from .._core.conversion import asarray, put
 
 __all__ = ["array_repr", "array_str", "load", "save", "savez"]
 
+_PRINTING = docstring_entries("""
+    max_line_width: number of characters after which a line ends; None for NumPy's setting.
+    precision: number of digits after the point; None for NumPy's setting.
+    suppress_small: whether numbers close to 0 are printed as 0, without exponents; None for NumPy's setting.
+    TypeError: a setting has another type than NumPy's.
+    """)
+
 _BF16 = dtypes.as_dtype("bfloat16")
 _VOID16 = np.dtype("V2")  # what `.npy` files call bfloat16, which NumPy does not know
 
 
+@fill_docstring(_PRINTING)
 def array_repr(arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None,
                suppress_small: bool | None = None) -> str:
-    """The text that `repr` gives.
+    """Return the `repr` of an array, with options.
 
     Args:
-      arr: array, traced too; of anything else, what its own `repr` gives.
-      max_line_width: characters after which a line ends; None for NumPy's setting.
-      precision: digits behind the point; None for NumPy's setting.
-      suppress_small: whether numbers close to 0 are shown as 0, without exponents; None for NumPy's setting.
+      arr: array, also a traced one, or any other object.
+      {max_line_width, precision, suppress_small}
     Returns:
-      Str.
-    Raises:
-      TypeError: a setting has another type than NumPy's.
+      A str, such as `array([1., 2.])` for arrays of NumPy.
+    Raises: {TypeError}
 
     Source: meaning of `numpy.array_repr`.
 
@@ -38,19 +44,17 @@ def array_repr(arr: ArrayLike, max_line_width: int | None = None, precision: int
         return repr(arr)
 
 
+@fill_docstring(_PRINTING)
 def array_str(a: ArrayLike, max_line_width: int | None = None, precision: int | None = None,
               suppress_small: bool | None = None) -> str:
-    """The elements of an array as text.
+    """Return the elements of an array as text.
 
     Args:
-      a: array; traced ones have no elements to show, and give their type. Of anything else, what `str` gives.
-      max_line_width: characters after which a line ends; None for NumPy's setting.
-      precision: digits behind the point; None for NumPy's setting.
-      suppress_small: whether numbers close to 0 are shown as 0, without exponents; None for NumPy's setting.
+      a: array, or any other object; a traced array has no elements and is printed as its type.
+      {max_line_width, precision, suppress_small}
     Returns:
-      Str.
-    Raises:
-      TypeError: a setting has another type than NumPy's.
+      A str.
+    Raises: {TypeError}
 
     Source: meaning of `numpy.array_str`.
 

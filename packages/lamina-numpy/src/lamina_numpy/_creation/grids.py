@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike
 from lamina_tracing.extend import typeof, resolve_requested_dtype
@@ -119,6 +120,7 @@ class _Grid:
             return [put(p, kind) for p in parts]
         return put(np.stack(np.broadcast_arrays(*parts)), kind)
 
+    @override
     def __repr__(self) -> str:
         return f"<{self.name}>"
 

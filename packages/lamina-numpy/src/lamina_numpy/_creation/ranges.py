@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, rename_errors, check_no_axis_name, typeof, resolve_requested_dtype
 
 from .._core.promotion import alike, aval, broadcast, cast, fixed, literal, pair, work_dtype
-from .._core.public_api import check_known, compiled, public_api, settled
+from .._core.public_api import check_known, compiled, public_api, make_static_hashable
 from .._core.axes import with_axes
 from .._core.select import choose_by
 from .._core.conversion import asarray, to_device
@@ -19,6 +20,16 @@ from .._elementwise.powers import power
 from .._shape.layout import moveaxis
 
 __all__ = ["geomspace", "linspace", "logspace"]
+
+_RANGE = docstring_entries("""
+    num: number of elements.
+    endpoint: whether the last element is `stop`; if not, `stop` is left out.
+    dtype: element type of the result; None for that of the bounds, float for integers.
+    axis: position of the new axis in the result; negative counts from its end.
+    ValueError: `num` is negative.
+    TypeError: `num` is not an integer, or a bound is neither an array nor a number.
+    ShapeError: the bounds do not broadcast, or the result does not have `axis`.
+    """)
 
 
 def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
@@ -33,7 +44,7 @@ def _on_device(plain: Any) -> Any:
     to = rename_errors(to_device, plain.__name__)
 
     def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        args, kwargs = settled(plain, args, kwargs)
+        args, kwargs = make_static_hashable(plain, args, kwargs)
         try:
             out = compiled(plain)(*args, **kwargs)
         except ValueError:
@@ -45,15 +56,14 @@ def _on_device(plain: Any) -> Any:
     return call
 
 
-@public_api("num", "endpoint", "retstep", "dtype", "axis", face=_on_device)
+@public_api("num", "endpoint", "retstep", "dtype", "axis", wrap=_on_device, entries=_RANGE)
 def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
              dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None) -> Any:
     """Numbers with equal distances from one bound to the other.
 
     Args:
       start, stop: the bounds: numbers, arrays or lists that broadcast; may be traced.
-      num: how many numbers.
-      endpoint: whether the last number is `stop`; else it is the one that would come before.
+      {num, endpoint}
       retstep: whether the distance is wanted too.
       dtype: element type of the result; integers are rounded down; None for that of the bounds, float for integers.
       axis: position of the new axis in the result; negative counts from its end.
@@ -61,10 +71,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     Returns:
       Array of the common shape and a new axis of length `num`, in the units of the bounds; with `retstep` a pair, the
       distance second: NaN where there is none.
-    Raises:
-      ValueError: `num` is negative.
-      TypeError: `num` is no integer, or a bound neither an array nor a number.
-      ShapeError: the bounds do not broadcast, or the result does not have `axis`.
+    Raises: {ValueError, TypeError, ShapeError}
 
     Derivative: linear in the bounds.
     Source: meaning of `numpy.linspace`.
@@ -108,18 +115,16 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     return (out, cast(step, final) if dtypes.is_inexact(final) else step) if retstep else out
 
 
-@public_api("num", "endpoint", "dtype", "axis")
+@public_api("num", "endpoint", "dtype", "axis", entries=_RANGE)
 def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
              dtype: DTypeLike | None = None, axis: int = 0) -> Array:
     """Powers of a base, whose exponents have equal distances.
 
     Args:
       start, stop: the exponents at the bounds: numbers or arrays that broadcast; may be traced.
-      num: how many numbers.
-      endpoint: whether the last number is `stop`; else it is the one that would come before.
+      {num, endpoint}
       base: a number, or an array that broadcasts with the exponents; may be traced.
-      dtype: element type of the result; None for that of the bounds, float for integers.
-      axis: position of the new axis in the result; negative counts from its end.
+      {dtype, axis}
     Returns:
       Array of the common shape and a new axis of length `num`.
     Raises:
@@ -141,24 +146,18 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     return cast(power(cast(base, d), linspace(start, stop, num, endpoint, False, d, axis)), final)
 
 
-@public_api("num", "endpoint", "dtype", "axis")
+@public_api("num", "endpoint", "dtype", "axis", entries=_RANGE)
 def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None,
               axis: int = 0) -> Array:
     """Numbers with equal ratios from one bound to the other.
 
     Args:
       start, stop: the bounds: numbers or arrays that broadcast, of one sign and not 0, or complex; may be traced.
-      num: how many numbers.
-      endpoint: whether the last number is `stop`; else it is the one that would come before.
-      dtype: element type of the result; None for that of the bounds, float for integers.
-      axis: position of the new axis in the result; negative counts from its end.
+      {num, endpoint, dtype, axis}
     Returns:
       Array of the common shape and a new axis of length `num`, in the units of the bounds; the bounds themselves up to
       rounding. NaN between real bounds of different signs, or where one is 0.
-    Raises:
-      ValueError: `num` is negative.
-      TypeError: `num` is no integer, or a bound neither an array nor a number.
-      ShapeError: the bounds do not broadcast, or the result does not have `axis`.
+    Raises: {ValueError, TypeError, ShapeError}
 
     Source: meaning of `numpy.geomspace`, which refuses a bound of 0.
 

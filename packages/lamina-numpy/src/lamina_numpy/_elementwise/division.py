@@ -11,6 +11,7 @@ from lamina_tracing.extend import typeof
 from .._core.promotion import convert, literal, pair
 from .._core.public_api import public_api
 from .._core.select import choose_by
+from ._docstrings import PAIRWISE
 
 __all__ = ["divmod", "floor_divide", "fmod", "mod", "remainder"]
 
@@ -46,20 +47,16 @@ def _zero_by_zero(r: Any, y: Any, d: np.dtype) -> Any:
     return choose_by(_nonzero(y, d), r, literal(0, d))
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Quotient rounded down, to a whole number.
 
-    Args:
-      x, y: real or boolean arrays that broadcast to each other.
+    Args: {x, y}
     Returns:
       Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans. Floats
       divided by 0 are infinite, with the sign of the quotient, and NaN for 0 / 0; integers divided by 0 are what the
       backend gives.
-    Raises:
-      ShapeError: `x` and `y` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds complex numbers.
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Derivative: zero.
     Source: meaning of `numpy.floor_divide`, but for integers divided by 0, which NumPy makes 0.
@@ -85,19 +82,14 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.round(q, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Remainder with the sign of the divisor, as Python's `%`.
 
-    Args:
-      x, y: real or boolean arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans.
+    Args: {x, y}
+    Returns: {ints}
       `x - y * floor_divide(x, y)`; for `y` 0 it is NaN, of integers 0.
-    Raises:
-      ShapeError: `x` and `y` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds complex numbers.
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Derivative: 1 for `x`, `-floor(x / y)` for `y`.
     Source: meaning of `numpy.remainder`.
@@ -114,19 +106,14 @@ def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
 mod = remainder
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Remainder with the sign of the dividend, as C's `fmod`.
 
-    Args:
-      x, y: real or boolean arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans.
+    Args: {x, y}
+    Returns: {ints}
       For `y` 0 it is NaN, of integers 0.
-    Raises:
-      ShapeError: `x` and `y` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds complex numbers.
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Derivative: 1 for `x`, `-trunc(x / y)` for `y`.
     Source: meaning of `numpy.fmod`.
@@ -138,19 +125,15 @@ def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     return _zero_by_zero(lax.rem(x, y), y, d)
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     """Quotient rounded down, and the remainder that goes with it.
 
-    Args:
-      x, y: real or boolean arrays that broadcast to each other.
+    Args: {x, y}
     Returns:
       (`floor_divide(x, y)`, `remainder(x, y)`), two arrays of the shape `x` and `y` broadcast to, in the dtype they meet
       in, int32 for booleans.
-    Raises:
-      ShapeError: `x` and `y` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds complex numbers.
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Derivative: as of the two functions.
     Source: meaning of `numpy.divmod`, but for quotients of integers divided by 0, which NumPy makes 0.

@@ -5,15 +5,16 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, dtypes, prims
+from lamina_ir.extend import fill_docstring, docstring_entries
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._core.promotion import aval, cast, equation, literal, promote_pair, no_out, pair, promote_all
 from .._core.public_api import public_api
-from .._core.ufunc_types import Binary, Unary, binary, unary
+from .._core.ufunc_types import Binary, Predicate, Unary, binary, unary
 from .._core.select import truth
 from .._core.conversion import asarray
-from ._docstrings import PAIR, PAIR_RAISES, docstring
+from ._docstrings import PAIR, PAIR_RAISES, docstring, ELEMENTWISE, PAIRWISE
 from .ufuncs import abs, imag
 
 __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_count", "bitwise_invert",
@@ -81,7 +82,7 @@ logical_xor = _logical("logical_xor", lax.bitwise_xor, "Whether exactly one is t
                        "Array([False,  True,  True, False], dtype=bool)")
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def logical_not(x: ArrayLike, /) -> Array:
     """Whether each element is zero.
 
@@ -89,8 +90,7 @@ def logical_not(x: ArrayLike, /) -> Array:
       x: number or boolean array; NaN is true.
     Returns:
       Boolean array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Source: meaning of `numpy.logical_not`.
 
@@ -128,14 +128,13 @@ bitwise_xor = _bitwise("bitwise_xor", lax.bitwise_xor, "Bits set in exactly one;
                        ">>> bitwise_xor(np.array([0b0011]), 0b0101)\nArray([6], dtype=int32)")
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def invert(x: ArrayLike, /) -> Array:
     """Every bit flipped; `not` of booleans.
 
     Args:
       x: integer or boolean array.
-    Returns:
-      Array of the shape and dtype of `x`.
+    Returns: {same}
     Raises:
       TypeError: `x` is neither an array nor a number.
       DTypeError: `x` holds floats or complex numbers.
@@ -164,19 +163,20 @@ def _shift_operands(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     return x, y, d
 
 
-@public_api()
+_SHIFT = {**PAIRWISE, **docstring_entries("""
+    x, y: integer or boolean arrays that broadcast to each other.
+    DTypeError: an argument holds floats or complex numbers.
+    """)}
+
+
+@public_api(entries=_SHIFT)
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bits moved `y` places up; zeros move in.
 
-    Args:
-      x, y: integer or boolean arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans; 0 where `y` is
-      negative or not below the number of bits.
-    Raises:
-      ShapeError: `x` and `y` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds floats or complex numbers.
+    Args: {x, y}
+    Returns: {ints}
+      0 if `y` is negative or not below the number of bits.
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Source: meaning of `numpy.left_shift`.
 
@@ -187,19 +187,14 @@ def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.shift_left(x, y)
 
 
-@public_api()
+@public_api(entries=_SHIFT)
 def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bits moved `y` places down; copies of the sign bit move in.
 
-    Args:
-      x, y: integer or boolean arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans; 0, or -1 for
-      negative `x`, where `y` is negative or not below the number of bits.
-    Raises:
-      ShapeError: `x` and `y` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds floats or complex numbers.
+    Args: {x, y}
+    Returns: {ints}
+      If `y` is negative or not below the number of bits: 0, or -1 for negative `x`.
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Source: meaning of `numpy.right_shift`.
 
@@ -241,16 +236,14 @@ def _all_false(a: Any) -> Any:
     return lax.broadcast_in_dim(np.False_, a.shape, ())
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def isnan(x: ArrayLike, /) -> Array:
     """Whether each element is not a number.
 
     Args:
       x: number or boolean array; of complex numbers either part counts.
-    Returns:
-      Boolean array of the shape of `x`; False for booleans and integers.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Returns: {never}
+    Raises: {TypeError}
 
     Source: meaning of `numpy.isnan`.
 
@@ -261,7 +254,7 @@ def isnan(x: ArrayLike, /) -> Array:
     return lax.ne(x, x)
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def isfinite(x: ArrayLike, /) -> Array:
     """Whether each element is neither infinite nor NaN.
 
@@ -269,8 +262,7 @@ def isfinite(x: ArrayLike, /) -> Array:
       x: number or boolean array; of complex numbers both parts count.
     Returns:
       Boolean array of the shape of `x`; True for booleans and integers.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Source: meaning of `numpy.isfinite`.
 
@@ -285,16 +277,14 @@ def isfinite(x: ArrayLike, /) -> Array:
     return lax.broadcast_in_dim(np.True_, a.shape, ())
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def isinf(x: ArrayLike, /) -> Array:
     """Whether each element is infinite, of either sign.
 
     Args:
       x: number or boolean array; of complex numbers either part counts.
-    Returns:
-      Boolean array of the shape of `x`; False for booleans and integers.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Returns: {never}
+    Raises: {TypeError}
 
     Source: meaning of `numpy.isinf`.
 
@@ -329,55 +319,35 @@ isneginf = _is_inf("isneginf", -np.inf, "Whether each element is minus infinity.
                    ">>> isneginf(np.array([1., np.inf, -np.inf]))\nArray([False, False,  True], dtype=bool)")
 
 
-@public_api()
-def iscomplex(x: ArrayLike) -> Array:
-    """Whether each element has an imaginary part other than zero.
-
-    Args:
-      x: number or boolean array.
-    Returns:
-      Boolean array of the shape of `x`; False for what is not complex.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-
-    Source: meaning of `numpy.iscomplex`.
-
-    >>> iscomplex(np.array([1 + 2j, 3]))
-    Array([ True, False], dtype=bool)
-    """
-    y = imag(x)
-    return lax.ne(y, literal(0, typeof(y).dtype))
+def _imaginary_part_is(name: str, prim: Any, says: str, otherwise: bool, example: str) -> Predicate:
+    def op(x: ArrayLike) -> Array:
+        y = imag(x)
+        return equation(prim, y, literal(0, typeof(y).dtype))
+    doc = docstring(says, {"x": "number or boolean array."},
+                    f"Boolean array of the shape of `x`; {otherwise} for dtypes that are not complex.",
+                    {"TypeError": "`x` is neither an array nor a number."}, f"meaning of `numpy.{name}`.", example)
+    return public_api(name=name, doc=doc)(op)
 
 
-@public_api()
-def isreal(x: ArrayLike) -> Array:
-    """Whether the imaginary part of each element is zero.
-
-    Args:
-      x: number or boolean array.
-    Returns:
-      Boolean array of the shape of `x`; True for what is not complex.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-
-    Source: meaning of `numpy.isreal`.
-
-    >>> isreal(np.array([1 + 2j, 3]))
-    Array([False,  True], dtype=bool)
-    """
-    y = imag(x)
-    return lax.eq(y, literal(0, typeof(y).dtype))
+iscomplex = _imaginary_part_is("iscomplex", prims.ne_p, "Whether each element has an imaginary part other than zero.",
+                               False, ">>> iscomplex(np.array([1 + 2j, 3]))\nArray([ True, False], dtype=bool)")
+isreal = _imaginary_part_is("isreal", prims.eq_p, "Whether the imaginary part of each element is zero.", True,
+                            ">>> isreal(np.array([1 + 2j, 3]))\nArray([False,  True], dtype=bool)")
 
 
+_OBJECT = {**ELEMENTWISE, **docstring_entries("""
+    x: an array, a number, a list of numbers, or None.
+    """)}
+
+
+@fill_docstring(_OBJECT)
 def iscomplexobj(x: ArrayLike) -> bool:
     """Whether `x` has a complex dtype, whatever its elements are.
 
-    Args:
-      x: an array, a number, a list of numbers, or None.
+    Args: {x}
     Returns:
       A Python bool; False for None.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Source: meaning of `numpy.iscomplexobj`.
 
@@ -389,6 +359,7 @@ def iscomplexobj(x: ArrayLike) -> bool:
     return dtypes.is_complex(aval("iscomplexobj", x).dtype) if not isinstance(x, (list, tuple, range)) else np.iscomplexobj(x)
 
 
+@fill_docstring(ELEMENTWISE)
 def isrealobj(x: ArrayLike) -> bool:
     """Whether `x` has a dtype that is not complex.
 
@@ -396,8 +367,7 @@ def isrealobj(x: ArrayLike) -> bool:
       x: an array, a number, a list of numbers, or None.
     Returns:
       A Python bool; True for None.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Source: meaning of `numpy.isrealobj`.
 
@@ -427,21 +397,26 @@ def isscalar(element: ArrayLike) -> bool:
     return getattr(element, "shape", None) == () and hasattr(element, "dtype")
 
 
-@public_api("equal_nan")
+_CLOSE = docstring_entries("""
+    a, b: number or boolean arrays that broadcast to each other; `b` is the reference.
+    rtol, atol: tolerances: the share of `|b|`, and the amount in units of `b`; may be traced.
+    equal_nan: whether NaN is close to NaN.
+    ShapeError: `a` and `b`, or the tolerances, do not broadcast to each other.
+    TypeError: an argument is neither an array nor a number.
+    """)
+
+
+@public_api("equal_nan", entries=_CLOSE)
 def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
             equal_nan: bool = False) -> Array:
     """Whether `|a - b| <= atol + rtol * |b|`, elementwise.
 
     Args:
-      a, b: number or boolean arrays that broadcast to each other; `b` is the reference.
-      rtol, atol: how much of `|b|`, and how much in units of `b`, they may differ; may be traced.
+      {a, b, rtol, atol}
       equal_nan: whether NaN is close to NaN.
     Returns:
-      Boolean array of the shape `a` and `b` broadcast to. Infinities are close to equal ones only; booleans are close
-      where they are equal.
-    Raises:
-      ShapeError: `a` and `b`, or the tolerances, do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
+      Boolean array of the shape that `a` and `b` broadcast to. Infinities and booleans are close only if equal.
+    Raises: {ShapeError, TypeError}
 
     Source: meaning of `numpy.isclose`.
 
@@ -484,20 +459,15 @@ def _every(x: Any) -> Any:
     return lax.reduce_and(x, tuple(range(len(typeof(x).shape))))
 
 
-@public_api("equal_nan")
+@public_api("equal_nan", entries=_CLOSE)
 def allclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
              equal_nan: bool = False) -> Array:
-    """Whether all elements are close, as `isclose` says.
+    """Whether `isclose` is true for all elements.
 
-    Args:
-      a, b: number or boolean arrays that broadcast to each other; `b` is the reference.
-      rtol, atol: how much of `|b|`, and how much in units of `b`, they may differ; may be traced.
-      equal_nan: whether NaN is close to NaN.
+    Args: {a, b, rtol, atol, equal_nan}
     Returns:
-      Boolean array of rank 0; True where there are no elements.
-    Raises:
-      ShapeError: `a` and `b`, or the tolerances, do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
+      Boolean array of rank 0; True if there are no elements.
+    Raises: {ShapeError, TypeError}
 
     Source: meaning of `numpy.allclose`.
 

@@ -11,6 +11,7 @@ from lamina_tracing.extend import rename_errors, typeof
 from .._core.promotion import alike, aval, cast, convert, inexact_pair, is_staging, literal, pair
 from .._core.public_api import compiled, public_api
 from .._core.select import choose_by
+from ._docstrings import PAIRWISE
 
 __all__ = ["float_power", "pow", "power"]
 
@@ -56,7 +57,7 @@ def _by_exponent(plain: Any) -> Any:
     return call
 
 
-@public_api(face=_by_exponent)
+@public_api(wrap=_by_exponent)
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x` to the power `y`.
 
@@ -105,18 +106,15 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
 pow = power
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x` to the power `y`, in float.
 
     Args:
       x, y: number arrays that broadcast to each other; booleans and integers become float.
-    Returns:
-      Array of the shape `x` and `y` broadcast to, in the dtype they meet in; float32 for booleans and
-      integers (float64 for those of 64 bits). NaN for negative real numbers to fractional powers.
-    Raises:
-      ShapeError: `x` and `y` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
+    Returns: {floats}
+      NaN for negative real numbers to fractional powers.
+    Raises: {ShapeError, TypeError}
 
     Derivative: `y x**(y - 1)` for `x`, `log(x) x**y` for `y`, which is NaN for negative `x`.
     Source: meaning of `numpy.float_power`; NumPy's result has 64 bits or more.

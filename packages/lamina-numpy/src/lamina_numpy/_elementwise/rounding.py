@@ -12,7 +12,7 @@ from .._core.promotion import aval, convert, literal, need_real, no_out, to_inex
 from .._core.public_api import public_api
 from .._core.ufunc_types import Unary, unary
 from .._core.select import choose_by
-from ._docstrings import docstring
+from ._docstrings import docstring, ELEMENTWISE
 from .ufuncs import positive
 
 __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "round_", "trunc"]
@@ -41,13 +41,7 @@ def _rounding(name: str, on: Any, says: str, example: str) -> Unary:
     return unary(name, doc, op)
 
 
-floor = _rounding("floor", lax.floor, "Largest whole number that is not above each element.",
-                  ">>> floor(np.array([1.5, -1.5]))\nArray([ 1., -2.], dtype=float32)")
-ceil = _rounding("ceil", lax.ceil, "Smallest whole number that is not below each element.",
-                 ">>> ceil(np.array([1.5, -1.5]))\nArray([ 2., -1.], dtype=float32)")
-
-
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def rint(x: ArrayLike, /) -> Array:
     """Nearest whole number, in float; halves go to even.
 
@@ -55,8 +49,7 @@ def rint(x: ArrayLike, /) -> Array:
       x: number or boolean array; of complex numbers both parts are rounded.
     Returns:
       Array of the shape and dtype of `x`; of booleans and integers the default float.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: zero.
     Source: meaning of `numpy.rint`.
@@ -70,6 +63,12 @@ def rint(x: ArrayLike, /) -> Array:
     if dtypes.is_complex(a.dtype):
         return lax.complex(rint(lax.real(x)), rint(lax.imag(x)))
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+floor = _rounding("floor", lax.floor, "Largest whole number that is not above each element.",
+                  ">>> floor(np.array([1.5, -1.5]))\nArray([ 1., -2.], dtype=float32)")
+ceil = _rounding("ceil", lax.ceil, "Smallest whole number that is not below each element.",
+                 ">>> ceil(np.array([1.5, -1.5]))\nArray([ 2., -1.], dtype=float32)")
 
 
 @public_api("decimals", "out")
@@ -123,17 +122,14 @@ def _divided(x: Any, by: Any) -> Any:
 around = round_ = round
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def trunc(x: ArrayLike) -> Array:
     """Whole part of each element: rounded towards zero.
 
     Args:
       x: real or boolean array.
-    Returns:
-      Array of the shape and dtype of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` holds complex numbers.
+    Returns: {same}
+    Raises: {TypeError, DTypeError}
 
     Derivative: zero.
     Source: meaning of `numpy.trunc`.
@@ -148,18 +144,15 @@ def trunc(x: ArrayLike) -> Array:
     return lax.select(lax.lt(x, literal(0, d)), lax.ceil(x), lax.floor(x))
 
 
-@public_api("out")
+@public_api("out", entries=ELEMENTWISE)
 def fix(x: ArrayLike, out: None = None) -> Array:
     """Whole part of each element, as `trunc`.
 
     Args:
       x: real or boolean array.
       out: not supported, must be None: arrays never change.
-    Returns:
-      Array of the shape and dtype of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` holds complex numbers.
+    Returns: {same}
+    Raises: {TypeError, DTypeError}
       NotImplementedError: `out` is given.
 
     Derivative: zero.
@@ -172,7 +165,7 @@ def fix(x: ArrayLike, out: None = None) -> Array:
     return trunc(x)
 
 
-@public_api("out")
+@public_api("out", entries=ELEMENTWISE)
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """Fractional and whole part of each element, both with its sign.
 
@@ -182,9 +175,7 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     Returns:
       (fractional part, whole part), two arrays of the shape and dtype of `x`; float32 for booleans and integers (float64
       for those of 64 bits). The fractional part of an infinity is 0.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` holds complex numbers.
+    Raises: {TypeError, DTypeError}
 
     Derivative: 1 for the fractional, zero for the whole part.
     Source: meaning of `numpy.modf`.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import DTypeError, dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import max_and_gap, complex_logaddexp, typeof
 
@@ -14,7 +15,7 @@ from .._core.promotion import aval, cast, inexact_pair, literal, need_real, pair
 from .._core.public_api import public_api
 from .._core.ufunc_types import Binary, binary
 from .._core.select import choose_by
-from ._docstrings import docstring
+from ._docstrings import docstring, ELEMENTWISE, PAIRWISE
 from .ufuncs import abs, clip, positive
 
 __all__ = ["copysign", "fmax", "fmin", "frexp", "gcd", "heaviside", "hypot", "i0", "lcm", "ldexp", "logaddexp",
@@ -24,18 +25,14 @@ _F32, _I32 = np.dtype("float32"), np.dtype("int32")
 _LN2 = float(np.log(2.0))
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log(exp(x1) + exp(x2))`, without overflow on the way.
 
-    Args:
-      x1, x2: number arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
-      integers (float64 for those of 64 bits). Complex values have their imaginary part in (-pi, pi].
-    Raises:
-      ShapeError: `x1` and `x2` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
+    Args: {x1, x2}
+    Returns: {floats}
+      Complex values have their imaginary part in (-pi, pi].
+    Raises: {ShapeError, TypeError}
 
     Derivative: `exp(x - logaddexp(x1, x2))` for each x of the two, of all orders; where both are the same infinity `x1`
       has all of it.
@@ -51,18 +48,13 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.add(top, lax.log1p(lax.exp(gap)))
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log2(2**x1 + 2**x2)`, without overflow on the way.
 
-    Args:
-      x1, x2: number arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
-      integers (float64 for those of 64 bits).
-    Raises:
-      ShapeError: `x1` and `x2` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
+    Args: {x1, x2}
+    Returns: {floats}
+    Raises: {ShapeError, TypeError}
 
     Derivative: `2**(x - logaddexp2(x1, x2))` for each x of the two, of all orders; where both are the same infinity `x1`
       has all of it.
@@ -80,20 +72,15 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.add(top, lax.div(lax.log1p(lax.exp2(gap)), literal(_LN2, d)))
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`sqrt(x1**2 + x2**2)`, without overflow on the way.
 
     Args:
       x1, x2: real arrays that broadcast to each other; booleans and integers become float.
-    Returns:
-      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
-      integers (float64 for those of 64 bits). Infinite if either is infinite, even if the
-      other is NaN.
-    Raises:
-      ShapeError: `x1` and `x2` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds complex numbers.
+    Returns: {floats}
+      Infinite if either is infinite, even if the other is NaN.
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Derivative: `x / hypot(x1, x2)` for each x of the two; zero where both are 0.
     Source: meaning of `numpy.hypot`.
@@ -116,19 +103,14 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return choose_by(either, inf, choose_by(zero, high, out))
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The size of `x1` with the sign of `x2`, also that of -0.0.
 
     Args:
       x1, x2: real arrays that broadcast to each other; booleans and integers become float.
-    Returns:
-      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
-      integers (float64 for those of 64 bits).
-    Raises:
-      ShapeError: `x1` and `x2` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds complex numbers.
+    Returns: {floats}
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Derivative: 1 or -1 for `x1`, zero for `x2`.
     Source: meaning of `numpy.copysign`.
@@ -143,7 +125,7 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return choose_by(signbit(y), lax.neg(size), size)
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def signbit(x: ArrayLike, /) -> Array:
     """Whether the sign bit is set: True for negative numbers, -0.0 among them.
 
@@ -151,9 +133,7 @@ def signbit(x: ArrayLike, /) -> Array:
       x: real or boolean array.
     Returns:
       Boolean array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` holds complex numbers.
+    Raises: {TypeError, DTypeError}
 
     Source: meaning of `numpy.signbit`.
 
@@ -169,19 +149,15 @@ def signbit(x: ArrayLike, /) -> Array:
     return lax.lt(lax.bitcast_convert_type(x, whole), literal(0, whole))
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 where `x1` is below zero, 1 where it is above, `x2` where it is zero.
 
     Args:
       x1, x2: real arrays that broadcast to each other; booleans and integers become float.
-    Returns:
-      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
-      integers (float64 for those of 64 bits). NaN where `x1` is.
-    Raises:
-      ShapeError: `x1` and `x2` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
-      DTypeError: one of them holds complex numbers.
+    Returns: {floats}
+      NaN where `x1` is.
+    Raises: {ShapeError, TypeError, DTypeError}
 
     Derivative: zero for `x1`; for `x2` 1 where `x1` is zero.
     Source: meaning of `numpy.heaviside`.
@@ -197,16 +173,14 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return choose_by(lax.ne(x, x), x, out)
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, and 1 at zero.
 
     Args:
       x: number array; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Returns: {floats}
+    Raises: {TypeError}
 
     Derivative: of every order, also at zero.
     Source: meaning of `numpy.sinc`.
@@ -227,17 +201,14 @@ def sinc(x: ArrayLike, /) -> Array:
     return choose_by(near, series, lax.div(lax.sin(far), far))
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def i0(x: ArrayLike) -> Array:
     """Modified Bessel function of the first kind, of order 0.
 
     Args:
       x: real array; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` holds complex numbers.
+    Returns: {floats}
+    Raises: {TypeError, DTypeError}
 
     Derivative: the modified Bessel function of order 1.
     Source: meaning of `numpy.i0`.
@@ -371,14 +342,13 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     return choose_by(plain, x, mantissa), cast(choose_by(plain, literal(0, whole), e), np.dtype("int32"))
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def spacing(x: ArrayLike, /) -> Array:
     """Distance from `x` to the next float away from zero, with the sign of `x`.
 
     Args:
       x: real array; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
+    Returns: {floats}
       Infinite for the largest number, NaN for infinities and NaN.
     Raises:
       TypeError: `x` is neither an array nor a number.
@@ -430,7 +400,7 @@ fmin = _ignore_nan("fmin", lax.min, "Smaller of two elements, ignoring NaN.",
                    ">>> fmin(np.array([1., np.nan]), 2.0)\nArray([1., 2.], dtype=float32)")
 
 
-@public_api("copy")
+@public_api("copy", entries=ELEMENTWISE)
 def nan_to_num(x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
                neginf: ArrayLike | None = None) -> Array:
     """Numbers in place of NaN and infinities.
@@ -442,8 +412,7 @@ def nan_to_num(x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: Ar
       posinf, neginf: what plus and minus infinity become; None for the largest and the lowest finite number.
     Returns:
       Array of the shape and dtype of `x`. Booleans and integers come back as they are.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: zero where an element was replaced, for `x`.
     Source: meaning of `numpy.nan_to_num`.
@@ -464,6 +433,12 @@ def nan_to_num(x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: Ar
     return choose_by(lax.eq(out, literal(-np.inf, d)), low, out)
 
 
+_INTEGERS = {**PAIRWISE, **docstring_entries("""
+    x1, x2: integer arrays that broadcast to each other.
+    ValueError: an argument does not hold integers.
+    """)}
+
+
 def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     x, y = pair(call, x, y)
     d = typeof(x).dtype
@@ -475,18 +450,14 @@ def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     return x, y, d
 
 
-@public_api()
+@public_api(entries=_INTEGERS)
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Greatest common divisor, not negative.
 
-    Args:
-      x1, x2: integer arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; 0 where both are 0.
-    Raises:
-      ValueError: one of them does not hold integers.
-      ShapeError: `x1` and `x2` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
+    Args: {x1, x2}
+    Returns: {common}
+      0 if both are 0.
+    Raises: {ValueError, ShapeError, TypeError}
 
     Source: meaning of `numpy.gcd`, by Euclid's algorithm, in as many steps as the slowest pair takes.
 
@@ -508,19 +479,14 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     return abs(lax.while_loop(some_left, step, (x, y))[0])  # the lowest integer is its own negative
 
 
-@public_api()
+@public_api(entries=_INTEGERS)
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Least common multiple, not negative.
 
-    Args:
-      x1, x2: integer arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; 0 where either
-      is 0. Wraps around where the dtype has no place for it.
-    Raises:
-      ValueError: one of them does not hold integers.
-      ShapeError: `x1` and `x2` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
+    Args: {x1, x2}
+    Returns: {common}
+      0 if either is 0. Wraps around if the result is out of range of the dtype.
+    Raises: {ValueError, ShapeError, TypeError}
 
     Source: meaning of `numpy.lcm`.
 

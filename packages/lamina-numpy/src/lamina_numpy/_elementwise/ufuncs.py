@@ -15,7 +15,7 @@ from lamina_tracing.extend import typeof
 from .._core.promotion import aval, convert, equation, fixed, inexact_pair, literal, promote_pair, retyped, to_inexact
 from .._core.public_api import public_api
 from .._core.ufunc_types import Binary, Unary, binary, unary
-from ._docstrings import PAIR, PAIR_RAISES, docstring
+from ._docstrings import PAIR, PAIR_RAISES, docstring, ELEMENTWISE, PAIRWISE
 
 __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
            "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "clip", "conj", "conjugate", "cos",
@@ -170,19 +170,14 @@ nextafter = _float_binary("nextafter", prims.nextafter_p, "Next float after `x` 
                           refuses="complex numbers")
 
 
-@public_api()
+@public_api(entries=PAIRWISE)
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Angle of the point whose coordinates are `x2` (across) and `x1` (up).
 
-    Args:
-      x1, x2: number arrays that broadcast to each other.
-    Returns:
-      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
-      integers (float64 for those of 64 bits). In radians, in [-pi, pi] for real numbers; 0 or pi,
-      with the sign of `x1`, where both are 0.
-    Raises:
-      ShapeError: `x1` and `x2` do not broadcast to each other.
-      TypeError: one of them is neither an array nor a number.
+    Args: {x1, x2}
+    Returns: {floats}
+      In radians, in [-pi, pi] for real numbers; 0 or pi, with the sign of `x1`, if both are 0.
+    Raises: {ShapeError, TypeError}
 
     Derivative: `x2 / (x1**2 + x2**2)` for `x1`, `-x1 / (x1**2 + x2**2)` for `x2`; NaN where both are 0.
     Source: meaning of `numpy.arctan2`; NumPy refuses complex numbers, which give
@@ -197,16 +192,13 @@ def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 atan2 = arctan2
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def positive(x: ArrayLike, /) -> Array:
     """`+x`: the same numbers, as an array.
 
-    Args:
-      x: number or boolean array.
-    Returns:
-      Array of the shape and dtype of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Args: {x}
+    Returns: {same}
+    Raises: {TypeError}
 
     Derivative: linear.
     Source: meaning of `numpy.positive`, and booleans pass too.
@@ -220,17 +212,15 @@ def positive(x: ArrayLike, /) -> Array:
     return x  # type: ignore[return-value]  # an array, as `public_api` gives it
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def abs(x: ArrayLike, /) -> Array:
     """Distance of each element from zero.
 
-    Args:
-      x: number or boolean array.
+    Args: {x}
     Returns:
       Array of the shape of `x`, not negative; of the dtype of `x`, real for complex numbers. The lowest integer of a
       dtype stays as it is.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `sign(x)`, which is 0 at 0; for complex numbers 0 at 0 as well.
     Source: meaning of `numpy.abs`.
@@ -249,17 +239,14 @@ def abs(x: ArrayLike, /) -> Array:
 absolute = abs
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def fabs(x: ArrayLike, /) -> Array:
     """Distance of each element from zero, in float.
 
     Args:
       x: real array; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` holds complex numbers.
+    Returns: {floats}
+    Raises: {TypeError, DTypeError}
 
     Derivative: `sign(x)`, 0 at 0.
     Source: meaning of `numpy.fabs`.
@@ -297,16 +284,14 @@ def sign(x: ArrayLike, /) -> Array:
     return lax.sign(x)
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def square(x: ArrayLike, /) -> Array:
     """Each element times itself.
 
-    Args:
-      x: number or boolean array.
+    Args: {x}
     Returns:
       Array of the shape and dtype of `x`, int32 for booleans; integers wrap around.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `2 x`.
     Source: meaning of `numpy.square`.
@@ -319,17 +304,15 @@ def square(x: ArrayLike, /) -> Array:
     return lax.integer_pow(x, 2)
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def reciprocal(x: ArrayLike, /) -> Array:
     """`1 / x`, in float.
 
     Args:
       x: number array; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
+    Returns: {floats}
       Infinite at 0.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `-1 / x**2`.
     Source: meaning of `numpy.reciprocal`; integers give floats here.
@@ -351,58 +334,30 @@ def _log_to_base(scale: float, x: Any) -> Any:
     return lax.complex(lax.div(lax.real(y), divisor), lax.div(lax.imag(y), divisor))
 
 
-@public_api()
-def log2(x: ArrayLike, /) -> Array:
-    """Logarithm to base 2.
 
-    Args:
-      x: number array; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
-      Minus infinity at 0, NaN for negative real numbers.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+def _log(name: str, base: int, log_base: float) -> Unary:
+    doc = docstring(f"Logarithm to base {base}.", {"x": "number array; booleans and integers become float."},
+                    f"{_FLOAT}\n  Minus infinity at 0, NaN for negative real numbers.", _NO_NUMBER,
+                    f"meaning of `numpy.{name}`.",
+                    f">>> {name}(np.array([1., 0., -1.]))\nArray([  0., -inf,  nan], dtype=float32)",
+                    f"`1 / (log({base}) x)`.")
 
-    Derivative: `1 / (log(2) x)`.
-    Source: meaning of `numpy.log2`.
-
-    >>> log2(np.array([1., 0., -1.]))
-    Array([  0., -inf,  nan], dtype=float32)
-    """
-    return _log_to_base(_LN2, to_inexact("log2", x))
+    def op(x: ArrayLike, /) -> Array:
+        return _log_to_base(log_base, to_inexact(name, x))
+    return unary(name, doc, op)
 
 
-@public_api()
-def log10(x: ArrayLike, /) -> Array:
-    """Logarithm to base 10.
-
-    Args:
-      x: number array; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
-      Minus infinity at 0, NaN for negative real numbers.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-
-    Derivative: `1 / (log(10) x)`.
-    Source: meaning of `numpy.log10`.
-
-    >>> log10(np.array([1., 0., -1.]))
-    Array([  0., -inf,  nan], dtype=float32)
-    """
-    return _log_to_base(_LN10, to_inexact("log10", x))
+log2, log10 = _log("log2", 2, _LN2), _log("log10", 10, _LN10)
 
 
-@public_api()
+@public_api(entries=ELEMENTWISE)
 def conjugate(x: ArrayLike, /) -> Array:
     """Complex conjugate: the imaginary part with the other sign.
 
-    Args:
-      x: number or boolean array.
+    Args: {x}
     Returns:
       Array of the shape and dtype of `x`. What is not complex comes back as it is.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: linear over the reals.
     Source: meaning of `numpy.conjugate`.
@@ -487,50 +442,21 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     return rad2deg(out) if deg else out
 
 
-@public_api()
-def deg2rad(x: ArrayLike, /) -> Array:
-    """Degrees as radians: `x * pi / 180`.
+def _angle_unit(name: str, of: str, to: str, formula: str, factor: float, example: str) -> Unary:
+    doc = docstring(f"{of.capitalize()} as {to}: `{formula}`.",
+                    {"x": f"number array, in {of}; booleans and integers become float."}, f"{_FLOAT}\n  In {to}.",
+                    _NO_NUMBER, f"meaning of `numpy.{name}`.", example, "linear.")
 
-    Args:
-      x: number array, in degrees; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
-      In radians.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-
-    Derivative: linear.
-    Source: meaning of `numpy.deg2rad`.
-
-    >>> deg2rad(180)
-    Array(3.1415927, dtype=float32, weak_type=True)
-    """
-    x = to_inexact("deg2rad", x)
-    return lax.mul(x, literal(np.pi / 180, typeof(x).dtype))
+    def op(x: ArrayLike, /) -> Array:
+        x = to_inexact(name, x)
+        return lax.mul(x, literal(factor, typeof(x).dtype))
+    return unary(name, doc, op)
 
 
-@public_api()
-def rad2deg(x: ArrayLike, /) -> Array:
-    """Radians as degrees: `x * 180 / pi`.
-
-    Args:
-      x: number array, in radians; booleans and integers become float.
-    Returns:
-      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
-      In degrees.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-
-    Derivative: linear.
-    Source: meaning of `numpy.rad2deg`.
-
-    >>> rad2deg(np.pi)
-    Array(180., dtype=float32, weak_type=True)
-    """
-    x = to_inexact("rad2deg", x)
-    return lax.mul(x, literal(180 / np.pi, typeof(x).dtype))
-
-
+deg2rad = _angle_unit("deg2rad", "degrees", "radians", "x * pi / 180", np.pi / 180,
+                      ">>> deg2rad(180)\nArray(3.1415927, dtype=float32, weak_type=True)")
+rad2deg = _angle_unit("rad2deg", "radians", "degrees", "x * 180 / pi", 180 / np.pi,
+                      ">>> rad2deg(np.pi)\nArray(180., dtype=float32, weak_type=True)")
 radians, degrees = deg2rad, rad2deg
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import config, dtypes
 from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import repeat_elementwise, Tracer, typeof
@@ -96,6 +97,7 @@ class AtIndexer:
     def __getitem__(self, index: Any) -> AtReference:
         return AtReference(self.array, index)
 
+    @override
     def __repr__(self) -> str:
         return f"AtIndexer({self.array!r})"
 
@@ -115,6 +117,7 @@ class AtReference:
         self.array = array
         self.index = index
 
+    @override
     def __repr__(self) -> str:
         return f"AtReference({self.array!r}, {self.index!r})"
 
@@ -161,20 +164,19 @@ class AtReference:
     def divide(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] /= values`, functionally; integers become floats."""
-        x = self.array
-        ones = _ones_like(x)
-        by = _as("divide", "multiply", ones, self.index, _given("divide", values), indices_are_sorted, unique_indices, mode,
-                 wrap_negative_indices)
-        return x / by
+        return self.array / self._factors("divide", values, indices_are_sorted, unique_indices, mode,
+                                          wrap_negative_indices)
 
     def power(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
               mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] **= values`, functionally."""
-        x = self.array
-        ones = _ones_like(x)
-        by = _as("power", "multiply", ones, self.index, _given("power", values), indices_are_sorted, unique_indices, mode,
-                 wrap_negative_indices)
-        return x ** by
+        return self.array ** self._factors("power", values, indices_are_sorted, unique_indices, mode,
+                                           wrap_negative_indices)
+
+    def _factors(self, method: str, values: ArrayLike, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
+        """Return an array like `x` with `values` at the index and ones elsewhere."""
+        ones = _ones_like(self.array)
+        return _as(method, "multiply", ones, self.index, _given(method, values), sorted_, unique, mode, wrap)
 
     def subtract(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                  mode: Any = None, wrap_negative_indices: bool = True) -> Any:

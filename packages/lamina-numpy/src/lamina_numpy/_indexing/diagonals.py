@@ -1,7 +1,7 @@
 """Triangles and diagonals of matrices, and the indices of either."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from lamina_ir import ShapeError, dtypes
@@ -38,50 +38,39 @@ def _triangle(call: str, m: Any, k: int, lower: bool) -> Any:
     return choose_by(mask, m, zero) if lower else choose_by(mask, zero, m)
 
 
-@public_api("k")
-def tril(m: ArrayLike, k: int = 0) -> Array:
-    """The elements on and below a diagonal; zeros above.
+class Triangle(Protocol):
+    """The type of `tril` and `triu`."""
+
+    def __call__(self, m: ArrayLike, k: int = 0) -> Array: ...
+
+
+def _triangle_function(name: str, lower: bool, says: str, example: str) -> Triangle:
+    def op(m: ArrayLike, k: int = 0) -> Array:
+        return _triangle(name, m, k, lower)
+    doc = f"""{says}
 
     Args:
       m: array `[..., p, q]` of any dtype.
-      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
+      k: which diagonal: 0 for the main one, positive above it, negative below.
     Returns:
       Array of the shape, dtype and units of `m`.
     Raises:
       ShapeError: `m` has fewer than two axes.
       TypeError: `m` is neither an array nor a number.
 
-    Derivative: linear; the transpose is the same choice.
-    Source: meaning of `numpy.tril`.
+    Derivative: linear; the transpose is the same selection.
+    Source: meaning of `numpy.{name}`.
 
-    >>> tril(np.array([[1, 2], [3, 4]]))
-    Array([[1, 0],
-           [3, 4]], dtype=int32)
+    {example}
     """
-    return _triangle("tril", m, k, True)
+    return public_api("k", name=name, doc=doc)(op)
 
 
-@public_api("k")
-def triu(m: ArrayLike, k: int = 0) -> Array:
-    """The elements on and above a diagonal; zeros below.
-
-    Args:
-      m: array `[..., p, q]` of any dtype.
-      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
-    Returns:
-      Array of the shape, dtype and units of `m`.
-    Raises:
-      ShapeError: `m` has fewer than two axes.
-      TypeError: `m` is neither an array nor a number.
-
-    Derivative: linear; the transpose is the same choice.
-    Source: meaning of `numpy.triu`.
-
-    >>> triu(np.array([[1, 2], [3, 4]]), k=1)
-    Array([[0, 2],
-           [0, 0]], dtype=int32)
-    """
-    return _triangle("triu", m, k, False)
+tril = _triangle_function("tril", True, "The elements on and below a diagonal; zeros above.",
+                          ">>> tril(np.array([[1, 2], [3, 4]]))\n    Array([[1, 0],\n           [3, 4]], dtype=int32)")
+triu = _triangle_function("triu", False, "The elements on and above a diagonal; zeros below.",
+                          ">>> triu(np.array([[1, 2], [3, 4]]), k=1)\n"
+                          "    Array([[0, 2],\n           [0, 0]], dtype=int32)")
 
 
 @public_api("offset", "axis1", "axis2")
@@ -314,93 +303,79 @@ def _sizes(call: str, n: Any, k: Any, m: Any) -> tuple[int, int, int | None]:
     return as_int(call, "n", n), as_int(call, "k", k), None if m is None else as_int(call, "m", m)
 
 
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """The indices of the lower triangle of a matrix.
+class TriangleIndices(Protocol):
+    """The type of `tril_indices` and `triu_indices`."""
+
+    def __call__(self, n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]: ...
+
+
+def _triangle_indices(name: str, triangle: str, example: str) -> TriangleIndices:
+    host = getattr(np, name)
+
+    def indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
+        return _pairs(host(*_sizes(name, n, k, m)))
+    indices.__name__ = indices.__qualname__ = name
+    indices.__doc__ = f"""The indices of the {triangle} triangle of a matrix.
 
     Args:
       n: number of rows.
-      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
+      k: which diagonal: 0 for the main one, positive above it, negative below.
       m: number of columns; None for `n`.
     Returns:
       Pair of arrays of one axis and the default integer dtype, rows and columns in order, to index with.
     Raises:
       TypeError: a size is neither an integer nor a float.
 
-    Source: meaning of `numpy.tril_indices`.
+    Source: meaning of `numpy.{name}`.
 
-    >>> tril_indices(2)
-    (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    {example}
     """
-    return _pairs(np.tril_indices(*_sizes("tril_indices", n, k, m)))
+    return indices
 
 
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """The indices of the upper triangle of a matrix.
+tril_indices = _triangle_indices("tril_indices", "lower", ">>> tril_indices(2)\n    "
+                                 "(Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))")
+triu_indices = _triangle_indices("triu_indices", "upper", ">>> triu_indices(2, k=1)\n    "
+                                 "(Array([0], dtype=int32), Array([1], dtype=int32))")
+
+
+class TriangleIndicesFrom(Protocol):
+    """The type of `tril_indices_from` and `triu_indices_from`."""
+
+    def __call__(self, arr: ArrayLike, k: int = 0) -> tuple[Array, Array]: ...
+
+
+def _triangle_indices_from(name: str, triangle: str, of: TriangleIndices, example: str) -> TriangleIndicesFrom:
+    def indices(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
+        shape = aval(name, arr).shape
+        if len(shape) != 2:
+            raise ValueError(f"{name}: expected two axes; got {typeof(arr).str_long()}")
+        return of(shape[0], k, shape[1])
+    indices.__name__ = indices.__qualname__ = name
+    indices.__doc__ = f"""The indices of the {triangle} triangle of a given matrix.
 
     Args:
-      n: number of rows.
-      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
-      m: number of columns; None for `n`.
-    Returns:
-      Pair of arrays of one axis and the default integer dtype, rows and columns in order, to index with.
-    Raises:
-      TypeError: a size is neither an integer nor a float.
-
-    Source: meaning of `numpy.triu_indices`.
-
-    >>> triu_indices(2, k=1)
-    (Array([0], dtype=int32), Array([1], dtype=int32))
-    """
-    return _pairs(np.triu_indices(*_sizes("triu_indices", n, k, m)))
-
-
-def _matrix(call: str, arr: Any) -> tuple[int, int]:
-    shape = aval(call, arr).shape
-    if len(shape) != 2:
-        raise ValueError(f"{call}: expected two axes; got {typeof(arr).str_long()}")
-    return shape
-
-
-def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
-    """The indices of the lower triangle of a given matrix.
-
-    Args:
-      arr: array `[n, m]`; only its shape counts.
-      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
+      arr: array `[n, m]`; only its shape is used.
+      k: which diagonal: 0 for the main one, positive above it, negative below.
     Returns:
       Pair of arrays of one axis and the default integer dtype, rows and columns in order, to index with.
     Raises:
       ValueError: `arr` does not have two axes.
       TypeError: `arr` is neither an array nor a number.
 
-    Source: meaning of `numpy.tril_indices_from`.
+    Source: meaning of `numpy.{name}`.
 
-    >>> tril_indices_from(np.ones((2, 2)))
-    (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    {example}
     """
-    n, m = _matrix("tril_indices_from", arr)
-    return tril_indices(n, k, m)
+    return indices
 
 
-def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
-    """The indices of the upper triangle of a given matrix.
-
-    Args:
-      arr: array `[n, m]`; only its shape counts.
-      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
-    Returns:
-      Pair of arrays of one axis and the default integer dtype, rows and columns in order, to index with.
-    Raises:
-      ValueError: `arr` does not have two axes.
-      TypeError: `arr` is neither an array nor a number.
-
-    Source: meaning of `numpy.triu_indices_from`.
-
-    >>> triu_indices_from(np.ones((2, 2)), k=1)
-    (Array([0], dtype=int32), Array([1], dtype=int32))
-    """
-    n, m = _matrix("triu_indices_from", arr)
-    return triu_indices(n, k, m)
+tril_indices_from = _triangle_indices_from("tril_indices_from", "lower", tril_indices,
+                                           ">>> tril_indices_from(np.ones((2, 2)))\n    "
+                                           "(Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))")
+triu_indices_from = _triangle_indices_from("triu_indices_from", "upper", triu_indices,
+                                           ">>> triu_indices_from(np.ones((2, 2)), k=1)\n    "
+                                           "(Array([0], dtype=int32), Array([1], dtype=int32))")
 
 
 def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None) -> tuple[Array, Array]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config
-from lamina_tracing import jit
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing import hooks, jit, lax
+from lamina_tracing.extend import EVALUATION, Tracer, trace_state, typeof
 from lamina_tracing.lax import GatherScatterMode
 
 from .bounds import look, looks
@@ -91,8 +91,18 @@ def traced_getitem(x: Any, index: Any) -> Any:
     """`getitem` of a traced `x`: no compiled call is tried."""
     if _bounds.ever_enabled and looks():
         look("x[...]", index, x.shape)
-    plan, positions = parse(index, x.shape)
+    shape = x.aval.shape
+    if type(index) is int and shape and shape[0] and _is_static_slice_cheap():  # the most frequent index
+        n = shape[0]
+        at = min(max(index + n if index < 0 else index, 0), n - 1)
+        return lax.squeeze(lax.slice(x, (at, *[0] * (len(shape) - 1)), (at + 1, *shape[1:])), (0,))
+    plan, positions = parse(index, shape)
     return read(plan, CLIP, None, _NO, True, x, *positions)
+
+
+def _is_static_slice_cheap() -> bool:
+    """Return whether nothing is compiled for each start of a static slice."""
+    return trace_state.trace is not EVALUATION or isinstance(hooks.evaluator, hooks.NumPyEvaluator)
 
 
 def mode_of(verb: str, mode: Any) -> GatherScatterMode:

@@ -9,7 +9,7 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax, hooks
 from lamina_tracing.extend import Tracer, check_axis, rename_errors, typeof
 
-from .._core.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
+from .._core.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, is_array, literal, no_out
 from .._core.public_api import PLAIN_NUMBERS, compiled, jitted_core, public_api
 from .._core.axes import with_axes
 from .._core.select import choose_by, truth
@@ -39,7 +39,7 @@ def _with_choices(plain: Any) -> Any:
     return call
 
 
-@public_api(face=_with_choices)
+@public_api(wrap=_with_choices)
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
           fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> Any:
     """One array where a condition holds, another where not; or where it holds.
@@ -224,7 +224,9 @@ def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fi
     >>> extract(np.array([True, False, True]), np.array([1, 2, 3]))
     Array([1, 3], dtype=int32)
     """
-    return compress(ravel(asarray(condition)), ravel(asarray(arr)), size=size, fill_value=fill_value)
+    is_known = isinstance(condition, np.ndarray) or is_array(condition) and not isinstance(condition, Tracer)
+    mask = np.asarray(condition).reshape(-1) if is_known else ravel(asarray(condition))  # stays known while tracing
+    return compress(mask, ravel(asarray(arr)), size=size, fill_value=fill_value)
 
 
 def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, size: int | None = None,

@@ -1,10 +1,11 @@
 """Convolution and correlation of lines, and the windows used with them."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from lamina_ir import dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import Tracer, typeof, resolve_requested_dtype
 
@@ -17,6 +18,19 @@ from .._products.products import dot_general
 from .._indexing.take import take
 
 __all__ = ["bartlett", "blackman", "convolve", "correlate", "hamming", "hanning", "kaiser"]
+
+_CONVOLUTION = docstring_entries("""
+    a, v: number arrays `[n]` and `[m]`.
+    mode: "full" (every overlap, `n + m - 1`), "same" (the middle, as long as the longer operand) or "valid" (full
+      overlaps, `|n - m| + 1`).
+    precision: precision of the products, if the hardware has several: None for the configured one, a name such as
+      "high" or "highest", or one per operand.
+    preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    sums: Float array, in the dtype that both promote to (integers and booleans to float) or `preferred_element_type`,
+      and the product of their units.
+    ValueError: an operand is empty or does not have one axis, or `mode` or `precision` is unknown.
+    TypeError: `a` or `v` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+    """)
 
 
 _MOST_WINDOWS = 1 << 20  # elements of all windows, up to which one product of them is the faster way
@@ -102,24 +116,14 @@ def _slide_plain(a: Any, kernel: Any, lo: int, hi: int, count: int, precision: A
     return out
 
 
-@public_api("mode", "precision", "preferred_element_type")
+@public_api("mode", "precision", "preferred_element_type", entries=_CONVOLUTION)
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None,
              preferred_element_type: DTypeLike | None = None) -> Array:
     """Discrete convolution of two lines: `sum_j a[j] v[k - j]`, in float.
 
-    Args:
-      a, v: number arrays `[n]` and `[m]`.
-      mode: "full" (every overlap, `n + m - 1`), "same" (the middle, as long as the longer operand) or "valid" (full
-        overlaps, `|n - m| + 1`).
-      precision: of the products, where the hardware offers several: None for the configured one, a name such as
-        "high" or "highest", or one per operand.
-      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
-    Returns:
-      Float array, in the dtype that both promote to (integers and booleans to float) or `preferred_element_type`,
-      and the product of their units.
-    Raises:
-      ValueError: an operand is empty or has not one axis, or `mode` is another word, or `precision` is unknown.
-      TypeError: `a` or `v` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+    Args: {a, v, mode, precision, preferred_element_type}
+    Returns: {sums}
+    Raises: {ValueError, TypeError}
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.convolve`, there in integers for integers. An infinite element in an operand of more than
@@ -131,24 +135,15 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
     return _slide("convolve", a, v, mode, True, precision, preferred_element_type)
 
 
-@public_api("mode", "precision", "preferred_element_type")
+@public_api("mode", "precision", "preferred_element_type", entries=_CONVOLUTION)
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
     """Cross-correlation of two lines: `sum_j a[j + k] conj(v[j])` for each shift k, in float.
 
-    Args:
-      a, v: number arrays `[n]` and `[m]`.
-      mode: "full" (every overlap, `n + m - 1`), "same" (the middle, as long as the longer operand) or "valid" (full
-        overlaps, `|n - m| + 1`).
-      precision: of the products, where the hardware offers several: None for the configured one, a name such as
-        "high" or "highest", or one per operand.
-      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
-    Returns:
-      Float array, in the dtype that both promote to (integers and booleans to float) or `preferred_element_type`,
-      and the product of their units; shifts ascend.
-    Raises:
-      ValueError: an operand is empty or has not one axis, or `mode` is another word, or `precision` is unknown.
-      TypeError: `a` or `v` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+    Args: {a, v, mode, precision, preferred_element_type}
+    Returns: {sums}
+      The shifts ascend.
+    Raises: {ValueError, TypeError}
 
     Derivative: linear in `a`, and in the conjugate of `v`.
     Source: meaning of `numpy.correlate`, there in integers for integers; infinite elements as in `convolve`.
@@ -163,94 +158,56 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any
 
 
 def _points(call: str, M: Any) -> None:
-    """Refuse what is no number of points; NumPy's functions take any real number."""
+    """Raise TypeError unless `M` can be a number of points; NumPy's functions accept any real number."""
     if not isinstance(M, Tracer) and (np.ndim(M) or np.asarray(M).dtype.kind not in "biuf"):
         raise TypeError(f"{call}: M must be an integer; got {type(M).__name__}: {M!r:.60}")
 
 
-def _window(call: str, M: int, host: Any) -> Any:
-    _points(call, M)
-    return put(np.asarray(host(M)), dtypes.canonical_float())
+class Window(Protocol):
+    """The type of functions from a number of points to the values of a window."""
+
+    def __call__(self, M: int) -> Array: ...
 
 
-def bartlett(M: int) -> Array:
-    """The triangular window of M points, 0 at both ends.
+def _window(name: str, says: str, example: str) -> Window:
+    """Return the window function that NumPy computes under this name."""
+    host = getattr(np, name)
+
+    def window(M: int) -> Array:
+        _points(name, M)
+        return put(np.asarray(host(M)), dtypes.canonical_float())
+    window.__name__ = window.__qualname__ = name
+    window.__doc__ = f"""{says}
 
     Args:
-      M: number of points, a known int; none below 1.
+      M: number of points, a known int; the result is empty below 1.
     Returns:
       Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
     Raises:
-      TypeError: `M` is no number.
+      TypeError: `M` is not a number.
       ConcretizationError: `M` is traced.
 
-    Source: meaning of `numpy.bartlett`, which computes it.
+    Source: meaning of `numpy.{name}`, which computes it.
 
-    >>> bartlett(5)
-    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    >>> {name}(5).round(2)
+    {example}
     """
-    return _window("bartlett", M, np.bartlett)
+    return window
 
 
-def blackman(M: int) -> Array:
-    """The Blackman window of M points: `0.42 - 0.5 cos(t) + 0.08 cos(2 t)`, t from 0 to 2 pi.
-
-    Args:
-      M: number of points, a known int; none below 1.
-    Returns:
-      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
-    Raises:
-      TypeError: `M` is no number.
-      ConcretizationError: `M` is traced.
-
-    Source: meaning of `numpy.blackman`, which computes it.
-
-    >>> blackman(5).round(2)
-    Array([-0.  ,  0.34,  1.  ,  0.34, -0.  ], dtype=float32)
-    """
-    return _window("blackman", M, np.blackman)
-
-
-def hamming(M: int) -> Array:
-    """The Hamming window of M points: `0.54 - 0.46 cos(t)`, t from 0 to 2 pi.
-
-    Args:
-      M: number of points, a known int; none below 1.
-    Returns:
-      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
-    Raises:
-      TypeError: `M` is no number.
-      ConcretizationError: `M` is traced.
-
-    Source: meaning of `numpy.hamming`, which computes it.
-
-    >>> hamming(5)
-    Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
-    """
-    return _window("hamming", M, np.hamming)
-
-
-def hanning(M: int) -> Array:
-    """The Hann window of M points: `0.5 - 0.5 cos(t)`, t from 0 to 2 pi.
-
-    Args:
-      M: number of points, a known int; none below 1.
-    Returns:
-      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
-    Raises:
-      TypeError: `M` is no number.
-      ConcretizationError: `M` is traced.
-
-    Source: meaning of `numpy.hanning`, which computes it.
-
-    >>> hanning(5)
-    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
-    """
-    return _window("hanning", M, np.hanning)
+bartlett = _window("bartlett", "Return the triangular window of M points, 0 at both ends.",
+                   "Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)")
+blackman = _window("blackman",
+                   "Return the Blackman window of M points: `0.42 - 0.5 cos(t) + 0.08 cos(2 t)`, t from 0 to 2 pi.",
+                   "Array([-0.  ,  0.34,  1.  ,  0.34, -0.  ], dtype=float32)")
+hamming = _window("hamming", "Return the Hamming window of M points: `0.54 - 0.46 cos(t)`, t from 0 to 2 pi.",
+                  "Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)")
+hanning = _window("hanning", "Return the Hann window of M points: `0.5 - 0.5 cos(t)`, t from 0 to 2 pi.",
+                  "Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)")
 
 
 def kaiser(M: int, beta: ArrayLike) -> Array:
-    """The Kaiser window of M points: `i0(beta sqrt(1 - t^2)) / i0(beta)`, t from -1 to 1.
+    """Return the Kaiser window of M points: `i0(beta sqrt(1 - t^2)) / i0(beta)`, t from -1 to 1.
 
     Args:
       M: number of points, a known int; none below 1.

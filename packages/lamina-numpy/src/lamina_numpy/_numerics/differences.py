@@ -123,15 +123,15 @@ def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int
       varargs: the spacing: none for 1, one for all axes, or one per axis; each a number, or coordinates `[n]` of
         that axis.
       axis: an int, the name of a mapped axis, a tuple of them, or None for all; negative ones count from the end.
-      edge_order: 1 or None: order of the differences at the ends.
+      edge_order: 1, 2 or None (1): order of the differences at the ends; 2 needs three samples.
     Returns:
       Float array of the shape of `f`, in its units over those of the spacing; with more than one axis, or none, a
       list with an array per axis.
     Raises:
-      ValueError: an axis has fewer than two samples, or coordinates have another length.
+      ValueError: an axis has fewer than `edge_order + 1` samples, or coordinates have another length, or `edge_order` is
+        another number.
       TypeError: the number of spacings is none of those, or `f` is neither an array nor a number.
       ShapeError: `axis` names an axis that `f` does not have, or one twice.
-      NotImplementedError: `edge_order` is another number.
 
     Derivative: linear in `f`.
     Source: meaning of `numpy.gradient`, there a tuple.
@@ -139,8 +139,9 @@ def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int
     >>> gradient(np.array([1., 4., 9.]))
     Array([3., 4., 5.], dtype=float32)
     """
-    if edge_order not in (None, 1):
-        raise NotImplementedError("gradient: only edge_order=1 is supported")
+    if edge_order not in (None, 1, 2):
+        raise ValueError(f"gradient: edge_order must be 1 or 2; got {edge_order!r}")
+    least = (edge_order or 1) + 1
     f = to_inexact("gradient", f)
     shape = typeof(f).shape
     axes = tuple(range(len(shape))) if axis is None else check_axes("gradient", axis, len(shape))
@@ -151,13 +152,13 @@ def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int
     out = []
     for at, h in zip(axes, steps):
         n = shape[at]
-        if n < 2:
-            raise ValueError(f"gradient: axis {at} needs at least two samples; got {n}")
-        out.append(_derivative(f, at, n, asarray(h) if isinstance(h, (list, tuple)) else h))
+        if n < least:
+            raise ValueError(f"gradient: axis {at} needs at least {least} samples; got {n}")
+        out.append(_derivative(f, at, n, asarray(h) if isinstance(h, (list, tuple)) else h, edge_order == 2))
     return out[0] if len(out) == 1 else out
 
 
-def _derivative(f: Any, at: int, n: int, h: Any) -> Any:
+def _derivative(f: Any, at: int, n: int, h: Any, second_order: bool) -> Any:
     d = typeof(f).dtype
     rank = len(typeof(f).shape)
 
@@ -167,6 +168,10 @@ def _derivative(f: Any, at: int, n: int, h: Any) -> Any:
         h = cast(h, d)
         first = lax.div(lax.sub(part(1, 2), part(0, 1)), h)
         last = lax.div(lax.sub(part(n - 1, n), part(n - 2, n - 1)), h)
+        if second_order:
+            half = literal(0.5, d)
+            first = lax.sub(first, lax.mul(half, lax.sub(lax.div(lax.sub(part(2, 3), part(1, 2)), h), first)))
+            last = lax.add(last, lax.mul(half, lax.sub(last, lax.div(lax.sub(part(n - 2, n - 1), part(n - 3, n - 2)), h))))
         inner = lax.div(lax.sub(part(2, n), part(0, n - 2)), lax.mul(h, literal(2, d)))
         return concatenate([first, inner, last], at)
     if typeof(h).shape != (n,):
@@ -182,6 +187,11 @@ def _derivative(f: Any, at: int, n: int, h: Any) -> Any:
     inner = a * part(0, n - 2) + b * part(1, n - 1) + c * part(2, n)
     first = (part(1, 2) - part(0, 1)) / split_at(gaps, [1], at)[0]
     last = (part(n - 1, n) - part(n - 2, n - 1)) / split_at(gaps, [n - 2], at)[1]
+    if second_order:  # the derivative of the parabola through the three samples at the end
+        h0, h1 = split_at(gaps, [1], at)[0], split_at(gaps, [1, 2], at)[1]
+        first = first - h0 * ((part(2, 3) - part(1, 2)) / h1 - first) / (h0 + h1)
+        h0, h1 = split_at(gaps, [n - 2], at)[1], split_at(gaps, [n - 3, n - 2], at)[1]
+        last = last + h0 * (last - (part(n - 2, n - 1) - part(n - 3, n - 2)) / h1) / (h0 + h1)
     return concatenate([first, inner, last], at)
 
 

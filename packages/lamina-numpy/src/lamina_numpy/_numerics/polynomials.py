@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, Tracer, typeof
 
@@ -24,6 +25,14 @@ from .convolution import convolve
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots",
            "vander"]
+
+
+_SUM = docstring_entries("""
+    a1, a2: coefficients `[n]`, highest power first; a number for a constant, or a list.
+    longer: Array as long as the longer one, in the dtype that both promote to; leading zeros stay.
+    ValueError: coefficients have more than one axis.
+    TypeError: an argument is neither an array nor a number.
+    """)
 
 
 @jitted_core(name="polyval")
@@ -83,16 +92,13 @@ def _level(p: Any, n: int) -> Any:
     return lax.pad(p, literal(0, typeof(p).dtype), ((short, 0, 0),)) if short else p
 
 
+@fill_docstring(_SUM)
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Sum of two polynomials.
 
-    Args:
-      a1, a2: coefficients `[n]`, highest power first; a number for a constant, or a list.
-    Returns:
-      Array as long as the longer one, in the dtype that both promote to; leading zeros stay.
-    Raises:
-      ValueError: coefficients have more than one axis.
-      TypeError: an argument is neither an array nor a number.
+    Args: {a1, a2}
+    Returns: {longer}
+    Raises: {ValueError, TypeError}
 
     Derivative: linear.
     Source: meaning of `numpy.polyadd`.
@@ -105,15 +111,14 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return _level(x, n) + _level(y, n)
 
 
+@fill_docstring(_SUM)
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Difference of two polynomials.
 
-    Args:
-      a1, a2: coefficients `[n]`, highest power first; a number for a constant, or a list.
-    Returns:
-      Array as long as the longer one, in the dtype that both promote to; leading zeros stay.
+    Args: {a1, a2}
+    Returns: {longer}
     Raises:
-      ValueError: coefficients have more than one axis.
+      {ValueError}
       TypeError: an argument is neither an array nor a number, or both hold booleans.
 
     Derivative: linear.

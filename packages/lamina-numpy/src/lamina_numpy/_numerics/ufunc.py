@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, eval_shape, lax
 from lamina_tracing.extend import Tracer, check_axis, typeof
 
@@ -33,6 +34,7 @@ _AT = {"add": "add", "multiply": "multiply", "maximum": "max", "minimum": "min"}
 class _Kind(type):
     """Public functions that were dressed count as instances."""
 
+    @override
     def __instancecheck__(cls, x: Any) -> bool:
         late = getattr(x, "__dict__", {}).get("reduceat")
         return type.__instancecheck__(cls, x) or getattr(late, "args", (None, None))[-1] is x
@@ -85,12 +87,15 @@ class ufunc(metaclass=_Kind):
             shown._ufunc = made
         return made
 
-    def __repr__(self) -> str:
-        return f"<ufunc {self.__name__!r}>"
-
+    @override
     def __hash__(self) -> int:
         return hash((self._func, self.nin, self.nout))
 
+    @override
+    def __repr__(self) -> str:
+        return f"<ufunc {self.__name__!r}>"
+
+    @override
     def __eq__(self, other: object) -> bool:
         if type(other) is not ufunc:
             return NotImplemented

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
+from lamina_ir.extend import docstring_entries
 from lamina_ir.prims import as_precision
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import (check_axes, check_axis, is_axis_name, check_no_axis_name, typeof,
@@ -21,6 +22,19 @@ from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.joining import stack
 
 __all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]
+
+_PRODUCT = docstring_entries("""
+    precision: precision of the products, if the hardware has several: None for the configured one, a name such as
+      "high" or "highest", or one per operand.
+    preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+    ValueError: `precision` is unknown.
+    ShapeError: an operand has too few axes, the summed ones have different lengths, or the leading ones do not
+      broadcast.
+    """)
+_MATRIX_VECTOR = {**_PRODUCT, **docstring_entries("""
+    TypeError: `x1` or `x2` is neither an array nor a number.
+    """)}
 
 _I32 = np.dtype("int32")
 
@@ -50,23 +64,20 @@ def _bad(call: str, a: Any, b: Any, n: int, m: int) -> Exception:
                       f"operands of shapes {a} and {b}; transpose or reshape one of them")
 
 
-@public_api("precision", "preferred_element_type")
+@public_api("precision", "preferred_element_type", entries=_PRODUCT)
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
          preferred_element_type: DTypeLike | None = None) -> Array:
     """Sum of the products of all elements, those of `a` conjugated.
 
     Args:
       a, b: number or boolean arrays with as many elements, taken as flat.
-      precision: of the products, where the hardware offers several: None for the configured one, a name such as
-        "high" or "highest", or one per operand.
-      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+      {precision, preferred_element_type}
     Returns:
       Array `[]`, in the dtype that both promote to (integers keep theirs and may overflow; booleans are combined by
       and, summed by or) or `preferred_element_type`, and the product of their units; 0 of no elements.
     Raises:
       ShapeError: the operands have different numbers of elements.
-      TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
-      ValueError: `precision` is unknown.
+      {TypeError, ValueError}
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.vdot`.
@@ -84,23 +95,20 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     return dot_general(x, y, ((0,), (0,)), precision=precision, preferred=preferred_element_type)
 
 
-@public_api("precision", "preferred_element_type")
+@public_api("precision", "preferred_element_type", entries=_PRODUCT)
 def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
     """Sums of products over the last axis of `a` and the last but one, or only, of `b`.
 
     Args:
       a, b: number or boolean arrays `[*s, n]` and `[n]` or `[*t, n, k]`; or a number and an array of any shape, for
         their plain product.
-      precision: of the products, where the hardware offers several: None for the configured one, a name such as
-        "high" or "highest", or one per operand.
-      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+      {precision, preferred_element_type}
     Returns:
       Array `[*s]` or `[*s, *t, k]`, in the dtype that both promote to (integers keep theirs and may overflow;
       booleans are combined by and, summed by or) or `preferred_element_type`, and the product of their units.
     Raises:
       ShapeError: the two axes have different lengths.
-      TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
-      ValueError: `precision` is unknown.
+      {TypeError, ValueError}
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.dot`; one `dot_general` of StableHLO.
@@ -120,7 +128,7 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
     return dot_general(x, y, ((left,), (right,)), precision=precision, preferred=preferred_element_type)
 
 
-@public_api("precision", "preferred_element_type")
+@public_api("precision", "preferred_element_type", entries=_PRODUCT)
 def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
     """Matrix product; leading axes broadcast.
@@ -128,17 +136,14 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     Args:
       a, b: number or boolean arrays `[..., m, n]` and `[..., n, k]`; `[n]` on the left is a row, on the right a
         column, which the result drops.
-      precision: of the products, where the hardware offers several: None for the configured one, a name such as
-        "high" or "highest", or one per operand.
-      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+      {precision, preferred_element_type}
     Returns:
       Array `[..., m, k]`, in the dtype that both promote to (integers keep theirs and may overflow; booleans are
       combined by and, summed by or) or `preferred_element_type`, and the product of their units.
     Raises:
       ShapeError: the summed axes have different lengths, an operand has no axes, or the leading ones do not
         broadcast.
-      TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
-      ValueError: `precision` is unknown.
+      {TypeError, ValueError}
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.matmul`; one `dot_general` of StableHLO.
@@ -186,7 +191,7 @@ def _batched(x: Any, y: Any, s: tuple[int, ...], t: tuple[int, ...], precision: 
     return permuted(out, tuple(names.index(i) for i in [*range(k), "row", "column"]))
 
 
-@public_api("axis", "precision", "preferred_element_type")
+@public_api("axis", "precision", "preferred_element_type", entries=_PRODUCT)
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
     """Sum of products along one axis, `x1` conjugated; the other axes broadcast.
@@ -194,9 +199,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = 
     Args:
       x1, x2: number or boolean arrays, of one length along `axis`.
       axis: the axis to sum over, of either operand; negative counts from its end. Or the name of a mapped axis.
-      precision: of the products, where the hardware offers several: None for the configured one, a name such as
-        "high" or "highest", or one per operand.
-      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+      {precision, preferred_element_type}
     Returns:
       Array of the broadcast other axes, in the dtype that both promote to (integers keep theirs and may overflow;
       booleans are combined by and, summed by or) or `preferred_element_type`, and the product of their units.
@@ -232,7 +235,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = 
     return dot_general(x, y, ((len(lead),), (len(lead),)), (batch, batch), precision, preferred_element_type)
 
 
-@public_api()
+@public_api(entries=_MATRIX_VECTOR)
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors; leading axes broadcast.
 
@@ -240,12 +243,8 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       x1: number or boolean array `[..., m, n]`.
       x2: number or boolean array `[..., n]`.
     Returns:
-      Array `[..., m]`, in the dtype that both promote to (integers keep theirs and may overflow) and the product of
-      their units.
-    Raises:
-      ShapeError: an operand has too few axes, the summed ones have different lengths, or the leading ones do not
-        broadcast.
-      TypeError: `x1` or `x2` is neither an array nor a number.
+      Array `[..., m]`, in the dtype that both promote to and the product of their units; integers may overflow.
+    Raises: {ShapeError, TypeError}
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.matvec`.
@@ -261,7 +260,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return reshape(out, typeof(out).shape[:-1])
 
 
-@public_api()
+@public_api(entries=_MATRIX_VECTOR)
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Vectors, conjugated, times matrices; leading axes broadcast.
 
@@ -269,12 +268,8 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       x1: number or boolean array `[..., m]`.
       x2: number or boolean array `[..., m, n]`.
     Returns:
-      Array `[..., n]`, in the dtype that both promote to (integers keep theirs and may overflow) and the product of
-      their units.
-    Raises:
-      ShapeError: an operand has too few axes, the summed ones have different lengths, or the leading ones do not
-        broadcast.
-      TypeError: `x1` or `x2` is neither an array nor a number.
+      Array `[..., n]`, in the dtype that both promote to and the product of their units; integers may overflow.
+    Raises: {ShapeError, TypeError}
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.vecmat`.
@@ -292,7 +287,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return reshape(out, typeof(out).shape[:-2] + typeof(out).shape[-1:])
 
 
-@public_api("precision", "preferred_element_type")
+@public_api("precision", "preferred_element_type", entries=_PRODUCT)
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
           preferred_element_type: DTypeLike | None = None) -> Array:
     """Sums of products over the last axes of both operands.
@@ -300,16 +295,13 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     Args:
       a, b: number or boolean arrays `[*s, n]` and `[*t, n]`; or a number and an array of any shape, for their plain
         product.
-      precision: of the products, where the hardware offers several: None for the configured one, a name such as
-        "high" or "highest", or one per operand.
-      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+      {precision, preferred_element_type}
     Returns:
       Array `[*s, *t]`, in the dtype that both promote to (integers keep theirs and may overflow; booleans are
       combined by and, summed by or) or `preferred_element_type`, and the product of their units.
     Raises:
       ShapeError: the last axes have different lengths.
-      TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
-      ValueError: `precision` is unknown.
+      {TypeError, ValueError}
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.inner`.
@@ -352,7 +344,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     return multiply(with_axes(x, (1,)), with_axes(y, (0,)))
 
 
-@public_api("axes", "precision", "preferred_element_type")
+@public_api("axes", "precision", "preferred_element_type", entries=_PRODUCT)
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
     """Sums of products over axes of `a` paired with axes of `b`.
@@ -361,9 +353,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
       a, b: number or boolean arrays.
       axes: a number n, for the last n axes of `a` with the first n of `b` in order; or two axes, or two sequences
         of axes, one of `a` and one of `b`; negative ones count from the end.
-      precision: of the products, where the hardware offers several: None for the configured one, a name such as
-        "high" or "highest", or one per operand.
-      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+      {precision, preferred_element_type}
     Returns:
       Array of the other axes of `a`, then those of `b`, in the dtype that both promote to (integers keep theirs and
       may overflow; booleans are combined by and, summed by or) or `preferred_element_type`, and the product of

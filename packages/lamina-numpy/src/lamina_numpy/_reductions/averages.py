@@ -1,7 +1,7 @@
 """Means, variances and weighted averages along axes; half precision is summed in float32."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from lamina_ir import config, dtypes, prims
@@ -13,6 +13,7 @@ from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._core.named_axes import axes_of, count_along, kept, reduced
 from .._elementwise.ufuncs import multiply, true_divide
+from ._docstrings import MEAN, REDUCTION
 from .reductions import fitted
 from .reductions import sum as total_of
 
@@ -27,26 +28,16 @@ def _float_of(call: str, a: Any, dtype: Any) -> tuple[Any, np.dtype, np.dtype]:
     return cast(a, work), work, final
 
 
-@public_api("axis", "dtype", "out", "keepdims")
+@public_api("axis", "dtype", "out", "keepdims", entries=MEAN)
 def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
          *, where: ArrayLike | None = None) -> Array:
     """Average along axes, in float.
 
-    Args:
-      a: number or boolean array `[...]`.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type of the result; None for that of `a`, float for integers and booleans.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
+    Args: {a, axis, dtype, out, keepdims, where}
     Returns:
-      Array of the axes that are left, in the units of `a`; NaN where there are no elements. Half precision is summed
+      Array of the remaining axes, in the units of `a`; NaN if there are no elements. Half precision is summed
       in float32.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+    Raises: {TypeError, ShapeError, UnboundAxisError, NotImplementedError}
 
     Derivative: linear; the transpose repeats and divides.
     Source: meaning of `numpy.mean`.
@@ -114,94 +105,60 @@ def _ddof(call: str, ddof: Any, correction: Any) -> Any:
     return correction
 
 
-@public_api("axis", "dtype", "out", "ddof", "keepdims", "correction")
-def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
-        keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
-        correction: float | None = None) -> Array:
-    """Mean squared distance from the mean along axes, in squared units of `a`.
+class Variance(Protocol):
+    """The type of `var` and `std`."""
 
-    Args:
-      a: number or boolean array `[...]`.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type of the result; None for that of `a`; for integers and booleans, float.
-      out: not supported, must be None: arrays never change.
-      ddof: what is taken off the number of elements before dividing; may be traced.
-      keepdims: leave the reduced axes in place with length 1.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-      mean: the mean, where it is known, with its axes kept; None computes it.
-      correction: the array API's name for `ddof`; give one of them.
+    def __call__(self, a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+                 ddof: float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
+                 mean: ArrayLike | None = None, correction: float | None = None) -> Array: ...
+
+
+def _variance_function(name: str, root: bool, says: str, notes: str, example: str) -> Variance:
+    def op(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+           keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+           correction: float | None = None) -> Array:
+        no_out(name, out)
+        square = _variance(name, a, axis, dtype, _ddof(name, ddof, correction), keepdims, where, mean)
+        return lax.sqrt(square) if root else square
+    doc = f"""{says}
+
+    Args: {{a, axis, dtype, out, ddof, keepdims, where, mean, correction}}
     Returns:
-      Real array of the axes that are left; NaN where no more than `ddof` elements are.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      ValueError: both `ddof` and `correction` are given.
-      NotImplementedError: `out` is given.
+      Real array of the remaining axes; NaN if there are at most `ddof` elements.
+    Raises: {{TypeError, ShapeError, UnboundAxisError, ValueError, NotImplementedError}}
 
-    Source: meaning of `numpy.var`; two passes, the mean first.
+    {notes}
 
-    >>> var(np.array([1., 3.])), var(np.array([1., 3.]), ddof=1)
-    (Array(1., dtype=float32), Array(2., dtype=float32))
+    {example}
     """
-    no_out("var", out)
-    return _variance("var", a, axis, dtype, _ddof("var", ddof, correction), keepdims, where, mean)
+    return public_api("axis", "dtype", "out", "ddof", "keepdims", "correction", name=name, doc=doc, entries=MEAN)(op)
 
 
-@public_api("axis", "dtype", "out", "ddof", "keepdims", "correction")
-def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
-        keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
-        correction: float | None = None) -> Array:
-    """Standard deviation along axes: the square root of `var`, in units of `a`.
-
-    Args:
-      a: number or boolean array `[...]`.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type of the result; None for that of `a`; for integers and booleans, float.
-      out: not supported, must be None: arrays never change.
-      ddof: what is taken off the number of elements before dividing; may be traced.
-      keepdims: leave the reduced axes in place with length 1.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-      mean: the mean, where it is known, with its axes kept; None computes it.
-      correction: the array API's name for `ddof`; give one of them.
-    Returns:
-      Real array of the axes that are left; NaN where no more than `ddof` elements are.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      ValueError: both `ddof` and `correction` are given.
-      NotImplementedError: `out` is given.
-
-    Derivative: infinite or NaN where all elements are equal, as that of the square root at 0.
-    Source: meaning of `numpy.std`.
-
-    >>> std(np.array([1., 5.]))
-    Array(2., dtype=float32)
-    """
-    no_out("std", out)
-    spread = _variance("std", a, axis, dtype, _ddof("std", ddof, correction), keepdims, where, mean)
-    return lax.sqrt(spread)
+var = _variance_function("var", False, "Mean squared distance from the mean along axes, in squared units of `a`.",
+                         "Source: meaning of `numpy.var`; two passes, the mean first.",
+                         ">>> var(np.array([1., 3.])), var(np.array([1., 3.]), ddof=1)\n"
+                         "    (Array(1., dtype=float32), Array(2., dtype=float32))")
+std = _variance_function("std", True, "Standard deviation along axes: the square root of `var`, in units of `a`.",
+                         "Derivative: infinite or NaN if all elements are equal, as that of the square root at 0.\n"
+                         "    Source: meaning of `numpy.std`.",
+                         ">>> std(np.array([1., 5.]))\n    Array(2., dtype=float32)")
 
 
-@public_api("axis", "returned", "keepdims")
+@public_api("axis", "returned", "keepdims", entries=REDUCTION)
 def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = None, returned: bool = False,
             keepdims: bool = False) -> Any:
     """Mean along axes, weighted.
 
     Args:
-      a: number or boolean array `[...]`.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
+      {a, axis}
       weights: numbers of the shape of `a`, or of its `axis`; None weighs all alike.
       returned: whether the sum of the weights is wanted too.
       keepdims: leave the reduced axes in place with length 1.
     Returns:
-      Float array of the axes that are left, in the units of `a`; with `returned` a pair, the sum of the weights
+      Float array of the remaining axes, in the units of `a`; with `returned` a pair, the sum of the weights
       second. NaN or infinite where the weights add up to 0.
     Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
+      {TypeError, ShapeError, UnboundAxisError}
       ValueError: `weights` has another shape.
 
     Source: meaning of `numpy.average`.

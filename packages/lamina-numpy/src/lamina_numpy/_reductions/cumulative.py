@@ -1,9 +1,10 @@
 """Running sums and products."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from lamina_ir import dtypes, shaped
+from lamina_ir.typing import Function
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, typeof, resolve_requested_dtype
 
@@ -32,112 +33,52 @@ def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> A
     return running(a, check_axis(call, 0 if axis is None else axis, len(t.shape)))
 
 
-@public_api("axis", "dtype", "out")
-@along_axis()
-def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Running sum along an axis.
+class RunningReduction(Protocol):
+    """The type of `cumsum`, `cumprod` and their variants that ignore NaN."""
+
+    def __call__(self, a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None,
+                 out: None = None) -> Array: ...
+
+
+def _running_reduction(name: str, running: Function, nan_as: int | None, says: str, verb: str, derivative: str,
+                       example: str) -> RunningReduction:
+    def op(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+        no_out(name, out)
+        if nan_as is not None and dtypes.is_inexact(aval(name, a).dtype):
+            a = choose_by(isnan(a), literal(nan_as, typeof(a).dtype), a)
+        return _running(name, running, a, axis, dtype)
+    op.__name__ = op.__qualname__ = name
+    doc = f"""{says}
 
     Args:
       a: number or boolean array `[..., n, ...]`.
-      axis: the axis of length `n`, or the name of a mapped one; None goes over all elements in order.
-      dtype: element type to sum in, and of the result; None for that of `a`, booleans as integers.
+      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
+      dtype: element type to {verb} in, and of the result; None for that of `a`, booleans as integers.
       out: not supported, must be None: arrays never change.
     Returns:
-      Array of the shape of `a`; with one axis where `axis` is None.
+      Array of the shape of `a`; with one axis if `axis` is None.
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
       NotImplementedError: `out` is given.
 
-    Derivative: linear; the transpose is the same sum from the other end.
-    Source: meaning of `numpy.cumsum`.
+    {derivative}Source: meaning of `numpy.{name}`.
 
-    >>> cumsum(np.array([1., 2., 3.]))
-    Array([1., 3., 6.], dtype=float32)
+    {example}
     """
-    no_out("cumsum", out)
-    return _running("cumsum", lax.cumsum, a, axis, dtype)
+    return public_api("axis", "dtype", "out", name=name, doc=doc)(along_axis()(op))
 
 
-@public_api("axis", "dtype", "out")
-@along_axis()
-def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Running product along an axis.
-
-    Args:
-      a: number or boolean array `[..., n, ...]`.
-      axis: the axis of length `n`, or the name of a mapped one; None goes over all elements in order.
-      dtype: element type to multiply in, and of the result; None for that of `a`, booleans as integers.
-      out: not supported, must be None: arrays never change.
-    Returns:
-      Array of the shape of `a`; with one axis where `axis` is None.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.cumprod`.
-
-    >>> cumprod(np.array([1., 2., 3.]))
-    Array([1., 2., 6.], dtype=float32)
-    """
-    no_out("cumprod", out)
-    return _running("cumprod", lax.cumprod, a, axis, dtype)
-
-
-def _without_nan(call: str, a: Any, unit: int) -> Any:
-    d = aval(call, a).dtype
-    return choose_by(isnan(a), literal(unit, d), a) if dtypes.is_inexact(d) else a
-
-
-@public_api("axis", "dtype", "out")
-@along_axis()
-def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Running sum along an axis, NaN counting as zero.
-
-    Args:
-      a: number or boolean array `[..., n, ...]`.
-      axis: the axis of length `n`, or the name of a mapped one; None goes over all elements in order.
-      dtype: element type to sum in, and of the result; None for that of `a`, booleans as integers.
-      out: not supported, must be None: arrays never change.
-    Returns:
-      Array of the shape of `a`; with one axis where `axis` is None.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.nancumsum`.
-
-    >>> nancumsum(np.array([1., np.nan, 3.]))
-    Array([1., 1., 4.], dtype=float32)
-    """
-    return cumsum(_without_nan("nancumsum", a, 0), axis, dtype, out)
-
-
-@public_api("axis", "dtype", "out")
-@along_axis()
-def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Running product along an axis, NaN counting as one.
-
-    Args:
-      a: number or boolean array `[..., n, ...]`.
-      axis: the axis of length `n`, or the name of a mapped one; None goes over all elements in order.
-      dtype: element type to multiply in, and of the result; None for that of `a`, booleans as integers.
-      out: not supported, must be None: arrays never change.
-    Returns:
-      Array of the shape of `a`; with one axis where `axis` is None.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.nancumprod`.
-
-    >>> nancumprod(np.array([2., np.nan, 3.]))
-    Array([2., 2., 6.], dtype=float32)
-    """
-    return cumprod(_without_nan("nancumprod", a, 1), axis, dtype, out)
+cumsum = _running_reduction("cumsum", lax.cumsum, None, "Running sum along an axis.", "sum",
+                            "Derivative: linear; the transpose is the same sum from the other end.\n    ",
+                            ">>> cumsum(np.array([1., 2., 3.]))\n    Array([1., 3., 6.], dtype=float32)")
+cumprod = _running_reduction("cumprod", lax.cumprod, None, "Running product along an axis.", "multiply", "",
+                             ">>> cumprod(np.array([1., 2., 3.]))\n    Array([1., 2., 6.], dtype=float32)")
+nancumsum = _running_reduction("nancumsum", lax.cumsum, 0, "Running sum along an axis, with NaN as zero.", "sum", "",
+                               ">>> nancumsum(np.array([1., np.nan, 3.]))\n    Array([1., 1., 4.], dtype=float32)")
+nancumprod = _running_reduction("nancumprod", lax.cumprod, 1, "Running product along an axis, with NaN as one.",
+                                "multiply", "",
+                                ">>> nancumprod(np.array([2., np.nan, 3.]))\n    Array([2., 2., 6.], dtype=float32)")
 
 
 def _cumulative(call: str, running: Any, unit: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
@@ -152,53 +93,43 @@ def _cumulative(call: str, running: Any, unit: int, x: Any, axis: int | None, dt
     return out
 
 
-@public_api("axis", "dtype", "include_initial")
-@along_axis()
-def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
-                   include_initial: bool = False) -> Array:
-    """Running sum along an axis, as the array API defines it.
+class CumulativeReduction(Protocol):
+    """The type of `cumulative_sum` and `cumulative_prod`."""
+
+    def __call__(self, x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+                 include_initial: bool = False) -> Array: ...
+
+
+def _cumulative_reduction(name: str, running: Function, unit: int, says: str, first: str,
+                          example: str) -> CumulativeReduction:
+    def op(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+           include_initial: bool = False) -> Array:
+        return _cumulative(name, running, unit, x, axis, dtype, include_initial)
+    op.__name__ = op.__qualname__ = name
+    doc = f"""{says}
 
     Args:
       x: number or boolean array `[..., n, ...]` of at least one axis.
-      axis: the axis of length `n`, or the name of a mapped one; only arrays of one axis may leave it out.
+      axis: the axis of length `n`, or the name of a mapped one; None only if `x` has one axis.
       dtype: element type of the result; None for that of `x`, integers narrower than the default integer widened.
-      include_initial: whether a zero comes first.
+      include_initial: whether a {first} comes first.
     Returns:
       Array of the shape of `x`; the axis has length `n + 1` with `include_initial`.
     Raises:
-      ValueError: `axis` is left out though there are several axes, or there is none.
+      ValueError: `axis` is None although `x` has several axes, or `x` has none.
       TypeError: `x` is neither an array nor a number.
       ShapeError: `axis` is outside `[-x.ndim, x.ndim)`.
 
-    Source: array API standard, `cumulative_sum`.
+    Source: array API standard, `{name}`.
 
-    >>> cumulative_sum(np.array([1., 2.]), include_initial=True)
-    Array([0., 1., 3.], dtype=float32)
+    {example}
     """
-    return _cumulative("cumulative_sum", lax.cumsum, 0, x, axis, dtype, include_initial)
+    return public_api("axis", "dtype", "include_initial", name=name, doc=doc)(along_axis()(op))
 
 
-@public_api("axis", "dtype", "include_initial")
-@along_axis()
-def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
-                    include_initial: bool = False) -> Array:
-    """Running product along an axis, as the array API defines it.
-
-    Args:
-      x: number or boolean array `[..., n, ...]` of at least one axis.
-      axis: the axis of length `n`, or the name of a mapped one; only arrays of one axis may leave it out.
-      dtype: element type of the result; None for that of `x`, integers narrower than the default integer widened.
-      include_initial: whether a one comes first.
-    Returns:
-      Array of the shape of `x`; the axis has length `n + 1` with `include_initial`.
-    Raises:
-      ValueError: `axis` is left out though there are several axes, or there is none.
-      TypeError: `x` is neither an array nor a number.
-      ShapeError: `axis` is outside `[-x.ndim, x.ndim)`.
-
-    Source: array API standard, `cumulative_prod`.
-
-    >>> cumulative_prod(np.array([2., 3.]), include_initial=True)
-    Array([1., 2., 6.], dtype=float32)
-    """
-    return _cumulative("cumulative_prod", lax.cumprod, 1, x, axis, dtype, include_initial)
+cumulative_sum = _cumulative_reduction(
+    "cumulative_sum", lax.cumsum, 0, "Running sum along an axis, as the array API defines it.", "zero",
+    ">>> cumulative_sum(np.array([1., 2.]), include_initial=True)\n    Array([0., 1., 3.], dtype=float32)")
+cumulative_prod = _cumulative_reduction(
+    "cumulative_prod", lax.cumprod, 1, "Running product along an axis, as the array API defines it.", "one",
+    ">>> cumulative_prod(np.array([2., 3.]), include_initial=True)\n    Array([1., 2., 6.], dtype=float32)")

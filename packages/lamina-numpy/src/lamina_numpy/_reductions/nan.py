@@ -1,11 +1,12 @@
 """Reductions that ignore NaN."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from lamina_ir import dtypes
+from lamina_ir.extend import docstring_entries
+from lamina_ir.typing import Function
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 
 from .._core.named_axes import axes_of
@@ -13,7 +14,8 @@ from .._core.promotion import aval, literal
 from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._elementwise.logic import logical_and
-from .reductions import any, max, min, prod, sum
+from ._docstrings import EXTREME, MEAN, SUM
+from .reductions import Extreme, any, max, min, prod, sum
 from .averages import mean, std, var
 
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
@@ -31,224 +33,101 @@ def _present(call: str, a: Any, axis: Any, where: Any) -> Any:
     return good if where is None else logical_and(good, where)
 
 
-@public_api("axis", "dtype", "out", "keepdims")
-def nansum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+class Sum(Protocol):
+    """The type of `nansum` and `nanprod`."""
+
+    def __call__(self, a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+                 keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array: ...
+
+
+class Mean(Protocol):
+    """The type of `nanmean`."""
+
+    def __call__(self, a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+                 keepdims: bool = False, where: ArrayLike | None = None) -> Array: ...
+
+
+class Variance(Protocol):
+    """The type of `nanvar` and `nanstd`."""
+
+    def __call__(self, a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+                 ddof: float = 0, keepdims: bool = False, where: ArrayLike | None = None) -> Array: ...
+
+
+_ARRAY = docstring_entries("""
+    a: number array `[...]`; integers and booleans contain no NaN.
+    """)
+_MAY_BE_EMPTY = docstring_entries("""
+    initial: a number that is included.
+    ValueError: there are no elements along the axes and no `initial`.
+    """)
+
+
+def _make_public(of: Function, op: Function, returns: str, example: str, entries: dict[str, str],
+                 errors: str = "") -> Any:
+    """Return the public function made from `op`, the variant of the reduction `of` that ignores NaN."""
+    name, code = f"nan{of.__name__}", op.__code__
+    arguments = code.co_varnames[:code.co_argcount]
+    doc = f"""`{of.__name__}` ignoring NaN.
+
+    Args: {{{', '.join(arguments)}}}
+    Returns:
+      {returns}
+    Raises: {{{errors}TypeError, ShapeError, UnboundAxisError, NotImplementedError}}
+
+    Derivative: zero for elements that are NaN.
+    Source: meaning of `numpy.{name}`.
+
+    {example}
+    """
+    static = [argument for argument in arguments if argument not in ("a", "initial", "where")]
+    return public_api(*static, name=name, doc=doc, entries={**entries, **_ARRAY})(op)
+
+
+def _nan_sum(of: Function, returns: str, example: str) -> Sum:
+    def op(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
            keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
-    """`sum` ignoring NaN.
-
-    Args:
-      a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type to sum in, and of the result; None for that of `a`, integers and booleans narrower than the
-        default integer widened to it.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      initial: a number to start from.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Array of the axes that are left, in the units of `a`; 0 (or `initial`) where all are NaN.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Derivative: zero where elements are NaN.
-    Source: meaning of `numpy.nansum`.
-
-    >>> nansum(np.array([1., np.nan, 2.]))
-    Array(3., dtype=float32)
-    """
-    return sum(a, axis, dtype, out, keepdims, initial, _present("nansum", a, axis, where))
+        return of(a, axis, dtype, out, keepdims, initial, _present(op.__name__, a, axis, where))
+    return _make_public(of, op, returns, example, SUM)
 
 
-@public_api("axis", "dtype", "out", "keepdims")
-def nanprod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
-            keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
-    """`prod` ignoring NaN.
-
-    Args:
-      a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type to multiply in, and of the result; None for that of `a`, integers and booleans narrower than
-        the default integer widened to it.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      initial: a number to start from.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Array of the axes that are left; 1 (or `initial`) where all are NaN.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Derivative: zero where elements are NaN.
-    Source: meaning of `numpy.nanprod`.
-
-    >>> nanprod(np.array([2., np.nan, 3.]))
-    Array(6., dtype=float32)
-    """
-    return prod(a, axis, dtype, out, keepdims, initial, _present("nanprod", a, axis, where))
-
-
-def _nan_extreme(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: Any, out: Any, keepdims: bool,
-                 initial: Any, where: Any) -> Any:
-    d = aval(call, a).dtype
-    if not dtypes.is_inexact(d):
-        return fun(a, axis, out, keepdims, initial, where)
-    good = _present(call, a, axis, where)
-    found = fun(choose_by(good, a, literal(sign * np.inf, d)), axis, out, keepdims, initial)
-    if initial is not None:
-        return found
-    return choose_by(any(good, axis, None, keepdims), found, literal(np.nan, d))
-
-
-@public_api("axis", "out", "keepdims")
-def nanmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+def _nan_extreme(of: Function, worst: float, example: str) -> Extreme:
+    def op(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
            initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
-    """`max` ignoring NaN.
-
-    Args:
-      a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      initial: a number to start from.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Array of the axes that are left, dtype and units of `a`; NaN (or `initial`) where all are.
-    Raises:
-      ValueError: there are no elements along the axes and no `initial`.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Derivative: zero where elements are NaN.
-    Source: meaning of `numpy.nanmax`.
-
-    >>> nanmax(np.array([1., np.nan, 2.]))
-    Array(2., dtype=float32)
-    """
-    return _nan_extreme("nanmax", max, -1, a, axis, out, keepdims, initial, where)
+        d = aval(op.__name__, a).dtype
+        if not dtypes.is_inexact(d):
+            return of(a, axis, out, keepdims, initial, where)
+        good = _present(op.__name__, a, axis, where)
+        found = of(choose_by(good, a, literal(worst, d)), axis, out, keepdims, initial)
+        if initial is not None:
+            return found
+        return choose_by(any(good, axis, None, keepdims), found, literal(np.nan, d))
+    returns = "Array of the remaining axes, dtype and units of `a`; NaN (or `initial`) if all elements are NaN."
+    return _make_public(of, op, returns, example, {**EXTREME, **_MAY_BE_EMPTY}, "ValueError, ")
 
 
-@public_api("axis", "out", "keepdims")
-def nanmin(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
-           initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
-    """`min` ignoring NaN.
-
-    Args:
-      a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      initial: a number to start from.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Array of the axes that are left, dtype and units of `a`; NaN (or `initial`) where all are.
-    Raises:
-      ValueError: there are no elements along the axes and no `initial`.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Derivative: zero where elements are NaN.
-    Source: meaning of `numpy.nanmin`.
-
-    >>> nanmin(np.array([1., np.nan, 2.]))
-    Array(1., dtype=float32)
-    """
-    return _nan_extreme("nanmin", min, 1, a, axis, out, keepdims, initial, where)
-
-
-@public_api("axis", "dtype", "out", "keepdims")
-def nanmean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
-            keepdims: bool = False, where: ArrayLike | None = None) -> Array:
-    """`mean` ignoring NaN.
-
-    Args:
-      a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type of the result; None for that of `a`, float for integers and booleans.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Array of the axes that are left, in the units of `a`; NaN where all are.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Derivative: zero where elements are NaN.
-    Source: meaning of `numpy.nanmean`.
-
-    >>> nanmean(np.array([1., np.nan, 2.]))
-    Array(1.5, dtype=float32)
-    """
-    return mean(a, axis, dtype, out, keepdims, where=_present("nanmean", a, axis, where))
-
-
-@public_api("axis", "dtype", "out", "ddof", "keepdims")
-def nanvar(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+def _nan_mean(of: Function, returns: str, example: str) -> Mean:
+    def op(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
            keepdims: bool = False, where: ArrayLike | None = None) -> Array:
-    """`var` ignoring NaN.
-
-    Args:
-      a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type of the result; None for that of `a`, float for integers and booleans.
-      out: not supported, must be None: arrays never change.
-      ddof: what is taken off the number of elements before dividing; may be traced.
-      keepdims: leave the reduced axes in place with length 1.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Real array of the axes that are left, in squared units of `a`; NaN where no more than `ddof` elements count.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Derivative: zero where elements are NaN.
-    Source: meaning of `numpy.nanvar`.
-
-    >>> nanvar(np.array([1., np.nan, 3.]))
-    Array(1., dtype=float32)
-    """
-    return var(a, axis, dtype, out, ddof, keepdims, where=_present("nanvar", a, axis, where))
+        return of(a, axis, dtype, out, keepdims, where=_present(op.__name__, a, axis, where))
+    return _make_public(of, op, returns, example, MEAN)
 
 
-@public_api("axis", "dtype", "out", "ddof", "keepdims")
-def nanstd(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+def _nan_variance(of: Function, units: str, example: str) -> Variance:
+    def op(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, where: ArrayLike | None = None) -> Array:
-    """`std` ignoring NaN.
+        return of(a, axis, dtype, out, ddof, keepdims, where=_present(op.__name__, a, axis, where))
+    returns = f"Real array of the remaining axes, in {units} of `a`; NaN if at most `ddof` elements count."
+    return _make_public(of, op, returns, example, MEAN)
 
-    Args:
-      a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type of the result; None for that of `a`, float for integers and booleans.
-      out: not supported, must be None: arrays never change.
-      ddof: what is taken off the number of elements before dividing; may be traced.
-      keepdims: leave the reduced axes in place with length 1.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Real array of the axes that are left, in units of `a`; NaN where no more than `ddof` elements count.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
 
-    Derivative: zero where elements are NaN.
-    Source: meaning of `numpy.nanstd`.
-
-    >>> nanstd(np.array([1., np.nan, 5.]))
-    Array(2., dtype=float32)
-    """
-    return std(a, axis, dtype, out, ddof, keepdims, where=_present("nanstd", a, axis, where))
+nansum = _nan_sum(sum, "Array of the remaining axes, in the units of `a`; 0 (or `initial`) if all elements are NaN.",
+                  ">>> nansum(np.array([1., np.nan, 2.]))\n    Array(3., dtype=float32)")
+nanprod = _nan_sum(prod, "Array of the remaining axes; 1 (or `initial`) if all elements are NaN.",
+                   ">>> nanprod(np.array([2., np.nan, 3.]))\n    Array(6., dtype=float32)")
+nanmax = _nan_extreme(max, -np.inf, ">>> nanmax(np.array([1., np.nan, 2.]))\n    Array(2., dtype=float32)")
+nanmin = _nan_extreme(min, np.inf, ">>> nanmin(np.array([1., np.nan, 2.]))\n    Array(1., dtype=float32)")
+nanmean = _nan_mean(mean, "Array of the remaining axes, in the units of `a`; NaN if all elements are NaN.",
+                    ">>> nanmean(np.array([1., np.nan, 2.]))\n    Array(1.5, dtype=float32)")
+nanvar = _nan_variance(var, "squared units", ">>> nanvar(np.array([1., np.nan, 3.]))\n    Array(1., dtype=float32)")
+nanstd = _nan_variance(std, "units", ">>> nanstd(np.array([1., np.nan, 5.]))\n    Array(2., dtype=float32)")

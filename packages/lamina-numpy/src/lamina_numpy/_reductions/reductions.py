@@ -6,11 +6,11 @@ once at the end.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from lamina_ir import ShapeError, dtypes, prims
+from lamina_ir import Primitive, ShapeError, dtypes, prims
+from lamina_ir.typing import Function
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_axis_name, typeof, resolve_requested_dtype
 
@@ -21,6 +21,7 @@ from .._core.named_axes import axes_of, kept, reduced
 from .._core.select import choose_by, truth
 from .._elementwise.logic import isnan
 from .._shape.layout import ravel
+from ._docstrings import EXTREME, POSITION, REDUCTION, SUM
 
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max", "min", "nanargmax", "nanargmin",
            "prod", "ptp", "sum"]
@@ -65,29 +66,16 @@ def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool,
     return kept(out, axes, keepdims)
 
 
-@public_api("axis", "dtype", "out", "keepdims", "promote_integers")
+@public_api("axis", "dtype", "out", "keepdims", "promote_integers", entries=SUM)
 def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
         initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
     """Sum along axes.
 
-    Args:
-      a: number or boolean array `[...]`.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type to sum in, and of the result; None for that of `a`, integers and booleans narrower than the
-        default integer widened to it.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      initial: a number to start from.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-      promote_integers: whether integers narrower than the default integer are widened.
+    Args: {a, axis, dtype, out, keepdims, initial, where, promote_integers}
     Returns:
-      Array of the axes that are left, in the units of `a`; 0 (or `initial`) where there are no elements. Half
+      Array of the remaining axes, in the units of `a`; 0 (or `initial`) if there are no elements. Half
       precision is summed in float32 and rounded once.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+    Raises: {TypeError, ShapeError, UnboundAxisError, NotImplementedError}
 
     Derivative: linear; the transpose repeats.
     Source: meaning of `numpy.sum`.
@@ -102,29 +90,16 @@ def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     return _reduce("sum", _sum, a, axis, dtype, keepdims, initial, where, 0, lax.add, promote_integers)
 
 
-@public_api("axis", "dtype", "out", "keepdims", "promote_integers")
+@public_api("axis", "dtype", "out", "keepdims", "promote_integers", entries=SUM)
 def prod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
          initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
     """Product along axes.
 
-    Args:
-      a: number or boolean array `[...]`.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type to multiply in, and of the result; None for that of `a`, integers and booleans narrower than
-        the default integer widened to it.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      initial: a number to start from.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-      promote_integers: whether integers narrower than the default integer are widened.
+    Args: {a, axis, dtype, out, keepdims, initial, where, promote_integers}
     Returns:
-      Array of the axes that are left; 1 (or `initial`) where there are no elements. Half precision is multiplied in
+      Array of the remaining axes; 1 (or `initial`) if there are no elements. Half precision is multiplied in
       float32.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+    Raises: {TypeError, ShapeError, UnboundAxisError, NotImplementedError}
 
     Derivative: exact where elements are zero, too.
     Source: meaning of `numpy.prod`.
@@ -164,149 +139,88 @@ def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdi
     return kept(out, axes, keepdims)
 
 
-@public_api("axis", "out", "keepdims")
-def max(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
-        where: ArrayLike | None = None) -> Array:
-    """Largest element along axes; NaN when there is one.
+class Extreme(Protocol):
+    """The type of `max`, `min` and their variants that ignore NaN."""
 
-    Args:
-      a: ordered array `[...]`: integers, floats or booleans; complex numbers go by real part, then imaginary part.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      initial: a number that takes part; needed where there are no elements, and with `where`.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
+    def __call__(self, a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+                 initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array: ...
+
+
+def _extreme_function(name: str, prim: Primitive, op: Function, sign: int, size: str, example: str) -> Extreme:
+    def extreme(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+                initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
+        no_out(name, out)
+        return _extreme(name, prim, op, sign, a, axis, keepdims, initial, where)
+    doc = f"""{size.capitalize()} element along axes; NaN if there is one.
+
+    Args: {{a, axis, out, keepdims, initial, where}}
     Returns:
-      Array of the axes that are left, dtype and units of `a`.
-    Raises:
-      ValueError: there are no elements along the axes and no `initial`, or `where` is given without `initial`.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+      Array of the remaining axes, dtype and units of `a`.
+    Raises: {{ValueError, TypeError, ShapeError, UnboundAxisError, NotImplementedError}}
 
-    Derivative: equal largest elements share equally.
-    Source: meaning of `numpy.max`.
+    Derivative: equal {size} elements share equally.
+    Source: meaning of `numpy.{name}`.
 
-    >>> max(np.array([[1, 5], [7, 2]]), axis=0)
-    Array([7, 5], dtype=int32)
+    {example}
     """
-    no_out("max", out)
-    return _extreme("max", _max, lax.max, -1, a, axis, keepdims, initial, where)
+    return public_api("axis", "out", "keepdims", name=name, doc=doc, entries=EXTREME)(extreme)
 
 
-@public_api("axis", "out", "keepdims")
-def min(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
-        where: ArrayLike | None = None) -> Array:
-    """Smallest element along axes; NaN when there is one.
-
-    Args:
-      a: ordered array `[...]`: integers, floats or booleans; complex numbers go by real part, then imaginary part.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      initial: a number that takes part; needed where there are no elements, and with `where`.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Array of the axes that are left, dtype and units of `a`.
-    Raises:
-      ValueError: there are no elements along the axes and no `initial`, or `where` is given without `initial`.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Derivative: equal smallest elements share equally.
-    Source: meaning of `numpy.min`.
-
-    >>> min(np.array([[1, 5], [7, 2]]), axis=0)
-    Array([1, 2], dtype=int32)
-    """
-    no_out("min", out)
-    return _extreme("min", _min, lax.min, 1, a, axis, keepdims, initial, where)
-
-
+max = _extreme_function("max", _max, lax.max, -1, "largest",
+                        ">>> max(np.array([[1, 5], [7, 2]]), axis=0)\n    Array([7, 5], dtype=int32)")
+min = _extreme_function("min", _min, lax.min, 1, "smallest",
+                        ">>> min(np.array([[1, 5], [7, 2]]), axis=0)\n    Array([1, 2], dtype=int32)")
 amax, amin = max, min
 
 
-def _quantifier(call: str, prim: Any, unit: bool, a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
-    a = truth(call, a)
-    axes = axes_of(call, axis, len(typeof(a).shape))
-    if where is not None:
-        a = choose_by(where, a, np.bool_(unit))
-    return kept(reduced(prim, a, axes), axes, keepdims)
+class Quantifier(Protocol):
+    """The type of `all` and `any`."""
+
+    def __call__(self, a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
+                 where: ArrayLike | None = None) -> Array: ...
 
 
-@public_api("axis", "out", "keepdims")
-def all(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
-        where: ArrayLike | None = None) -> Array:
-    """Whether every element along axes is true (not zero).
-
-    Args:
-      a: array `[...]` of any dtype; NaN is true.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
-    Returns:
-      Boolean array of the axes that are left; True where there are no elements.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.all`.
-
-    >>> all(np.array([[True, False], [True, True]]), axis=1)
-    Array([False,  True], dtype=bool)
-    """
-    no_out("all", out)
-    return _quantifier("all", _and, True, a, axis, keepdims, where)
-
-
-@public_api("axis", "out", "keepdims")
-def any(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
-        where: ArrayLike | None = None) -> Array:
-    """Whether some element along axes is true (not zero).
+def _quantifier(name: str, prim: Primitive, unit: bool, says: str, example: str) -> Quantifier:
+    def op(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
+           where: ArrayLike | None = None) -> Array:
+        no_out(name, out)
+        x = truth(name, a)
+        axes = axes_of(name, axis, len(typeof(x).shape))
+        if where is not None:
+            x = choose_by(where, x, np.bool_(unit))
+        return kept(reduced(prim, x, axes), axes, keepdims)
+    doc = f"""{says}
 
     Args:
       a: array `[...]` of any dtype; NaN is true.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
-      where: booleans that broadcast to `a`: which elements to include; None for all.
+      {{axis, out, keepdims, where}}
     Returns:
-      Boolean array of the axes that are left; False where there are no elements.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+      Boolean array of the remaining axes; {unit} if there are no elements.
+    Raises: {{TypeError, ShapeError, UnboundAxisError, NotImplementedError}}
 
-    Source: meaning of `numpy.any`.
+    Source: meaning of `numpy.{name}`.
 
-    >>> any(np.array([[0., 0.], [0., 2.]]), axis=1)
-    Array([False,  True], dtype=bool)
+    {example}
     """
-    no_out("any", out)
-    return _quantifier("any", _or, False, a, axis, keepdims, where)
+    return public_api("axis", "out", "keepdims", name=name, doc=doc, entries=REDUCTION)(op)
 
 
-@public_api("axis", "keepdims")
+all = _quantifier("all", _and, True, "Whether every element along axes is true (not zero).",
+                  ">>> all(np.array([[True, False], [True, True]]), axis=1)\n    Array([False,  True], dtype=bool)")
+any = _quantifier("any", _or, False, "Whether some element along axes is true (not zero).",
+                  ">>> any(np.array([[0., 0.], [0., 2.]]), axis=1)\n    Array([False,  True], dtype=bool)")
+
+
+@public_api("axis", "keepdims", entries=REDUCTION)
 def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Array:
     """Number of elements along axes that are not zero.
 
     Args:
       a: array `[...]` of any dtype; NaN counts.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      keepdims: leave the reduced axes in place with length 1.
+      {axis, keepdims}
     Returns:
-      Integer array of the axes that are left, of the default integer dtype.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
+      Integer array of the remaining axes, of the default integer dtype.
+    Raises: {TypeError, ShapeError, UnboundAxisError}
 
     Source: meaning of `numpy.count_nonzero`.
 
@@ -326,23 +240,18 @@ def fitted(call: str, where: Any, shape: tuple[int, ...]) -> Any:
     return broadcast(where, own, shape)
 
 
-@public_api("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims", entries=REDUCTION)
 def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
     """Largest minus smallest element along axes.
 
     Args:
       a: number array `[...]`.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
+      {axis, out, keepdims}
     Returns:
-      Array of the axes that are left, dtype and units of `a`; NaN where there is one.
+      Array of the remaining axes, dtype and units of `a`; NaN if there is one.
     Raises:
       ValueError: there are no elements along the axes.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+      {TypeError, ShapeError, UnboundAxisError, NotImplementedError}
 
     Source: meaning of `numpy.ptp`.
 
@@ -375,123 +284,62 @@ def _position(call: str, place: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     return with_axes(out, tuple(range(ndim)) if axis is None else (at,))
 
 
-@public_api("axis", "out", "keepdims")
-def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Position of the largest element along an axis.
+class Position(Protocol):
+    """The type of `argmax`, `argmin` and their variants that ignore NaN."""
 
-    Args:
-      a: ordered array `[..., n, ...]`.
-      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
-    Returns:
-      Integer array of the other axes, of the default integer dtype, in `[0, n)`: the first of equal elements, and the
-      first NaN where there is one.
-    Raises:
-      ValueError: the axis has no elements.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+    def __call__(self, a: ArrayLike, axis: int | None = None, out: None = None,
+                 keepdims: bool | None = None) -> Array: ...
+
+
+def _position_function(name: str, place: Function, size: str, example: str) -> Position:
+    def position(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+        no_out(name, out)
+        return _position(name, place, a, axis, bool(keepdims))
+    doc = f"""Position of the {size} element along an axis.
+
+    Args: {{a, axis, out, keepdims}}
+    Returns: {{first}}
+    Raises: {{ValueError, TypeError, ShapeError, UnboundAxisError, NotImplementedError}}
 
     Derivative: zero.
-    Source: meaning of `numpy.argmax`.
+    Source: meaning of `numpy.{name}`.
 
-    >>> argmax(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)
-    Array([1, 0], dtype=int32)
+    {example}
     """
-    no_out("argmax", out)
-    return _position("argmax", lax.argmax, a, axis, bool(keepdims))
+    return public_api("axis", "out", "keepdims", name=name, doc=doc, entries=POSITION)(position)
 
 
-@public_api("axis", "out", "keepdims")
-def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Position of the smallest element along an axis.
+argmax = _position_function("argmax", lax.argmax, "largest",
+                            ">>> argmax(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)\n    Array([1, 0], dtype=int32)")
+argmin = _position_function("argmin", lax.argmin, "smallest",
+                            ">>> argmin(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)\n    Array([0, 2], dtype=int32)")
 
-    Args:
-      a: ordered array `[..., n, ...]`.
-      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
-    Returns:
-      Integer array of the other axes, of the default integer dtype, in `[0, n)`: the first of equal elements, and the
-      first NaN where there is one.
-    Raises:
-      ValueError: the axis has no elements.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
 
-    Derivative: zero.
-    Source: meaning of `numpy.argmin`.
+def _nan_position_function(of: Position, worst: float, size: str, example: str) -> Position:
+    name = f"nan{of.__name__}"  # type: ignore[attr-defined]  # a function
 
-    >>> argmin(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)
-    Array([0, 2], dtype=int32)
+    def position(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+        no_out(name, out)
+        d = aval(name, a).dtype
+        if not dtypes.is_inexact(d):
+            return of(a, axis, None, keepdims)
+        missing = isnan(a)
+        found = of(choose_by(missing, literal(worst, d), a), axis, None, keepdims)
+        return choose_by(all(missing, axis, None, bool(keepdims)), literal(-1, typeof(found).dtype), found)
+    doc = f"""Position of the {size} element along an axis, ignoring NaN.
+
+    Args: {{a, axis, out, keepdims}}
+    Returns: {{not_nan}}
+    Raises: {{ValueError, TypeError, ShapeError, UnboundAxisError, NotImplementedError}}
+
+    Source: meaning of `numpy.{name}`, which raises if all elements are NaN.
+
+    {example}
     """
-    no_out("argmin", out)
-    return _position("argmin", lax.argmin, a, axis, bool(keepdims))
+    return public_api("axis", "out", "keepdims", name=name, doc=doc, entries=POSITION)(position)
 
 
-def _nan_position(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: Any, keepdims: Any) -> Any:
-    d = aval(call, a).dtype
-    if not dtypes.is_inexact(d):
-        return fun(a, axis, None, keepdims)
-    missing = isnan(a)
-    found = fun(choose_by(missing, literal(sign * np.inf, d), a), axis, None, keepdims)
-    nothing = all(missing, axis, None, bool(keepdims))
-    return choose_by(nothing, literal(-1, typeof(found).dtype), found)
-
-
-@public_api("axis", "out", "keepdims")
-def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Position of the largest element along an axis, ignoring NaN.
-
-    Args:
-      a: ordered array `[..., n, ...]`.
-      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
-    Returns:
-      Integer array of the other axes, in `[0, n)`; -1 where all elements are NaN.
-    Raises:
-      ValueError: the axis has no elements.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.nanargmax`, which raises where all elements are NaN.
-
-    >>> nanargmax(np.array([np.nan, 1., 3.]))
-    Array(2, dtype=int32)
-    """
-    no_out("nanargmax", out)
-    return _nan_position("nanargmax", argmax, -1, a, axis, keepdims)
-
-
-@public_api("axis", "out", "keepdims")
-def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Position of the smallest element along an axis, ignoring NaN.
-
-    Args:
-      a: ordered array `[..., n, ...]`.
-      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
-      out: not supported, must be None: arrays never change.
-      keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
-    Returns:
-      Integer array of the other axes, in `[0, n)`; -1 where all elements are NaN.
-    Raises:
-      ValueError: the axis has no elements.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.nanargmin`, which raises where all elements are NaN.
-
-    >>> nanargmin(np.array([np.nan, 1., 3.]))
-    Array(1, dtype=int32)
-    """
-    no_out("nanargmin", out)
-    return _nan_position("nanargmin", argmin, 1, a, axis, keepdims)
+nanargmax = _nan_position_function(argmax, -np.inf, "largest",
+                                   ">>> nanargmax(np.array([np.nan, 1., 3.]))\n    Array(2, dtype=int32)")
+nanargmin = _nan_position_function(argmin, np.inf, "smallest",
+                                   ">>> nanargmin(np.array([np.nan, 1., 3.]))\n    Array(1, dtype=int32)")

@@ -4,22 +4,40 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from lamina_ir import ConcretizationError, ShapeError
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike
 from lamina_tracing.extend import (check_axis, EVALUATION, rename_errors, trace_state, check_no_axis_name, typeof,
                                    resolve_requested_dtype)
 
 from .._core.promotion import aval, cast, no_out, promote_all
-from .._core.public_api import check_known, compiled, jitted_core, public_api, settled
+from .._core.public_api import check_known, compiled, jitted_core, public_api, make_static_hashable
 from .._core.axes import _GROUP, joined, split_at, with_axes
 from .._core.conversion import asarray
 from .layout import atleast_1d, atleast_2d, atleast_3d, ravel, reshape, squeeze
 
 __all__ = ["append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit",
            "hstack", "split", "stack", "unstack", "vsplit", "vstack"]
+
+_JOINING = docstring_entries("""
+    ary: array `[..., n, ...]` of any dtype.
+    dtype: element type of the result; None for the common one of the arrays.
+    indices_or_sections: the number of equal parts, or a sequence of ints: the start of each part except the first, as
+      in slices. Must be known while tracing.
+    axis: the axis of length `n`; negative ones count from the end.
+    two_axes: Array of at least two axes.
+    result: List of arrays with the dtype and units of `ary`; a part is empty if the next one does not start later.
+    ShapeError: the arrays differ in rank, or in length along an axis other than the joined one.
+    TypeError: the argument is not a sequence, or an element is neither an array nor a number.
+    ValueError: there are no arrays.
+    """)
+_SPLIT = {**_JOINING, **docstring_entries("""
+    ValueError: a number of parts that does not divide the length or is below 1.
+    TypeError: `indices_or_sections` does not contain integers, or `ary` is neither an array nor a number.
+    """)}
 
 
 def _several(call: str, arrays: Any) -> list[Any]:
@@ -47,7 +65,7 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
             args = arrays, *args[1:]
         many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and trace_state.trace is EVALUATION
         if kwargs or len(args) > 1:
-            args, kwargs = settled(fun, args, kwargs)
+            args, kwargs = make_static_hashable(fun, args, kwargs)
         try:
             return (named if many else compiled(fun))(*args, **kwargs)
         except ValueError:
@@ -56,21 +74,20 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@public_api("axis", "dtype", face=_grouped)
+@public_api("axis", "dtype", wrap=_grouped, entries=_JOINING)
 def concatenate(arrays: Sequence[ArrayLike] | ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
-    """Arrays joined end to end along an axis they have.
+    """Join arrays along an existing axis.
 
     Args:
       arrays: a sequence of arrays, or one array, whose slices along its first axis are meant; they have one shape but
         for the axis.
       axis: the axis; negative ones count from the end. None flattens every array first.
-      dtype: element type of the result; None for the common one of the arrays.
+      {dtype}
     Returns:
       Array, as long along the axis as all arrays together.
     Raises:
       ShapeError: the arrays differ in rank or along another axis, have no axes, or not this one.
-      TypeError: there is no sequence, or it holds what is no number.
-      ValueError: there are no arrays.
+      {TypeError, ValueError}
 
     Derivative: linear; the transpose takes the parts apart.
     Source: meaning of `numpy.concatenate`.
@@ -102,22 +119,21 @@ def _joined(call: str, xs: list[Any], axis: int, dtype: DTypeLike | None = None)
 concat = concatenate
 
 
-@public_api("axis", "dtype", "out", face=_grouped)
+@public_api("axis", "dtype", "out", wrap=_grouped, entries=_JOINING)
 def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = None,
           dtype: DTypeLike | None = None) -> Array:
-    """Arrays of one shape joined along a new axis.
+    """Join arrays of one shape along a new axis.
 
     Args:
       arrays: a sequence of arrays, or one array, whose slices along its first axis are meant; all of one shape.
       axis: position of the new axis in the result; negative ones count from its end.
       out: not supported, must be None: arrays never change.
-      dtype: element type of the result; None for the common one of the arrays.
+      {dtype}
     Returns:
       Array with one axis more, as long as there are arrays.
     Raises:
       ShapeError: the arrays differ in shape, or the result does not have the axis.
-      TypeError: there is no sequence, or it holds what is no number.
-      ValueError: there are no arrays.
+      {TypeError, ValueError}
       NotImplementedError: `out` is given.
 
     Derivative: linear; the transpose is `unstack`.
@@ -161,20 +177,16 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(squeeze(part, at) for part in split_at(x, [*range(1, sizes[at])], at)) if sizes[at] else ()
 
 
-@public_api("dtype", face=_grouped)
+@public_api("dtype", wrap=_grouped, entries=_JOINING)
 def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """Arrays above one another: joined along the first axis.
+    """Join arrays along the first axis.
 
     Args:
       tup: a sequence of arrays, or one array, whose slices along its first axis are meant; numbers count as `[1, 1]`,
         arrays `[n]` as `[1, n]`.
-      dtype: element type of the result; None for the common one of the arrays.
-    Returns:
-      Array of at least two axes.
-    Raises:
-      ShapeError: the arrays differ in rank, or along another axis than the first.
-      TypeError: there is no sequence, or it holds what is no number.
-      ValueError: there are no arrays.
+      {dtype}
+    Returns: {two_axes}
+    Raises: {ShapeError, TypeError, ValueError}
 
     Derivative: linear; the transpose takes the parts apart.
     Source: meaning of `numpy.vstack`.
@@ -186,19 +198,16 @@ def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     return _joined("vstack", [atleast_2d(x) for x in _several("vstack", tup)], 0, dtype)
 
 
-@public_api("dtype", face=_grouped)
+@public_api("dtype", wrap=_grouped, entries=_JOINING)
 def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """Arrays side by side: joined along the second axis, or the only one.
+    """Join arrays along the second axis, or along the only one.
 
     Args:
       tup: a sequence of arrays, or one array, whose slices along its first axis are meant; numbers count as `[1]`.
-      dtype: element type of the result; None for the common one of the arrays.
+      {dtype}
     Returns:
       Array of at least one axis.
-    Raises:
-      ShapeError: the arrays differ in rank, or along another axis than the joined one.
-      TypeError: there is no sequence, or it holds what is no number.
-      ValueError: there are no arrays.
+    Raises: {ShapeError, TypeError, ValueError}
 
     Derivative: linear; the transpose takes the parts apart.
     Source: meaning of `numpy.hstack`.
@@ -211,32 +220,29 @@ def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     return _joined("hstack", xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
 
 
-@public_api("dtype", face=_grouped)
+@public_api("dtype", wrap=_grouped, entries=_JOINING)
 def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """Arrays behind one another: joined along the third axis.
+    """Join arrays along the third axis.
 
     Args:
       tup: a sequence of arrays, or one array, whose slices along its first axis are meant; numbers count as
         `[1, 1, 1]`, arrays `[n]` as `[1, n, 1]`, `[n, m]` as `[n, m, 1]`.
-      dtype: element type of the result; None for the common one of the arrays.
+      {dtype}
     Returns:
-      Array of at least three axes.
-    Raises:
-      ShapeError: the arrays differ in rank, or along another axis than the third.
-      TypeError: there is no sequence, or it holds what is no number.
-      ValueError: there are no arrays.
+      Array of at least three axes, joined along the third.
+    Raises: {ShapeError, TypeError, ValueError}
 
     Derivative: linear; the transpose takes the parts apart.
     Source: meaning of `numpy.dstack`.
 
-    >>> dstack([np.array([1, 2]), np.array([3, 4])])
+    >>> dstack([np.array([[1, 2]]), np.array([[3, 4]])])
     Array([[[1, 3],
             [2, 4]]], dtype=int32)
     """
     return _joined("dstack", [atleast_3d(x) for x in _several("dstack", tup)], 2, dtype)
 
 
-@public_api(face=_grouped)
+@public_api(wrap=_grouped, entries=_JOINING)
 def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
     """Arrays of one axis as the columns of a matrix.
 
@@ -247,8 +253,7 @@ def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
       Array of at least two axes, of the common dtype.
     Raises:
       ShapeError: the arrays differ in length.
-      TypeError: there is no sequence, or it holds what is no number.
-      ValueError: there are no arrays.
+      {TypeError, ValueError}
 
     Derivative: linear; the transpose takes the parts apart.
     Source: meaning of `numpy.column_stack`.
@@ -368,20 +373,16 @@ def _cuts(call: str, x: Any) -> int | tuple[int, ...]:
         raise TypeError(f"{call}: indices_or_sections is an integer or a sequence of them; got {x!r}") from e
 
 
+@fill_docstring(_SPLIT)
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """An array cut into parts along an axis.
+    """Split an array into equal parts along an axis.
 
-    Args:
-      ary: array `[..., n, ...]` of any dtype.
-      indices_or_sections: the number of equal parts, or a sequence of ints: where each part but the first begins, as
-        in slices. Known while tracing.
-      axis: the axis of length `n`; negative ones count from the end.
-    Returns:
-      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
+    Args: {ary, indices_or_sections, axis}
+    Returns: {result}
     Raises:
-      ValueError: a number of parts that does not divide the length or below 1.
+      {ValueError}
       ShapeError: `axis` is outside `[-ary.ndim, ary.ndim)`.
-      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
+      {TypeError}
 
     Derivative: linear; the transpose joins the parts.
     Source: meaning of `numpy.split`.
@@ -392,16 +393,16 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
     return _split(ary, _cuts("split", indices_or_sections), axis)
 
 
+@fill_docstring(_JOINING)
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """An array cut into parts along an axis, nearly equal ones too.
+    """Split an array into parts along an axis, also into nearly equal ones.
 
     Args:
       ary: array `[..., n, ...]` of any dtype.
-      indices_or_sections: the number of parts, the first of which are one longer where it does not divide `n`; or a
-        sequence of ints: where each part but the first begins, as in slices. Known while tracing.
+      indices_or_sections: the number of parts, the first of which are one longer if it does not divide `n`; or a
+        sequence of ints: the start of each part except the first, as in slices. Must be known while tracing.
       axis: the axis of length `n`; negative ones count from the end.
-    Returns:
-      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
+    Returns: {result}
     Raises:
       ValueError: a number of parts below 1.
       ShapeError: `axis` is outside `[-ary.ndim, ary.ndim)`.
@@ -416,71 +417,39 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
     return _array_split(ary, _cuts("array_split", indices_or_sections), axis)
 
 
-def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """An array cut into parts along its second axis, or its only one.
+class Split(Protocol):
+    """The type of `hsplit`, `vsplit` and `dsplit`."""
+
+    def __call__(self, ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]: ...
+
+
+def _split_along(name: str, axis: int, says: str, least: str, example: str) -> Split:
+    def op(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
+        if name == "hsplit" and len(aval(name, ary).shape) == 1:
+            return split(ary, indices_or_sections, 0)
+        return split(ary, indices_or_sections, axis)
+    op.__name__ = op.__qualname__ = name
+    op.__doc__ = f"""{says}
 
     Args:
-      ary: array of at least one axis, of any dtype.
-      indices_or_sections: the number of equal parts, or a sequence of ints: where each part but the first begins, as
-        in slices. Known while tracing.
-    Returns:
-      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
+      ary: array of at least {least}, of any dtype.
+      {{indices_or_sections}}
+    Returns: {{result}}
     Raises:
-      ValueError: a number of parts that does not divide the length or below 1.
-      ShapeError: `ary` has no axes.
-      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
+      {{ValueError, TypeError}}
+      ShapeError: `ary` has fewer axes.
 
     Derivative: linear; the transpose joins the parts.
-    Source: meaning of `numpy.hsplit`.
+    Source: meaning of `numpy.{name}`.
 
-    >>> hsplit(np.array([[1, 2], [3, 4]]), 2)[1]
-    Array([[2],
-           [4]], dtype=int32)
+    {example}
     """
-    return split(ary, indices_or_sections, 0 if len(aval("hsplit", ary).shape) == 1 else 1)
+    return fill_docstring(_SPLIT)(op)
 
 
-def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """An array cut into parts along its first axis.
-
-    Args:
-      ary: array of at least one axis, of any dtype.
-      indices_or_sections: the number of equal parts, or a sequence of ints: where each part but the first begins, as
-        in slices. Known while tracing.
-    Returns:
-      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
-    Raises:
-      ValueError: a number of parts that does not divide the length or below 1.
-      ShapeError: `ary` has no axes.
-      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
-
-    Derivative: linear; the transpose joins the parts.
-    Source: meaning of `numpy.vsplit`.
-
-    >>> vsplit(np.array([[1, 2], [3, 4]]), 2)[1]
-    Array([[3, 4]], dtype=int32)
-    """
-    return split(ary, indices_or_sections, 0)
-
-
-def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """An array cut into parts along its third axis.
-
-    Args:
-      ary: array of at least three axes, of any dtype.
-      indices_or_sections: the number of equal parts, or a sequence of ints: where each part but the first begins, as
-        in slices. Known while tracing.
-    Returns:
-      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
-    Raises:
-      ValueError: a number of parts that does not divide the length or below 1.
-      ShapeError: `ary` has fewer than three axes.
-      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
-
-    Derivative: linear; the transpose joins the parts.
-    Source: meaning of `numpy.dsplit`.
-
-    >>> [part.shape for part in dsplit(np.ones((2, 3, 4)), 2)]
-    [(2, 3, 2), (2, 3, 2)]
-    """
-    return split(ary, indices_or_sections, 2)
+hsplit = _split_along("hsplit", 1, "Split an array along its second axis, or its only one.", "one axis",
+                      ">>> hsplit(np.array([[1, 2], [3, 4]]), 2)[1]\n    Array([[2],\n           [4]], dtype=int32)")
+vsplit = _split_along("vsplit", 0, "Split an array along its first axis.", "one axis",
+                      ">>> vsplit(np.array([[1, 2], [3, 4]]), 2)[1]\n    Array([[3, 4]], dtype=int32)")
+dsplit = _split_along("dsplit", 2, "Split an array along its third axis.", "three axes",
+                      ">>> [part.shape for part in dsplit(np.ones((2, 3, 4)), 2)]\n    [(2, 3, 2), (2, 3, 2)]")

@@ -170,9 +170,10 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     Derivative: linear; the transpose is the inverse order.
     Source: meaning of `numpy.transpose`.
 
-    >>> transpose(np.array([[1, 2], [3, 4]]))
-    Array([[1, 3],
-           [2, 4]], dtype=int32)
+    >>> transpose(np.array([[1, 2, 3]]))
+    Array([[1],
+           [2],
+           [3]], dtype=int32)
     >>> transpose(np.ones((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
     """
@@ -485,7 +486,7 @@ def flipud(m: ArrayLike) -> Array:
     """The first axis in reverse order.
 
     Args:
-      m: array of at least one axis, of any dtype.
+      m: array of any dtype; it has at least one axis.
     Returns:
       Array of the shape, dtype and units of `m`.
     Raises:
@@ -495,9 +496,8 @@ def flipud(m: ArrayLike) -> Array:
     Derivative: linear; its own transpose.
     Source: meaning of `numpy.flipud`.
 
-    >>> flipud(np.array([[1, 2], [3, 4]]))
-    Array([[3, 4],
-           [1, 2]], dtype=int32)
+    >>> flipud(np.array([1, 2, 3]))
+    Array([3, 2, 1], dtype=int32)
     """
     return flip(m, 0)
 

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import config, dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
 
@@ -24,6 +25,19 @@ from .._indexing.take import take_along_axis
 from .sorting import sort
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+
+_MEDIAN = docstring_entries("""
+    a: ordered array `[...]`, not complex; the result is NaN if an element is NaN.
+    axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
+    out: not supported, must be None: arrays never change.
+    overwrite_input: no effect: arrays never change.
+    keepdims: leave the reduced axes in place with length 1.
+    ValueError: there are no elements along the axes, or `a` is complex.
+    TypeError: `a` is neither an array nor a number.
+    ShapeError: `axis` names an axis that `a` does not have, or one twice.
+    UnboundAxisError: `axis` names a mapped axis that is not bound.
+    NotImplementedError: `out` is given.
+    """)
 
 _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
@@ -105,76 +119,6 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     return out if u.shape else reshape(out, typeof(out).shape[1:])
 
 
-@public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
-def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
-             method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
-    """Compute the values below which fractions `q` of the elements are.
-
-    Args:
-      a: ordered array `[...]`, not complex; the result is NaN where one element is.
-      q: shares in [0, 1], a number or `[k]`, may be traced; those below and above count as the lowest and highest.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      overwrite_input: of no effect: arrays never change.
-      method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
-        the even position), or "midpoint".
-      keepdims: leave the reduced axes in place with length 1.
-      interpolation: an older name of `method`.
-    Returns:
-      Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
-      booleans become float.
-    Raises:
-      ValueError: there are no elements along the axes, `a` is complex, `q` has more than one axis, or `method` is
-        another word.
-      TypeError: `a` or `q` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.quantile`; `q` outside of its range raises there.
-
-    >>> quantile(np.array([1., 3., 2.]), np.array([0.25, 1.]))
-    Array([1.5, 3. ], dtype=float32)
-    """
-    no_out("quantile", out)
-    return _quantile("quantile", a, q, axis, interpolation or method, keepdims, False)
-
-
-@public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
-def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
-                method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
-    """`quantile` ignoring NaN.
-
-    Args:
-      a: ordered array `[...]`, not complex; NaN is left out.
-      q: shares in [0, 1], a number or `[k]`, may be traced; those below and above count as the lowest and highest.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      overwrite_input: of no effect: arrays never change.
-      method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
-        the even position), or "midpoint".
-      keepdims: leave the reduced axes in place with length 1.
-      interpolation: an older name of `method`.
-    Returns:
-      Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
-      booleans become float; NaN where all elements are.
-    Raises:
-      ValueError: there are no elements along the axes, `a` is complex, `q` has more than one axis, or `method` is
-        another word.
-      TypeError: `a` or `q` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.nanquantile`; `q` outside of its range raises there.
-
-    >>> nanquantile(np.array([1., np.nan, 2.]), 0.5)
-    Array(1.5, dtype=float32)
-    """
-    no_out("nanquantile", out)
-    return _quantile("nanquantile", a, q, axis, interpolation or method, keepdims, True)
-
-
 def _share(call: str, q: Any) -> Any:
     q = asarray(q) if isinstance(q, (list, tuple)) else q
     d = aval(call, q, 1).dtype
@@ -183,97 +127,73 @@ def _share(call: str, q: Any) -> Any:
     return true_divide(q, 100.0)
 
 
-@public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
-def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
-               method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
-    """`quantile` with `q` in percent.
+class Quantile(Protocol):
+    """The type of `quantile`, `percentile` and their variants that ignore NaN."""
+
+    def __call__(self, a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
+                 overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+                 interpolation: str | None = None) -> Array: ...
+
+
+def _quantile_function(name: str, percent: bool, ignore_nan: bool, says: str, example: str) -> Quantile:
+    def op(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
+           method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
+        no_out(name, out)
+        share = _share(name, q) if percent else q
+        return _quantile(name, a, share, axis, interpolation or method, keepdims, ignore_nan)
+    nan = "NaN is ignored" if ignore_nan else "the result is NaN if an element is NaN"
+    shares = "percentages in [0, 100]" if percent else "fractions in [0, 1]"
+    doc = f"""{says}
 
     Args:
-      a: ordered array `[...]`, not complex; the result is NaN where one element is.
-      q: percentages in [0, 100], a number or `[k]`, may be traced; those below and above count as the lowest and
-        highest.
+      a: ordered array `[...]`, not complex; {nan}.
+      q: {shares}, a number or `[k]`, may be traced; values outside count as the nearest bound.
       axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
-      overwrite_input: of no effect: arrays never change.
-      method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
-        the even position), or "midpoint".
+      overwrite_input: no effect: arrays never change.
+      method: result between two elements: "linear" interpolation, "lower", "higher", "nearest" (in the middle the even
+        position), or "midpoint".
       keepdims: leave the reduced axes in place with length 1.
       interpolation: an older name of `method`.
     Returns:
-      Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
-      booleans become float.
+      Float array of the remaining axes, after the axis of `q` if it has one, in the units of `a`; integers and booleans
+      become float{"; NaN if all elements are NaN" if ignore_nan else ""}.
     Raises:
       ValueError: there are no elements along the axes, `a` is complex, `q` has more than one axis, or `method` is
-        another word.
+        unknown.
       TypeError: `a` or `q` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
       UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
-    Source: meaning of `numpy.percentile`; `q` outside of its range raises there.
+    Source: meaning of `numpy.{name}`, which raises if `q` is out of range.
 
-    >>> percentile(np.array([1., 3., 2.]), 25)
-    Array(1.5, dtype=float32)
+    {example}
     """
-    no_out("percentile", out)
-    return _quantile("percentile", a, _share("percentile", q), axis, interpolation or method, keepdims, False)
+    return public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation", name=name, doc=doc)(op)
 
 
-@public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
-def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
-                  method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
-    """`percentile` ignoring NaN.
-
-    Args:
-      a: ordered array `[...]`, not complex; NaN is left out.
-      q: percentages in [0, 100], a number or `[k]`, may be traced; those below and above count as the lowest and
-        highest.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      overwrite_input: of no effect: arrays never change.
-      method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
-        the even position), or "midpoint".
-      keepdims: leave the reduced axes in place with length 1.
-      interpolation: an older name of `method`.
-    Returns:
-      Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
-      booleans become float; NaN where all elements are.
-    Raises:
-      ValueError: there are no elements along the axes, `a` is complex, `q` has more than one axis, or `method` is
-        another word.
-      TypeError: `a` or `q` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
-
-    Source: meaning of `numpy.nanpercentile`; `q` outside of its range raises there.
-
-    >>> nanpercentile(np.array([1., np.nan, 2.]), 50)
-    Array(1.5, dtype=float32)
-    """
-    no_out("nanpercentile", out)
-    return _quantile("nanpercentile", a, _share("nanpercentile", q), axis, interpolation or method, keepdims, True)
+quantile = _quantile_function("quantile", False, False,
+                              "Compute the values below which fractions `q` of the elements are.",
+                              ">>> quantile(np.array([1., 3., 2.]), np.array([0.25, 1.]))\n"
+                              "    Array([1.5, 3. ], dtype=float32)")
+nanquantile = _quantile_function("nanquantile", False, True, "`quantile` ignoring NaN.",
+                                 ">>> nanquantile(np.array([1., np.nan, 2.]), 0.5)\n    Array(1.5, dtype=float32)")
+percentile = _quantile_function("percentile", True, False, "`quantile` with `q` in percent.",
+                                ">>> percentile(np.array([1., 3., 2.]), 25)\n    Array(1.5, dtype=float32)")
+nanpercentile = _quantile_function("nanpercentile", True, True, "`percentile` ignoring NaN.",
+                                   ">>> nanpercentile(np.array([1., np.nan, 2.]), 50)\n    Array(1.5, dtype=float32)")
 
 
-@public_api("axis", "out", "overwrite_input", "keepdims")
+@public_api("axis", "out", "overwrite_input", "keepdims", entries=_MEDIAN)
 def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
            keepdims: bool = False) -> Array:
     """The middle element, or the mean of the two middle ones, along axes.
 
-    Args:
-      a: ordered array `[...]`, not complex; the result is NaN where one element is.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      overwrite_input: of no effect: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
+    Args: {a, axis, out, overwrite_input, keepdims}
     Returns:
-      Float array of the axes that are left, in the units of `a`; integers and booleans become float.
-    Raises:
-      ValueError: there are no elements along the axes, `a` is complex.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+      Float array of the remaining axes, in the units of `a`; integers and booleans become float.
+    Raises: {ValueError, TypeError, ShapeError, UnboundAxisError, NotImplementedError}
 
     Source: meaning of `numpy.median`; of no elements NaN there.
 
@@ -284,31 +204,23 @@ def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_inpu
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False)
 
 
-@public_api("axis", "out", "overwrite_input", "keepdims")
+@public_api("axis", "out", "overwrite_input", "keepdims", entries=_MEDIAN)
 def nanmedian(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Array:
     """`median` ignoring NaN.
 
     Args:
       a: ordered array `[...]`, not complex; NaN is left out.
-      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      out: not supported, must be None: arrays never change.
-      overwrite_input: of no effect: arrays never change.
-      keepdims: leave the reduced axes in place with length 1.
+      {axis, out, overwrite_input, keepdims}
     Returns:
-      Float array of the axes that are left, in the units of `a`; integers and booleans become float; NaN where all
+      Float array of the remaining axes, in the units of `a`; integers and booleans become float; NaN where all
       elements are.
-    Raises:
-      ValueError: there are no elements along the axes, `a` is complex.
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `axis` names an axis that `a` does not have, or one twice.
-      UnboundAxisError: `axis` names a mapped axis that is not bound.
-      NotImplementedError: `out` is given.
+    Raises: {ValueError, TypeError, ShapeError, UnboundAxisError, NotImplementedError}
 
     Source: meaning of `numpy.nanmedian`; of no elements NaN there.
 
-    >>> nanmedian(np.array([1., np.nan, 2.]))
-    Array(1.5, dtype=float32)
+    >>> nanmedian(np.array([[1., np.nan, 2.], [3., 5., 4.]]), axis=1)
+    Array([1.5, 4. ], dtype=float32)
     """
     no_out("nanmedian", out)
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)

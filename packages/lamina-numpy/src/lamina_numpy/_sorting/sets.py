@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, get_concrete_value, Tracer, typeof
 
@@ -25,6 +26,16 @@ from .sorting import argsort, sort
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts",
            "unique_inverse", "unique_values"]
 
+_SETS = docstring_entries("""
+    x: array of any dtype; every NaN is a value of its own.
+    assume_unique: whether the elements of each array are known to differ, which saves work if `size` is None.
+    size: length of the result, required if arrays are traced; a longer result is truncated. None for the full length.
+    fill_value: padding of a result shorter than `size`; None for the first element of the result.
+    ConcretizationError: an array is traced and `size` is None.
+    ValueError: `x` has no elements, and `size` needs a `fill_value`.
+    TypeError: `x` is neither an array nor a number.
+    """)
+
 
 def _known(call: str, x: Any) -> np.ndarray:
     known = get_concrete_value(x) if call == "unique" else None if isinstance(x, Tracer) else x  # the others give no tangents
@@ -34,6 +45,7 @@ def _known(call: str, x: Any) -> np.ndarray:
     return np.asarray(known)
 
 
+@fill_docstring(_SETS)
 def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
            axis: int | None = None, *, equal_nan: bool = True, size: int | None = None,
            fill_value: ArrayLike | None = None, sorted: bool = True) -> Any:
@@ -46,9 +58,7 @@ def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = Fal
       return_counts: give how often each occurs too.
       axis: compare slices along this axis, negative counts from the end; None compares elements.
       equal_nan: whether NaN counts once.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
-      fill_value: what fills up to `size`; None for the first of the result.
+      {size, fill_value}
       sorted: of no effect: the result always is.
     Returns:
       Array `[size]` of the dtype and units of `ar`, or that of its slices; or a tuple of it and what else is asked
@@ -164,22 +174,16 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+@fill_docstring(_SETS)
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueAll:
     """The different elements, sorted, with their positions, inverse and counts.
 
-    Args:
-      x: array of any dtype; every NaN counts for itself.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
-      fill_value: what fills up to `size`; None for the first of the result.
+    Args: {x, size, fill_value}
     Returns:
       `UniqueAll(values, indices, inverse_indices, counts)`: values of the dtype and units of `x`; the first
       position of each, the place of every element of `x` among them, in its shape, and how often each occurs, of
       the default integer.
-    Raises:
-      ConcretizationError: an array is traced and `size` is None.
-      ValueError: `x` has no elements, and `size` needs a `fill_value`.
-      TypeError: `x` is neither an array nor a number.
+    Raises: {ConcretizationError, ValueError, TypeError}
 
     Source: meaning of `numpy.unique_all`, of the array API.
 
@@ -189,21 +193,15 @@ def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLik
     return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
 
 
+@fill_docstring(_SETS)
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCounts:
     """The different elements, sorted, with their counts.
 
-    Args:
-      x: array of any dtype; every NaN counts for itself.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
-      fill_value: what fills up to `size`; None for the first of the result.
+    Args: {x, size, fill_value}
     Returns:
       `UniqueCounts(values, counts)`: values of the dtype and units of `x`, and how often each occurs, of the
       default integer.
-    Raises:
-      ConcretizationError: an array is traced and `size` is None.
-      ValueError: `x` has no elements, and `size` needs a `fill_value`.
-      TypeError: `x` is neither an array nor a number.
+    Raises: {ConcretizationError, ValueError, TypeError}
 
     Source: meaning of `numpy.unique_counts`, of the array API.
 
@@ -213,21 +211,15 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
     return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
+@fill_docstring(_SETS)
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueInverse:
     """The different elements, sorted, with the place of every element among them.
 
-    Args:
-      x: array of any dtype; every NaN counts for itself.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
-      fill_value: what fills up to `size`; None for the first of the result.
+    Args: {x, size, fill_value}
     Returns:
       `UniqueInverse(values, inverse_indices)`: values of the dtype and units of `x`, and places of the default
       integer, in the shape of `x`.
-    Raises:
-      ConcretizationError: an array is traced and `size` is None.
-      ValueError: `x` has no elements, and `size` needs a `fill_value`.
-      TypeError: `x` is neither an array nor a number.
+    Raises: {ConcretizationError, ValueError, TypeError}
 
     Source: meaning of `numpy.unique_inverse`, of the array API.
 
@@ -237,20 +229,14 @@ def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Arra
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
+@fill_docstring(_SETS)
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
     """The different elements, sorted.
 
-    Args:
-      x: array of any dtype; every NaN counts for itself.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
-      fill_value: what fills up to `size`; None for the first of the result.
+    Args: {x, size, fill_value}
     Returns:
       Array `[size]` of the dtype and units of `x`.
-    Raises:
-      ConcretizationError: an array is traced and `size` is None.
-      ValueError: `x` has no elements, and `size` needs a `fill_value`.
-      TypeError: `x` is neither an array nor a number.
+    Raises: {ConcretizationError, ValueError, TypeError}
 
     Source: meaning of `numpy.unique_values`, of the array API, always sorted.
 
@@ -303,14 +289,13 @@ def _flat(call: str, *xs: Any) -> list[Any]:
     return promote_all(call, [ravel(asarray(x)) for x in xs])
 
 
+@fill_docstring(_SETS)
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
     """The different elements of both arrays, sorted.
 
     Args:
       ar1, ar2: arrays of any dtype, or lists, taken as flat. NaN counts once.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
-      fill_value: what fills up to `size`; None for the first of the result.
+      {size, fill_value}
     Returns:
       Array `[size]`, in the dtype that both promote to.
     Raises:
@@ -334,6 +319,7 @@ def _select(values: Any, keep: Any, size: int | None, fill_value: Any) -> Any:
     return compress(keep, values, size=size, fill_value=0 if fill_value is None else fill_value)
 
 
+@fill_docstring(_SETS)
 def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
               fill_value: ArrayLike | None = None) -> Array:
     """The different elements of the first array that are not in the second, sorted.
@@ -342,8 +328,7 @@ def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, si
       ar1, ar2: arrays of any dtype, or lists, taken as flat. NaN equals nothing and counts once.
       assume_unique: whether each array's elements differ already, which saves work where `size` is None and keeps
         the order of `ar1`.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
+      {size}
       fill_value: what fills up to `size`; None for 0.
     Returns:
       Array `[size]`, in the dtype of `ar1`.
@@ -377,6 +362,7 @@ def _distinct(x: Any) -> tuple[Any, Any]:
     return values, lax.pad(differ, np.True_, ((1, 0, 0),))
 
 
+@fill_docstring(_SETS)
 def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
              fill_value: ArrayLike | None = None) -> Array:
     """The different elements that are in exactly one of the arrays, sorted.
@@ -384,9 +370,7 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, siz
     Args:
       ar1, ar2: arrays of any dtype, or lists, taken as flat. NaN counts once for each array, but not where `size`
         is given.
-      assume_unique: whether each array's elements differ already, which saves work where `size` is None.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
+      {assume_unique, size}
       fill_value: what fills up to `size`; None for 0.
     Returns:
       Array `[size]`, in the dtype that both promote to.
@@ -407,6 +391,7 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, siz
     return _select(values, logical_and(first, once), size, fill_value)
 
 
+@fill_docstring(_SETS)
 def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
                 size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
     """The different elements that are in both arrays, sorted.
@@ -415,8 +400,7 @@ def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, ret
       ar1, ar2: arrays of any dtype, or lists, taken as flat. NaN equals nothing.
       assume_unique: whether each array's elements differ already, which saves work where `size` is None.
       return_indices: give the first position of each in both arrays too.
-      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
-        are.
+      {size}
       fill_value: what fills up to `size`; None for 0.
     Returns:
       Array `[size]`, in the dtype that both promote to; with `return_indices` a tuple of it and two arrays `[size]`

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina_ir import dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
@@ -16,7 +17,25 @@ from .._shape.layout import ravel
 
 __all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_complex"]
 
-
+_SORTING = docstring_entries("""
+    a: array of any dtype; NaN is the largest, complex numbers are ordered by real, then imaginary part.
+    axis: the axis to sort along, negative counts from the end, or the name of a mapped one; None sorts the flat array.
+    kind: the name of one of NumPy's algorithms, or None; no effect.
+    order: must be None; NumPy uses it for structured arrays.
+    stable: whether equal elements must stay in order.
+    descending: largest first, NaN before them.
+    kth: an int: the position whose element is that of the sorted array; negative counts from the end.
+    moved: Array of the dtype and units of `a`, and of its shape, or `[a.size]` if `axis` is None.
+    ShapeError: `axis` names an axis that `a` does not have.
+    TypeError: `a` is neither an array nor a number.
+    ValueError: `kind` is unknown, or `order` is given.
+    """)
+_PARTITION = {**_SORTING, **docstring_entries("""
+    axis: the axis to rearrange along, negative counts from the end, or the name of a mapped one; None for the flat
+      array.
+    ShapeError: `kth` or `axis` is out of range.
+    TypeError: `kth` is not an integer, or `a` is neither an array nor a number.
+    """)}
 
 def _axis(call: str, a: Any, axis: int | None) -> tuple[Any, int]:
     shape = aval(call, a).shape
@@ -32,25 +51,15 @@ def _kind(call: str, kind: Any, order: Any) -> None:
         raise ValueError(f"{call}: unknown kind {kind!r}; every sort here is the same, stable unless stable=False")
 
 
-@public_api("axis", "kind", "order", "stable", "descending")
+@public_api("axis", "kind", "order", "stable", "descending", entries=_SORTING)
 @along_axis()
 def sort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order: None = None, stable: bool = True,
          descending: bool = False) -> Array:
     """Elements in ascending order along an axis.
 
-    Args:
-      a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
-      axis: the axis to sort along, negative counts from the end, or the name of a mapped one; None sorts the flat array.
-      kind: a NumPy name of an algorithm, or None; all are the same here.
-      order: for structured arrays, must be None.
-      stable: whether equal elements must stay in order.
-      descending: largest first, NaN before them.
-    Returns:
-      Array of the dtype and units of `a`, and of its shape, or `[a.size]` where `axis` is None.
-    Raises:
-      ShapeError: `axis` names an axis that `a` does not have.
-      TypeError: `a` is neither an array nor a number.
-      ValueError: `kind` is another word, or `order` is given.
+    Args: {a, axis, kind, order, stable, descending}
+    Returns: {moved}
+    Raises: {ShapeError, TypeError, ValueError}
 
     Derivative: linear where no two elements are equal: elements are moved.
     Source: meaning of `numpy.sort`, `descending` of the array API.
@@ -64,26 +73,18 @@ def sort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order:
     return lax.rev(out, (at,)) if descending else out
 
 
-@public_api("axis", "kind", "order", "stable", "descending")
+@public_api("axis", "kind", "order", "stable", "descending", entries=_SORTING)
 @along_axis()
 def argsort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order: None = None, stable: bool = True,
             descending: bool = False) -> Array:
     """Positions that would sort the elements along an axis.
 
     Args:
-      a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
-      axis: the axis to sort along, negative counts from the end, or the name of a mapped one; None sorts the flat array.
-      kind: a NumPy name of an algorithm, or None; all are the same here.
-      order: for structured arrays, must be None.
-      stable: whether equal elements must stay in order.
-      descending: largest first, NaN before them.
+      {a, axis, kind, order, stable}
+      descending: largest first, NaN before them; equal elements stay in order.
     Returns:
-      Array of the default integer, of the shape of `a`, or `[a.size]` where `axis` is None; equal elements stay in
-      order, with `descending` too.
-    Raises:
-      ShapeError: `axis` names an axis that `a` does not have.
-      TypeError: `a` is neither an array nor a number.
-      ValueError: `kind` is another word, or `order` is given.
+      Array of the default integer, of the shape of `a`, or `[a.size]` if `axis` is None.
+    Raises: {ShapeError, TypeError, ValueError}
 
     Source: meaning of `numpy.argsort`, `descending` of the array API.
 
@@ -133,12 +134,11 @@ def lexsort(keys: Sequence[ArrayLike] | ArrayLike, axis: int = -1) -> Array:
     return lax.sort([*keys[::-1], places], at, num_keys=len(keys))[-1]
 
 
-@public_api()
+@public_api(entries=_SORTING)
 def sort_complex(a: ArrayLike) -> Array:
     """Elements sorted along the last axis, as complex numbers.
 
-    Args:
-      a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
+    Args: {a}
     Returns:
       Complex array of the shape and units of `a`; complex128 where `a` is float64, else complex64.
     Raises:
@@ -161,21 +161,15 @@ def _kth(call: str, kth: Any, n: int) -> None:
     check_axis(call, kth, n)
 
 
-@public_api("kth", "axis")
+@public_api("kth", "axis", entries=_PARTITION)
 @along_axis()
 def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """Elements rearranged so that those before position `kth` are not larger, those after it not smaller.
 
-    Args:
-      a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
-      kth: an int: the position that must hold what it would when sorted; negative counts from the end.
-      axis: the axis to rearrange along, negative counts from the end, or the name of a mapped one; None for the flat array.
-    Returns:
-      Array of the dtype and units of `a`, and of its shape, or `[a.size]` where `axis` is None; here, all of it is
-      sorted.
-    Raises:
-      ShapeError: `kth` or `axis` is out of range.
-      TypeError: `kth` is no integer, or `a` is neither an array nor a number.
+    Args: {a, kth, axis}
+    Returns: {moved}
+      This implementation sorts all of it.
+    Raises: {ShapeError, TypeError}
 
     Source: meaning of `numpy.partition`, for one `kth`.
 
@@ -187,26 +181,22 @@ def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     return sort(a, at)
 
 
-@public_api("kth", "axis")
+@public_api("kth", "axis", entries=_PARTITION)
 @along_axis()
 def argpartition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """Positions that would partition the elements.
 
-    Args:
-      a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
-      kth: an int: the position that must hold what it would when sorted; negative counts from the end.
-      axis: the axis to rearrange along, negative counts from the end, or the name of a mapped one; None for the flat array.
+    Args: {a, kth, axis}
     Returns:
-      Array of the default integer, of the shape of `a`, or `[a.size]` where `axis` is None; here, they sort all of
-      it.
-    Raises:
-      ShapeError: `kth` or `axis` is out of range.
-      TypeError: `kth` is no integer, or `a` is neither an array nor a number.
+      Array of the default integer, of the shape of `a`, or `[a.size]` if `axis` is None. This implementation sorts
+      all of it.
+    Raises: {ShapeError, TypeError}
 
     Source: meaning of `numpy.argpartition`, for one `kth`.
 
-    >>> argpartition(np.array([3, 1, 2]), 1)
-    Array([1, 2, 0], dtype=int32)
+    >>> argpartition(np.array([[3, 1, 2], [6, 5, 4]]), 1)
+    Array([[1, 2, 0],
+           [2, 1, 0]], dtype=int32)
     """
     a, at = _axis("argpartition", a, axis)
     _kth("argpartition", kth, typeof(a).shape[at])

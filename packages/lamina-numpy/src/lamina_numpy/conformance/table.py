@@ -1,4 +1,4 @@
-"""Uses of functions, for which NumPy's function of that name is the meaning: arguments drawn once from a fixed seed."""
+"""Calls of functions whose reference is NumPy's function of the same name; arguments come from a fixed seed."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ POSITIVE = (M @ M.T + 4 * np.eye(4)).astype(np.float32)
 
 
 class Use(NamedTuple):
-    """One use of the function at `name`, which may be in a namespace: `linalg.det`."""
+    """One call of the function `name`, which may be in a namespace: `linalg.det`."""
 
     name: str
     args: tuple[Any, ...]
@@ -34,13 +34,13 @@ class Use(NamedTuple):
 
     @property
     def id(self) -> str:
-        """A name for test reports."""
+        """Return a name for test reports."""
         words = [f"{a.dtype}{list(a.shape)}" if isinstance(a, np.ndarray) else str(a)[:12] for a in self.args]
         return f"{self.name}({','.join([*words, *[f'{k}={v}' for k, v in self.options.items()]])})".replace(" ", "")
 
 
 def _uses(names: str, *uses: Any) -> list[Use]:
-    """A use is a tuple of arguments, whose last may be a dict of options."""
+    """Make uses from tuples of arguments; the last element of a tuple may be a dict of options."""
     found = []
     for name in names.split():
         for use in uses:
@@ -102,7 +102,7 @@ USES: list[Use] = [
     *_uses("repeat", (F, 2, o(axis=1)), (V, np.array([1, 0, 2, 1]))),
     *_uses("roll", (F, (1, -1), o(axis=(0, 1)))), *_uses("delete", (F, [0, 2], o(axis=1))), *_uses("insert", (L, 2, 99)),
     *_uses("pad", (F, 1), (F, ((1, 2), (0, 1)), o(mode="edge")), (L, 3, o(mode="reflect")), (L, 3, o(mode="wrap"))),
-    # made
+    # creation
     *_uses("zeros ones", ((2, 3),), (3, np.int32)), *_uses("full", ((2,), 3.5)), *_uses("zeros_like ones_like", F, I),
     *_uses("full_like", (I, 2)), *_uses("arange", (5,), (1, 9, 2), (0.0, 1.0, 0.25), (5, 1, -1)),
     *_uses("linspace", (0, 1, 5), (V, V + 1, 3), (0, 1, 4, o(endpoint=False))), *_uses("logspace", (0, 2, 4)),
@@ -122,7 +122,7 @@ USES: list[Use] = [
     *_uses("linalg.multi_dot", ([F, M, M],)),
     *_uses("einsum", ("ij,jk->ik", F, M), ("ii->i", M), ("ij,ij->i", F, G), ("...i,i->...", T, V), ("ij->", F),
            ("i,j", V, S)),
-    # order, sets, places
+    # sorting, sets, indices
     *_uses("sort argsort", F, (F, o(axis=0)), L), *_uses("sort", N, (F, o(axis=None))), *_uses("lexsort", ((L, L[::-1]),)),
     *_uses("searchsorted", (S, F), (S, S, o(side="right"))), *_uses("digitize", (F, S)), *_uses("bincount", L),
     *_uses("histogram", (F, 4)), *_uses("nonzero argwhere flatnonzero", I),
@@ -145,12 +145,12 @@ USES: list[Use] = [
 
 
 def found(module: Any, name: str) -> Any:
-    """The function at a name with dots."""
+    """Return the function at a dotted name."""
     for part in name.split("."):
         module = getattr(module, part)
     return module
 
 
 def leaves(x: Any) -> list[Any]:
-    """The arrays in nested lists and tuples."""
+    """Return the arrays in nested lists and tuples."""
     return [leaf for part in x for leaf in leaves(part)] if isinstance(x, (list, tuple)) else [x]

@@ -1,4 +1,4 @@
-"""Methods, operators and properties of arrays and of traced values are the functions."""
+"""Methods, operators and properties of arrays and traced values equal the functions."""
 from __future__ import annotations
 
 import operator
@@ -21,13 +21,13 @@ BITS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rsh
 
 
 def both(f: Any, *args: Any) -> list[Any]:
-    """On arrays, and on traced values."""
+    """Return the results on arrays and on traced values."""
     arrays = [lnp.asarray(a) for a in args]
     return [f(*arrays), jit(f)(*arrays)]
 
 
 @pytest.mark.parametrize("op", [*ARITHMETIC, *COMPARISONS, operator.pow], ids=lambda op: op.__name__)
-def test_operators_of_numbers(op: Any) -> None:
+def test_operators_of_floats(op: Any) -> None:
     for got in both(op, G, G[::-1].copy()):
         assert_close(got, op(G, G[::-1]), slack=4)
     for number in (2, 1.5):
@@ -35,7 +35,7 @@ def test_operators_of_numbers(op: Any) -> None:
             assert_close(a, b, slack=4)
         for a, b in zip(both(lambda x, n=number: op(n, x), G), [op(np.float32(number), G)] * 2):
             assert_close(a, b, slack=4)
-    for got in both(lambda x: op(x, G), I):  # with a NumPy array, on either side
+    for got in both(lambda x: op(x, G), I):  # with a NumPy array on either side
         assert np.asarray(got).shape == (3, 4)
     for got in both(lambda x: op(G, x), G):
         assert_close(got, op(G, G), slack=4)
@@ -73,19 +73,19 @@ METHODS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("name, args, options", METHODS, ids=[f"{n}{len(a)}{sorted(o)}" for n, a, o in METHODS])
-def test_methods(name: str, args: Any, options: Any) -> None:
+def test_methods_equal_numpy(name: str, args: Any, options: Any) -> None:
     want = np.asarray(np.ptp(F) if name == "ptp" else getattr(F, name)(*args, **options))
     for got in both(lambda x: getattr(x, name)(*args, **options), F):
         assert isinstance(got, lnp.ndarray)
         assert_close(got, want.astype(np.int32) if want.dtype == np.int64 else want, slack=4)
 
 
-def test_sorting_gives_a_sorted_copy() -> None:
+def test_sort_returns_sorted_copy() -> None:
     for got in both(lambda x: x.sort(axis=1), F):
         assert_close(got, np.sort(F, 1))
 
 
-def test_properties() -> None:
+def test_properties_equal_numpy() -> None:
     for got, want in ((lambda x: x.T, F.T), (lambda x: x.mT, F.T), (lambda x: x.real, F), (lambda x: x.imag, 0 * F)):
         for found in both(got, F):
             assert_close(found, want)
@@ -95,7 +95,7 @@ def test_properties() -> None:
     assert shapes == [((3, 4), 2, 12, F.dtype, 3)] == [(x.shape, x.ndim, x.size, x.dtype, len(x))]
 
 
-def test_rows_and_unpacking() -> None:
+def test_iteration_and_unpacking() -> None:
     for got in both(lambda x: [row * 2 for row in x], F):
         assert_close(np.stack([np.asarray(r) for r in got]), 2 * F)
     a, b, c = lnp.asarray(F)
@@ -103,7 +103,7 @@ def test_rows_and_unpacking() -> None:
     assert F[1, 2] in lnp.asarray(F)
 
 
-def test_an_operator_lets_other_classes_have_their_turn() -> None:
+def test_operators_defer_to_other_classes() -> None:
     class Other:
         def __radd__(self, x: Any) -> str:
             return "mine"

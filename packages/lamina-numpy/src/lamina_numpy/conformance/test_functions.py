@@ -1,4 +1,4 @@
-"""Each function means what NumPy's means, eager and traced; its result has the dtype that NumPy's has here."""
+"""Each function equals NumPy's, eager and traced; the dtype is that of NumPy's result under lamina's dtype rules."""
 from __future__ import annotations
 
 from typing import Any
@@ -31,7 +31,7 @@ def close(got: Any, want: np.ndarray, what: str) -> None:
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.id)
-def test_a_function_means_what_numpys_means(use: Use) -> None:
+def test_function_equals_numpy(use: Use) -> None:
     arrays = [lnp.asarray(a) if isinstance(a, np.ndarray) else a for a in use.args]
     got = leaves(found(lnp, use.name)(*arrays, **use.options))
     want = wanted(use)
@@ -40,18 +40,18 @@ def test_a_function_means_what_numpys_means(use: Use) -> None:
         close(g, w, use.id)
         if isinstance(g, lnp.ndarray):
             kinds = [dtypes.canonicalize(w.dtype)]
-            if w.dtype == np.int64 and use.name == "histogram":  # counts may be weights, which are floats
+            if w.dtype == np.int64 and use.name == "histogram":  # counts can be weights, which are floats
                 kinds.append(np.dtype("float32"))
             assert g.dtype in kinds, f"{use.id}: {g.dtype}, expected {kinds[0]}"
 
 
-# Lengths of these depend on values, or their arguments are part of the program.
+# The result lengths of these depend on values, or their arguments are part of the program.
 UNTRACED = {"shape", "ndim", "size", "nonzero", "argwhere", "flatnonzero", "unique", "union1d", "intersect1d", "setdiff1d",
             "setxor1d", "bincount", "repeat"}
 
 
 @pytest.mark.parametrize("use", [u for k, u in enumerate(USES) if k % 2 and u.name not in UNTRACED], ids=lambda use: use.id)
-def test_a_function_means_the_same_when_it_is_traced(use: Use) -> None:
+def test_traced_function_equals_numpy(use: Use) -> None:
     at = [k for k, a in enumerate(use.args) if isinstance(a, np.ndarray) and (dtypes.is_inexact(a.dtype) or k == 0)]
 
     def f(*values: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Reading by index means what NumPy's means; `at` gives changed copies; positions outside."""
+"""Indexing equals NumPy's; `at` returns changed copies; out-of-bounds indices."""
 from __future__ import annotations
 
 import itertools
@@ -18,7 +18,7 @@ ATOMS = {"0": 0, "-1": -1, "np": np.int64(1), ":": slice(None), "1:3": slice(1, 
 
 
 def indices() -> dict[str, Any]:
-    """Every atom, every pair of atoms and some triples that NumPy takes."""
+    """Return every single index, every pair and some triples that NumPy accepts."""
     rng, found = np.random.default_rng(11), {}
     chosen = [(n,) for n in ATOMS] + list(itertools.product(ATOMS, repeat=2))
     chosen += [tuple(rng.choice(list(ATOMS), 3)) for _ in range(60)]
@@ -36,13 +36,13 @@ INDICES = indices()
 FEW = dict(list(INDICES.items())[::5])
 
 
-def test_reading() -> None:
+def test_indexing_equals_numpy() -> None:
     x = lnp.asarray(HOST)
     for name, index in INDICES.items():
         assert_close(x[index], HOST[index], what=name)
 
 
-def test_reading_when_traced() -> None:
+def test_traced_indexing_equals_numpy() -> None:
     for name, index in FEW.items():
         assert_close(jit(lambda x, index=index: x[index])(HOST), HOST[index], what=name)
     k = jit(lambda x, k: x[k, ::2, k + 1])
@@ -54,7 +54,7 @@ IN_PLACE = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "di
 
 
 @pytest.mark.parametrize("op", ["set", *IN_PLACE])
-def test_changed_copies(op: str) -> None:
+def test_at_returns_changed_copy(op: str) -> None:
     rng, x = np.random.default_rng(4), lnp.asarray(HOST)
     for name, index in FEW.items():
         for values in (rng.uniform(0.5, 1.5, size=HOST[index].shape).astype(np.float32), np.float32(1.25)):
@@ -67,7 +67,7 @@ def test_changed_copies(op: str) -> None:
     assert_close(x, HOST)
 
 
-def test_positions_that_occur_twice_count_twice() -> None:
+def test_duplicate_indices_accumulate() -> None:
     twice = np.array([0, 0, 2])
     for f in (lambda x: x.at[twice].add(1.0), jit(lambda x: x.at[twice].add(1.0))):
         assert f(lnp.zeros(3)).tolist() == [2, 0, 1]
@@ -75,7 +75,7 @@ def test_positions_that_occur_twice_count_twice() -> None:
     assert lnp.arange(3.0).at[1:].apply(lnp.square).tolist() == [0, 1, 4]
 
 
-def test_positions_outside() -> None:
+def test_out_of_bounds_indices() -> None:
     x = lnp.arange(4.0)
     far = np.array([1, 9])
     for read in (lambda x: x[far], jit(lambda x: x[far])):
@@ -88,7 +88,7 @@ def test_positions_outside() -> None:
     assert x[np.array([-1, -4])].tolist() == [3, 0]
 
 
-def test_masks_in_and_out_of_traces() -> None:
+def test_boolean_masks_eager_and_traced() -> None:
     x = lnp.asarray(HOST[0])
     assert_close(x[HOST[0] > 2], HOST[0][HOST[0] > 2])
     assert_close(jit(lambda x: x.at[x > 2].set(0.0))(x), np.where(HOST[0] > 2, 0, HOST[0]))
@@ -99,11 +99,11 @@ def test_masks_in_and_out_of_traces() -> None:
 @pytest.mark.parametrize("index, kind", [
     ("a", (TypeError, IndexError)), (1.5, (TypeError, IndexError)), ((0, 0, 0, 0), IndexError),
     ((Ellipsis, Ellipsis), IndexError), (np.ones(2, bool), IndexError)], ids=str)
-def test_what_is_no_index(index: Any, kind: Any) -> None:
+def test_invalid_indices_are_rejected(index: Any, kind: Any) -> None:
     with pytest.raises(kind):
         lnp.asarray(HOST)[index]
 
 
-def test_arrays_are_not_written_to() -> None:
+def test_item_assignment_is_rejected() -> None:
     with pytest.raises(TypeError, match="at"):
         lnp.zeros(3)[0] = 1.0

@@ -1,4 +1,4 @@
-"""What does not fit is a ValueError, what is of the wrong kind a TypeError, and both name the function."""
+"""Wrong values raise ValueError, wrong types raise TypeError, and both name the function."""
 from __future__ import annotations
 
 from typing import Any
@@ -34,13 +34,13 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_values_that_do_not_fit(name: str) -> None:
+def test_wrong_values_raise_value_error(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         VALUES[name]()
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_things_of_the_wrong_kind(name: str) -> None:
+def test_wrong_types_raise_type_error(name: str) -> None:
     with pytest.raises(TypeError):
         KINDS[name]()
 
@@ -49,6 +49,6 @@ def test_things_of_the_wrong_kind(name: str) -> None:
     lambda x: bool(x > 0), lambda x: float(x), lambda x: np.asarray(x), lambda x: range(x.astype(int)),
     lambda x: lnp.arange(x)],
     ids=["bool", "float", "numpy", "index", "arange"])
-def test_a_traced_value_is_no_number(use: Any) -> None:
+def test_traced_value_cannot_convert_to_number(use: Any) -> None:
     with pytest.raises(TypeError):
         jit(use)(np.float32(2))

@@ -1,4 +1,4 @@
-"""Functions under `vmap` and `grad`: as a loop over examples; as finite differences."""
+"""Functions under `vmap` equal a loop over examples; under `grad` they equal finite differences."""
 from __future__ import annotations
 
 from typing import Any
@@ -41,7 +41,7 @@ SMOOTH: dict[str, Any] = {
 
 @pytest.mark.core
 @pytest.mark.parametrize("name", SMOOTH)
-def test_a_batch_is_a_loop_over_examples(name: str) -> None:
+def test_vmap_equals_loop_over_examples(name: str) -> None:
     f, batch = SMOOTH[name], np.stack([X, 2 * X, X[::-1]])
     assert_close(vmap(f)(batch), np.stack([np.asarray(f(lnp.asarray(x))) for x in batch]), slack=20)
     assert_close(jit(f)(X), f(lnp.asarray(X)), slack=20)
@@ -49,7 +49,7 @@ def test_a_batch_is_a_loop_over_examples(name: str) -> None:
 
 @pytest.mark.order
 @pytest.mark.parametrize("name", SMOOTH)
-def test_a_derivative_is_the_limit_of_differences(name: str) -> None:
+def test_derivative_equals_finite_difference(name: str) -> None:
     f, t = SMOOTH[name], RNG.normal(size=X.shape).astype(np.float32)
     y, pushed = jvp(f, (X,), (t,))
     h = np.float32(2e-3)
@@ -62,14 +62,14 @@ def test_a_derivative_is_the_limit_of_differences(name: str) -> None:
 
 
 @pytest.mark.order
-def test_second_derivatives() -> None:
+def test_second_derivatives_equal_finite_differences() -> None:
     loss = lambda x: lnp.sum(lnp.sin(x) * x**2)
     second = grad(lambda x: lnp.sum(grad(loss)(x)))(X)
     assert_close(second, 2 * np.sin(X) + 4 * X * np.cos(X) - X**2 * np.sin(X), slack=5)
 
 
 @pytest.mark.order
-def test_derivatives_at_the_edges_of_functions() -> None:
+def test_derivatives_at_kinks_and_ties() -> None:
     assert grad(lnp.abs)(0.0) == 0 and float(grad(lambda x: lnp.maximum(x, 0.0))(2.0)) == 1
     assert float(grad(lambda x: lnp.where(x > 0, x, 0.0))(-1.0)) == 0
     shared = grad(lambda x: lnp.max(x))(lnp.array([1.0, 3.0, 3.0]))
@@ -78,7 +78,7 @@ def test_derivatives_at_the_edges_of_functions() -> None:
 
 
 @pytest.mark.core
-def test_lengths_that_depend_on_values_are_given_where_traced() -> None:
+def test_traced_data_dependent_lengths_need_size() -> None:
     x = np.array([0, 3, 0, 5], np.int32)
     assert jit(lambda x: lnp.nonzero(x, size=3, fill_value=-1)[0])(x).tolist() == [1, 3, -1]
     assert jit(lambda x: lnp.unique(x, size=3, fill_value=9))(x).tolist() == [0, 3, 5]
@@ -89,7 +89,7 @@ def test_lengths_that_depend_on_values_are_given_where_traced() -> None:
 
 
 @pytest.mark.core
-def test_functions_of_functions() -> None:
+def test_functions_that_take_functions() -> None:
     dots = lnp.vectorize(lambda a, b: lnp.sum(a * b), signature="(n),(n)->()")
     assert_close(dots(X, X[0]), X @ X[0], slack=4)
     assert_close(lnp.apply_along_axis(lambda v: v.sum(), 1, X), X.sum(1), slack=4)
@@ -97,7 +97,7 @@ def test_functions_of_functions() -> None:
 
 
 @pytest.mark.cost
-def test_a_function_is_a_part_of_the_program_it_is_called_in() -> None:
+def test_function_is_inlined_and_traced_once() -> None:
     program = make_jaxpr(lambda x: lnp.sin(lnp.add(x, 1.0)) * 2)(X)
     assert [e.primitive.name for e in program.eqns] == ["add", "sin", "mul"]
     traced = []

@@ -1,4 +1,4 @@
-"""In which type values meet, who is weak, what `array` makes of a value, 64 bits."""
+"""Dtype promotion, weak types, results of `array`, and 64-bit mode."""
 from __future__ import annotations
 
 import itertools
@@ -16,7 +16,7 @@ WEAK: list[Any] = [1, 1.5, 1j]
 
 
 def kind(x: Any) -> tuple[np.dtype, bool]:
-    """(dtype, whether it is weak) of an example."""
+    """Return (dtype, weak type) of an example."""
     if isinstance(x, str):
         return dtypes.as_dtype(x), False
     return {int: dtypes.canonical_int(), float: dtypes.canonical_float(), complex: dtypes.canonical_complex()}[type(x)], True
@@ -27,7 +27,7 @@ def value(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["32 bits", "64 bits"])
-def test_two_values_meet_in_the_lattice(wide: bool) -> None:
+def test_promotion_of_two_values(wide: bool) -> None:
     with config.enable_x64(wide):
         for a, b in itertools.product([*STRONG, *(["int64", "float64"] if wide else []), *WEAK], repeat=2):
             dtype, weak = dtypes.promote(kind(a), kind(b))
@@ -46,7 +46,7 @@ def test_two_values_meet_in_the_lattice(wide: bool) -> None:
     (1, "int32", True), (1.5, "float32", True), (True, "bool", False), (1j, "complex64", True), ([1, 2], "int32", False),
     ([1, 2.5], "float32", False), ([], "float32", False), (np.arange(3), "int32", False), (np.ones(2), "float32", False),
     (np.float16(1), "float16", False), ([[1], [2]], "int32", False)], ids=str)
-def test_what_becomes_of_a_value(given: Any, dtype: str, weak: bool) -> None:
+def test_array_and_asarray_of_python_and_numpy_values(given: Any, dtype: str, weak: bool) -> None:
     for make in (lnp.asarray, lnp.array):
         x = make(given)
         assert isinstance(x, lnp.ndarray) and (x.dtype, x.weak_type) == (dtypes.as_dtype(dtype), weak)
@@ -54,7 +54,7 @@ def test_what_becomes_of_a_value(given: Any, dtype: str, weak: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["sin", "abs", "negative", "square", "exp2"])
-def test_numbers_of_python_stay_weak(name: str) -> None:
+def test_python_scalars_stay_weak(name: str) -> None:
     assert getattr(lnp, name)(2.0).weak_type and not getattr(lnp, name)(lnp.float32(2)).weak_type
 
 
@@ -62,12 +62,12 @@ def test_numbers_of_python_stay_weak(name: str) -> None:
     ("sin", "int8", "float32"), ("sin", "bfloat16", "bfloat16"), ("abs", "complex64", "float32"), ("sum", "int8", "int32"),
     ("sum", "bool", "int32"), ("mean", "int32", "float32"), ("mean", "float16", "float16"), ("max", "int8", "int8"),
     ("argmax", "float32", "int32"), ("any", "float32", "bool"), ("sqrt", "int32", "float32"), ("var", "complex64", "float32")])
-def test_results_of_functions_of_one_array(name: str, given: str, dtype: str) -> None:
+def test_result_dtypes_of_unary_functions(name: str, given: str, dtype: str) -> None:
     out = getattr(lnp, name)(lnp.ones(2, given))
     assert (out.dtype, out.weak_type) == (dtypes.as_dtype(dtype), False)
 
 
-def test_64_bits_where_they_are_switched_on() -> None:
+def test_64_bit_dtypes_with_enable_x64() -> None:
     assert lnp.arange(3).dtype == np.int32
     assert lnp.zeros(2).dtype == lnp.asarray(np.float64(1)).dtype == np.float32
     with config.enable_x64(True):

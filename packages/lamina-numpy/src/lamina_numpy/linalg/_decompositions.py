@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations as _linalg
@@ -21,6 +22,14 @@ from .._indexing.take import take_along_axis
 
 __all__ = ["cholesky", "eig", "eigh", "EighResult", "EigResult", "eigvals", "eigvalsh", "qr", "QRResult", "svd",
            "SVDResult", "svdvals"]
+
+_DECOMPOSITION = docstring_entries("""
+    a: number array `[..., n, n]`.
+    symmetrize_input: whether to use `(a + a^H) / 2`; if not, one triangle is read.
+    UPLO: which triangle to read, "L" or "U"; None for "L". It matters only with `symmetrize_input=False`.
+    ValueError: `a` has fewer than two axes, or its last two differ in length.
+    TypeError: `a` is neither an array nor a number.
+    """)
 
 _I32 = np.dtype("int32")
 
@@ -70,7 +79,7 @@ def adjoint(x: Any) -> Any:
     return ufuncs.conj(layout.matrix_transpose(x))
 
 
-@public_api("upper", "symmetrize_input")
+@public_api("upper", "symmetrize_input", entries=_DECOMPOSITION)
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The lower triangular factor L of Hermitian positive definite matrices: `a = L L^H`.
 
@@ -81,9 +90,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     Returns:
       Float or complex array `[..., n, n]`; half precision is computed in float32, integers and booleans in float.
       NaN where a matrix is not positive definite, where NumPy raises.
-    Raises:
-      ValueError: `a` has fewer than two axes, or its last two differ in length.
-      TypeError: `a` is neither an array nor a number.
+    Raises: {ValueError, TypeError}
 
     Source: meaning of `numpy.linalg.cholesky`; LAPACK `potrf` on the CPU.
 
@@ -195,14 +202,11 @@ def svdvals(x: ArrayLike, /) -> Array:
     return svd(x, False, False)
 
 
-@public_api("UPLO", "symmetrize_input")
+@public_api("UPLO", "symmetrize_input", entries=_DECOMPOSITION)
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues, ascending, and eigenvectors, in columns, of Hermitian matrices.
 
-    Args:
-      a: number array `[..., n, n]`.
-      UPLO: which triangle to read, "L" or "U"; None for "L". Makes a difference only with `symmetrize_input=False`.
-      symmetrize_input: take `(a + a^H) / 2`; where False, one triangle is read.
+    Args: {a, UPLO, symmetrize_input}
     Returns:
       `EighResult(eigenvalues, eigenvectors)`: real `[..., n]`, in the units of `a`, and `[..., n, n]`, of length 1;
       half precision is computed in float32, integers and booleans in float.
@@ -224,14 +228,11 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(w, v)
 
 
-@public_api("UPLO", "symmetrize_input")
+@public_api("UPLO", "symmetrize_input", entries=_DECOMPOSITION)
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of Hermitian matrices, ascending.
 
-    Args:
-      a: number array `[..., n, n]`.
-      UPLO: which triangle to read, "L" or "U"; None for "L". Makes a difference only with `symmetrize_input=False`.
-      symmetrize_input: take `(a + a^H) / 2`; where False, one triangle is read.
+    Args: {a, UPLO, symmetrize_input}
     Returns:
       Real array `[..., n]`, in the units of `a`; half precision is computed in float32, integers and booleans in
       float.
@@ -248,18 +249,15 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
-@public_api()
+@public_api(entries=_DECOMPOSITION)
 def eig(a: ArrayLike) -> EigResult:
     """Eigenvalues and right eigenvectors, in columns, of square matrices.
 
-    Args:
-      a: number array `[..., n, n]`.
+    Args: {a}
     Returns:
       `EigResult(eigenvalues, eigenvectors)`: complex `[..., n]`, in the units of `a` and in no certain order, and
       complex `[..., n, n]`, of length 1; half precision is computed in float32, integers and booleans in float.
-    Raises:
-      ValueError: `a` has fewer than two axes, or its last two differ in length.
-      TypeError: `a` is neither an array nor a number.
+    Raises: {ValueError, TypeError}
 
     Source: meaning of `numpy.linalg.eig`, always complex; LAPACK `geev` on the CPU, the like of cuSOLVER on CUDA,
       nothing elsewhere.
@@ -270,18 +268,15 @@ def eig(a: ArrayLike) -> EigResult:
     return EigResult(*_linalg.eig(matrices("eig", a, square=True), compute_left_eigenvectors=False))
 
 
-@public_api()
+@public_api(entries=_DECOMPOSITION)
 def eigvals(a: ArrayLike) -> Array:
     """The eigenvalues of square matrices.
 
-    Args:
-      a: number array `[..., n, n]`.
+    Args: {a}
     Returns:
       Complex array `[..., n]`, in the units of `a` and in no certain order; half precision is computed in float32,
       integers and booleans in float.
-    Raises:
-      ValueError: `a` has fewer than two axes, or its last two differ in length.
-      TypeError: `a` is neither an array nor a number.
+    Raises: {ValueError, TypeError}
 
     Source: meaning of `numpy.linalg.eigvals`, always complex; LAPACK `geev` on the CPU, the like of cuSOLVER on
       CUDA, nothing elsewhere.

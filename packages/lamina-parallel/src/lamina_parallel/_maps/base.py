@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from typing_extensions import override
 from lamina_ir import ClosedJaxpr, ShapedArray, aval_of, trees
 from lamina_tracing import hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, FunctionCache, SignatureCache, StagedProgram, Tracer, bind,
                                    api_boundary, get_duck_typed_avals, has_jax_array, typeof)
+from lamina_ir.typing import CacheKey, Function, StaticValue, Tree, Value
+from lamina_ir.trees import PyTreeDef
 
 __all__ = ["MapSpec", "describe_origin"]
 
@@ -23,34 +25,37 @@ class MapSpec(CallSpec):
 
     hint = ""
 
-    def __init__(self, call: str, fun: Callable[..., Any], static_argnums: Any = None, donate_argnums: Any = ()) -> None:
+    def __init__(self, call: str, fun: Function, static_argnums: int | Sequence[int] | None = None,
+                 donate_argnums: int | Sequence[int] | None = ()) -> None:
         super().__init__(call, fun, static_argnums, None, donate_argnums)
         self.error_prefix = f"{call} of `{self.name}`"
-        self.options_key: Any = id(self)
+        self.options_key: CacheKey = id(self)
         self.cache = SignatureCache(call, self.name, fun, self.function_key, {})
 
-    def _share_programs(self, tables: FunctionCache, options: tuple[Any, ...]) -> None:
+    def _share_programs(self, tables: FunctionCache, options: tuple[CacheKey, ...]) -> None:
         """Use the programs of earlier maps of the same function with equal options, and their key."""
         self.cache.programs = tables.get_table(self.function_key).setdefault(options, {})
         self.options_key = options
 
-    def share(self, flat: Sequence[Any] = ()) -> Any:
+    def share(self, flat: Sequence[Value] = ()) -> CacheKey:
         """Return the part of the cache key that neither argument types nor settings determine."""
         raise NotImplementedError
 
-    def _trace_map(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], rows: int | None,
-                   avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
+    def _trace_map(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: Sequence[Value], rows: int | None,
+                   avals: Sequence[ShapedArray], tree: PyTreeDef, static: StaticValue) -> StagedProgram:
         raise NotImplementedError
 
-    def trace_abstract(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[StagedProgram, Any]:
+    @override
+    def trace_abstract(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[StagedProgram, PyTreeDef]:
         """Return the program, and the tree of the dynamic arguments, for arrays or other values with shape and dtype.
         """
         flat, tree, static = self.split(args, kwargs)
         types = [Tracer(EVALUATION, a) for a in get_duck_typed_avals(self.call, self.name, flat, tree)]
         return self.trace_call(args, kwargs, types, tree, static), tree
 
-    def trace_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any,
-                   rows: int | None = None) -> StagedProgram:
+    @override
+    def trace_call(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: list[Value], tree: PyTreeDef,
+                   static: StaticValue, rows: int | None = None) -> StagedProgram:
         """Return the program for arguments of these types, a single map, from the cache or newly traced.
 
         It takes the values in `outer`, which all devices share, and then the arguments. `rows` is the size of the
@@ -63,7 +68,7 @@ class MapSpec(CallSpec):
         return self.cache.get_or_trace(avals, tree, static, functools.partial(self._trace_map, args, kwargs, flat, rows),
                                        (self.share(flat), rows))
 
-    def _convert_args(self, flat: list[Any], tree: Any) -> tuple[ShapedArray, ...]:
+    def _convert_args(self, flat: list[Value], tree: PyTreeDef) -> tuple[ShapedArray, ...]:
         """Replace objects with `__jax_array__` in `flat` by their arrays, and return the types; TypeError names an argument."""
         avals = []
         for i, x in enumerate(flat):
@@ -75,28 +80,32 @@ class MapSpec(CallSpec):
                 raise TypeError(f"{self.error_prefix}: {self.argument_path(tree, i)}: {e}{self.hint}") from None
         return tuple(avals)
 
-    def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+    @override
+    def bind_program(self, staged: StagedProgram, flat: Sequence[Value], donated: tuple[bool, ...] = ()) -> Tree:
         """Bind a traced program as one map equation, under the transformations of its arguments."""
         e, = staged.closed.jaxpr.eqns
         outs = bind(e.primitive, *staged.outer, *flat, **e.params)
         return trees.tree_unflatten(staged.out_tree, outs)
 
-    def inline_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    @override
+    def inline_call(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         """Call the map inside of another program; it stays one map equation."""
         flat, tree, static = self.split(args, kwargs)
         return self.bind_program(self.trace_call(args, kwargs, flat, tree, static), flat)
 
-    def make_callable(self, dispatcher: Any) -> Callable[..., Any]:
+    @override
+    def make_callable(self, dispatcher: hooks.Dispatcher) -> Function:
         """Return the callable that a dispatcher makes of this spec."""
         return dispatcher.pmap(self)
 
-    def make_portable_callable(self) -> Callable[..., Any]:
+    @override
+    def make_portable_callable(self) -> Function:
         """Return the callable of the default dispatcher, which binds the map equation to the evaluator."""
         creator = hooks.dispatcher
-        forward: tuple[Any, Callable[..., Any]] | None = None
+        forward: tuple[hooks.Dispatcher, Function] | None = None
 
         @api_boundary
-        def mapped(*args: Any, **kwargs: Any) -> Any:
+        def mapped(*args: Tree, **kwargs: Tree) -> Tree:
             nonlocal forward
             if hooks.dispatcher is not creator:
                 if forward is None or forward[0] is not hooks.dispatcher:

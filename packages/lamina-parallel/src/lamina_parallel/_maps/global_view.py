@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 from lamina_ir import config
 from lamina_tracing.extend import get_underlying_value
+from lamina_ir.typing import Sharding, Value
 
 __all__ = ["global_view", "in_global_view", "is_global_array"]
 
@@ -19,7 +19,7 @@ _global_view = config.Option("global_view", False, choices=(False, True), keyed=
                              help="set while a function of arrays over the devices of several processes is staged")
 
 
-def is_global_array(x: Any) -> bool:
+def is_global_array(x: Value) -> bool:
     """Return whether an array spans devices of several processes, each of which holds a part of it.
 
     Replicated arrays are not included. The argument may also be a type with a `sharding`.
@@ -33,11 +33,11 @@ def is_global_array(x: Any) -> bool:
     False
     """
     x = get_underlying_value(x)
-    sharding: Any = x if hasattr(x, "is_fully_addressable") else getattr(x, "sharding", None)
+    sharding: Sharding = x if hasattr(x, "is_fully_addressable") else getattr(x, "sharding", None)
     return not getattr(sharding, "is_fully_addressable", True) and not sharding.is_fully_replicated
 
 
-def global_view(flat: Iterable[Any]) -> AbstractContextManager[object]:
+def global_view(flat: Iterable[Value]) -> AbstractContextManager[object]:
     """Return the context in which a function of these arrays is traced.
 
     It sets `global_view` if any of the arrays is global.

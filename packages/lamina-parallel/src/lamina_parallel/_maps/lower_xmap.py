@@ -8,21 +8,24 @@ decided here, last, so it cannot change a result. (The NumPy evaluator runs `xma
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
 
-from lamina_batching.extend import BatchAxis, batch_program, materialise
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapeError, prims, shaped
-from lamina_ir.extend import collect_facts, stack_depth, infer_equation_types, drop_redundant_collectives
+from lamina_batching.extend import batch_program, BatchAxis, BatchedProgram, materialise
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, shaped, ShapedArray, ShapeError
+from lamina_ir.extend import collect_facts, stack_depth, infer_equation_types
 from lamina_tracing import lax
-from lamina_tracing.extend import AxisFrame, extend_axis_env, eval_jaxpr, stage, typeof
+from lamina_tracing.extend import AxisFrame, extend_axis_env, eval_jaxpr, stage, trace_state, typeof
+from lamina_ir.typing import Params, Value
+from lamina_ir.extend.unchecked import drop_redundant_collectives, record_annotated
+from lamina_ir.prims import Indexed, Split
 
 from .._serial_axis.contract_sums import contract_sums
 from .._serial_axis.scan_phases import scan_over_axis
 from .._mesh.axis_resources import (find_conflict, find_divided_xmap, expand_axes, check_no_divided_xmap,
                                     drop_shared_resources)
 from .._serial_axis.scatter_sums import scatter_sums
+from .._typing import Entry, MeshParam
 
 __all__ = ["lower_xmaps"]
 
@@ -52,7 +55,7 @@ def lower_xmaps(closed: ClosedJaxpr, around: Axes = ()) -> ClosedJaxpr:
         return _lower_program(closed, around)
 
 
-def _lower_program(closed: ClosedJaxpr, around: Axes, mesh: Any = None) -> ClosedJaxpr:
+def _lower_program(closed: ClosedJaxpr, around: Axes, mesh: MeshParam | None = None) -> ClosedJaxpr:
     """Lower a program inside of maps over the axes `around`, outermost first.
 
     `mesh` is the mesh over which an enclosing xmap is divided, whose axes `around` then includes; None if there is
@@ -65,7 +68,8 @@ def _lower_program(closed: ClosedJaxpr, around: Axes, mesh: Any = None) -> Close
         jaxpr = closed.jaxpr
         eqns = [_lower_equation(e, around, mesh) if e.primitive.subprograms else e for e in jaxpr.eqns]
         made = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars), closed.consts)
-        if "source" in closed.memo_keys():  # the source of the loop whose body this is
+        # The source line of the loop whose body this is. It is no part of the program, but profiles show it.
+        if "source" in closed.memo_keys():
             source = closed.memo("source", lambda: None)
             made.memo("source", lambda: source)
         return made
@@ -73,7 +77,7 @@ def _lower_program(closed: ClosedJaxpr, around: Axes, mesh: Any = None) -> Close
     return closed.memo_with_settings(("placed", around, mesh), make)
 
 
-def _lower_equation(e: Eqn, around: Axes, mesh: Any) -> Eqn:
+def _lower_equation(e: Eqn, around: Axes, mesh: MeshParam | None) -> Eqn:
     flow, params = e.primitive.region_signature, dict(e.params)
     if e.primitive is prims.xla_pmap_p or e.primitive is prims.shard_map_p:
         check_no_divided_xmap(f"{e.primitive.name.removeprefix('xla_')} of `{params['name']}`", params["call_jaxpr"])
@@ -94,6 +98,7 @@ def _lower_equation(e: Eqn, around: Axes, mesh: Any) -> Eqn:
     key = ("positional", around, mesh, avals,
            *[params[p] for p in ("axis_sizes", "axis_resources", "here", "in_axes", "loops", "mesh", "out_axes")])
     if divided and mesh is None:
+        # Cached on the body, so that equal calls share one program object, which is then emitted and compiled once.
         made = body.memo_with_settings(key, lambda: _make_shard_map(body, avals, params, around))
         return Eqn(prims.shard_map_p, e.invars, e.outvars, made, e.source)
     if divided:
@@ -102,12 +107,12 @@ def _lower_equation(e: Eqn, around: Axes, mesh: Any) -> Eqn:
         program = body.memo_with_settings(key, lambda: _run_on_blocks(
             drop_redundant_collectives(body, dict(params["axis_sizes"])), avals, avals, params, around))
     else:
-        program = body.memo_with_settings(key, lambda: _positional(body, avals, params, around))
+        program = body.memo_with_settings(key, lambda: _make_positional(body, avals, params, around))
     call = {**prims.xla_call_p.defaults, "call_jaxpr": program, "name": params["name"]}
     return Eqn(prims.xla_call_p, e.invars, e.outvars, call, e.source)
 
 
-def _make_shard_map(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], around: Axes) -> dict[str, Any]:
+def _make_shard_map(body: ClosedJaxpr, avals: Sequence[ShapedArray], params: Params, around: Axes) -> Params:
     """Return the params of the `shard_map` that runs an xmap over a mesh.
 
     Each device gets a block along every dimension that is an axis with resources.
@@ -144,13 +149,14 @@ def _make_shard_map(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, A
     else:
         gathered = {name: mine for name, mine in block_resources.items() if name not in over}
         block = _gather_and_run(body, avals, blocks, view, everywhere, gathered)
+    # Divided xmaps inside were left for this point: only here the mesh axes are in scope.
     block = _lower_program(block, everywhere, mesh)
     call = {"auto": (), "call_jaxpr": block, "donated_invars": (), "here": params["here"], "in_specs": ins, "mesh": mesh,
             "name": params["name"], "out_specs": outs}
     return infer_equation_types(prims.shard_map_p, avals, call, bound)[0]
 
 
-def _check_sharing(lead: str, entries: Sequence[Any], own: dict[Hashable, tuple[Hashable, ...]]) -> None:
+def _check_sharing(lead: str, entries: Sequence[Entry], own: dict[Hashable, tuple[Hashable, ...]]) -> None:
     """Raise ValueError if an operand or result would be divided along two axes that share a mesh axis."""
     for entry in entries:
         along = [name for kind in entry if kind is not None for name in kind.names if name in own]
@@ -162,14 +168,14 @@ def _check_sharing(lead: str, entries: Sequence[Any], own: dict[Hashable, tuple[
                                  "different ones")
 
 
-def _gather_and_run(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[Any], params: dict[str, Any], around: Axes,
-                    gathered: dict[Hashable, tuple[Hashable, ...]]) -> ClosedJaxpr:
+def _gather_and_run(body: ClosedJaxpr, avals: Sequence[ShapedArray], blocks: Sequence[ShapedArray], params: Params,
+                    around: Axes, gathered: dict[Hashable, tuple[Hashable, ...]]) -> ClosedJaxpr:
     """Run `_run_on_blocks` on operands that are also divided along the axes in `gathered`, which are not divided
     inside.
 
     The blocks of operands are gathered first. Of each result the device keeps its block.
     """
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: Value) -> list[Value]:
         given = [_gather_blocks(x, entry, gathered) for x, entry in zip(xs, params["in_axes"])]
         found = eval_jaxpr(_run_on_blocks(body, avals, [typeof(x) for x in given], params, around), given)
         return [_slice_block(o, entry, gathered) for o, entry in zip(found, params["out_axes"])]
@@ -178,7 +184,8 @@ def _gather_and_run(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[An
         return stage(run, blocks)[0]
 
 
-def _divide_inside(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], around: Axes, mesh: Any) -> ClosedJaxpr:
+def _divide_inside(body: ClosedJaxpr, avals: Sequence[ShapedArray], params: Params, around: Axes,
+                   mesh: MeshParam | None) -> ClosedJaxpr:
     """Lower an xmap that is divided over further axes of the mesh of an enclosing xmap.
 
     A device slices its block from each operand that is mapped along a divided axis, and gathers the results of all
@@ -193,7 +200,7 @@ def _divide_inside(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, An
         resources = drop_shared_resources(resources)
     view, over = {**params, "axis_resources": resources}, dict(resources)
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: Value) -> list[Value]:
         given = [_slice_block(x, entry, over) for x, entry in zip(xs, params["in_axes"])]
         program = _lower_program(_run_on_blocks(body, avals, [typeof(x) for x in given], view, around), around, mesh)
         return [_gather_blocks(o, entry, over) for o, entry in zip(eval_jaxpr(program, given), params["out_axes"])]
@@ -202,7 +209,7 @@ def _divide_inside(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, An
         return stage(run, avals)[0]
 
 
-def _gather_blocks(x: Any, entry: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
+def _gather_blocks(x: Value, entry: Entry, over: dict[Hashable, tuple[Hashable, ...]]) -> Value:
     """Gather the blocks of all devices along the dimensions that are divided axes."""
     for d, kind in enumerate(entry):
         split = _split(kind, over)
@@ -211,17 +218,18 @@ def _gather_blocks(x: Any, entry: Any, over: dict[Hashable, tuple[Hashable, ...]
     return x
 
 
-def _slice_block(x: Any, entry: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
+def _slice_block(x: Value, entry: Entry, over: dict[Hashable, tuple[Hashable, ...]]) -> Value:
     """Slice this device's block along the dimensions that are divided axes."""
     for d, kind in enumerate(entry):
         split = _split(kind, over)
         if split is not None:
+            # Blocks have the order of the index along the mesh axes, as those that `all_gather` joins.
             n = typeof(x).shape[d] // lax.axis_size(split.names)
             x = lax.dynamic_slice_in_dim(x, lax.axis_index(split.names) * n, n, d)
     return x
 
 
-def _run_on_blocks(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[Any], params: dict[str, Any],
+def _run_on_blocks(body: ClosedJaxpr, avals: Sequence[ShapedArray], blocks: Sequence[ShapedArray], params: Params,
                    around: Axes) -> ClosedJaxpr:
     """Lower the map on a device's blocks: serial axes become loops, and the positions of each iteration batches."""
     binds = prims.xmap_p.region_signature.axis_binding  # type: ignore[union-attr]
@@ -230,15 +238,15 @@ def _run_on_blocks(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[Any
     program, serial_axes, local_axes, expanded = expand_axes(
         body, marks, params["axis_sizes"], params["axis_resources"], params["loops"], dict(around))
 
-    def expand_entry(entry: Any) -> Any:
+    def expand_entry(entry: Entry) -> Entry:
         return tuple([kind and prims.Indexed(tuple([n for name in kind.names for n in expanded[name]])) for kind in entry])
 
     view = {**params, "axis_sizes": (*serial_axes, *local_axes), "loops": serial_axes,
             **{p: tuple(map(expand_entry, params[p])) for p in ("in_axes", "out_axes")}}
-    return _positional(program, blocks, view, around)
+    return _make_positional(program, blocks, view, around)
 
 
-def _split(kind: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
+def _split(kind: Indexed | Split | None, over: dict[Hashable, tuple[Hashable, ...]]) -> Split | None:
     """Return how a dimension that is mapped along an axis is split over the mesh; None if it is not."""
     if kind is None or not any(name in over for name in kind.names):
         return None
@@ -248,7 +256,7 @@ def _split(kind: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
     return prims.Split(over[kind.names[0]])
 
 
-def _positional(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], around: Axes) -> ClosedJaxpr:
+def _make_positional(body: ClosedJaxpr, avals: Sequence[ShapedArray], params: Params, around: Axes) -> ClosedJaxpr:
     """Lower the map to a program of unmapped arrays.
 
     Inside, each array has the axes along which it is mapped as leading dimensions, in the map's order. Axes in `loops`
@@ -260,30 +268,33 @@ def _positional(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any],
     ins = [binds.mapped_axes(params, entry) for entry in params["in_axes"]]
     out_axes = [frozenset[Hashable]()] * len(body.out_avals)  # the axes along which each result turns out to be mapped
     program = body
+    # Innermost axis first: each step adds a leading dimension, so that the dimensions of the result have the order of
+    # the axes.
     for k, (name, size) in reversed(list(enumerate(axes))):
         with extend_axis_env(*[AxisFrame(*axis) for axis in (*around, *axes[:k])]):
-            run_all: Any = batch_program
+            run_all: Callable[[ClosedJaxpr, BatchAxis, tuple[bool, ...]], BatchedProgram] = batch_program
             if name in turns:
                 run_all = partial(scan_over_axis, nested=any(n in turns for n, _ in axes[:k]))
             made = run_all(program, BatchAxis(size, name), tuple([name in mine for mine in ins]))
         program = contract_sums(scatter_sums(made.program))
         out_axes = [mine | {name} if on else mine for mine, on in zip(out_axes, made.batched_out)]
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: Value) -> list[Value]:
         given = [_split_operand(x, entry, axes) for x, entry in zip(xs, params["in_axes"])]
         outs = eval_jaxpr(program, given)
         return [_merge_result(o, mine, entry, axes) for o, mine, entry in zip(outs, out_axes, params["out_axes"])]
 
     with extend_axis_env(*[AxisFrame(*axis) for axis in around]):
-        return stage(run, avals)[0]
+        return record_annotated(stage(run, avals)[0], frozenset([f.name for f in trace_state.axes]))
 
 
-def _split_operand(x: Any, entry: Any, axes: Axes) -> Any:
+def _split_operand(x: Value, entry: Entry, axes: Axes) -> Value:
     """Reshape an operand to the axes along which it is mapped, then the dimensions of a member."""
     sizes = dict(axes)
     shape: list[int] = []
     named: dict[Hashable, int] = {}  # axis -> its dimension
     rest: list[int] = []
+    # A dimension that is mapped along several axes is split into one dimension per axis; the rest stays behind them.
     for kind, length in zip(entry, typeof(x).shape):
         for name in () if kind is None else kind.names:
             named[name] = len(shape)
@@ -295,7 +306,7 @@ def _split_operand(x: Any, entry: Any, axes: Axes) -> Any:
     return _transpose(_reshape(x, shape), [*[named[name] for name, _ in axes if name in named], *rest])
 
 
-def _merge_result(o: Any, mine: frozenset[Hashable], entry: Any, axes: Axes) -> Any:
+def _merge_result(o: Value, mine: frozenset[Hashable], entry: Entry, axes: Axes) -> Value:
     """Reshape a result with leading mapped axes to the form that `out_axes` asks for."""
     sizes, wanted = dict(axes), [name for kind in entry if kind is not None for name in kind.names]
     front = [name for name, _ in axes if name in mine]
@@ -320,9 +331,9 @@ def _merge_result(o: Any, mine: frozenset[Hashable], entry: Any, axes: Axes) -> 
     return _reshape(_transpose(o, order), shape)
 
 
-def _transpose(x: Any, order: list[int]) -> Any:
+def _transpose(x: Value, order: list[int]) -> Value:
     return x if order == sorted(order) else lax.transpose(x, tuple(order))
 
 
-def _reshape(x: Any, shape: Sequence[int]) -> Any:
+def _reshape(x: Value, shape: Sequence[int]) -> Value:
     return x if typeof(x).shape == tuple(shape) else lax.reshape(x, tuple(shape))

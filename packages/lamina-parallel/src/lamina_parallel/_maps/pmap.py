@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import ParamSpec, TypeVar, overload
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, prims, shaped, trees
-from lamina_ir.extend import (check_axis_name, infer_varying_axes, check_uniform_control_flow, infer_equation_types,
-                              annotate_varying_axes, drop_redundant_collectives)
+from typing_extensions import override
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, ProgramError, shaped, ShapedArray, trees, UnnamedAxis, Var
+from lamina_ir.extend import check_axis_name, infer_varying_axes, infer_equation_types
 from lamina_tracing import hooks
 from lamina_tracing.extend import (AxisFrame, Jitted, MappedAxes, FunctionCache, StagedProgram, argument_name,
                                    api_boundary, extend_axis_env, flatten_results, trace_state, check_axis_name_unbound,
                                    result_path, stage, typeof)
+from lamina_ir.typing import AxisName, CacheKey, Device, Function, StaticValue, Tree, Value
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.extend.unchecked import annotate_varying_axes, check_uniform_control_flow, drop_redundant_collectives
 
 from .base import MapSpec, describe_origin
 from .._mesh.axis_resources import check_no_divided_xmap
@@ -28,7 +31,7 @@ R = TypeVar("R")
 _programs = FunctionCache()
 
 
-def _hashable(axes: Any) -> Any:
+def _hashable(axes: Tree) -> CacheKey:
     if type(axes) is int:
         return axes
     leaves, tree = trees.tree_flatten(axes)
@@ -63,10 +66,10 @@ class PmapSpec(MapSpec):
 
     hint = "; mark Python values with static_broadcasted_argnums"
 
-    def __init__(self, fun: Callable[..., Any], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
-                 static_broadcasted_argnums: Any = (), devices: Sequence[Any] | None = None, backend: str | None = None,
-                 axis_size: int | None = None, donate_argnums: Any = (), global_arg_shapes: Any = None,
-                 call: str = "pmap") -> None:
+    def __init__(self, fun: Function, axis_name: Hashable | None = None, *, in_axes: Tree = 0, out_axes: Tree = 0,
+                 static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Device] | None = None,
+                 backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
+                 global_arg_shapes: object = None, call: str = "pmap") -> None:
         super().__init__(call, fun, static_broadcasted_argnums, donate_argnums)
         self.axis_name: Hashable = (
             UnnamedAxis() if axis_name is None else check_axis_name(self.error_prefix, axis_name))
@@ -80,7 +83,7 @@ class PmapSpec(MapSpec):
         except TypeError:  # unhashable or malformed axes, which tracing rejects
             pass
 
-    def _check_devices(self, devices: Any) -> tuple[Any, ...]:
+    def _check_devices(self, devices: Sequence[Device]) -> tuple[Device, ...]:
         if isinstance(devices, str) or not hasattr(devices, "__iter__"):
             raise TypeError(f"{self.error_prefix}: devices must be a list of devices, as lamina.devices() gives; got "
                             f"{type(devices).__name__}: {devices!r}. One device goes into a list, a platform into backend=")
@@ -89,7 +92,8 @@ class PmapSpec(MapSpec):
             raise ValueError(f"{self.error_prefix}: devices must not be empty; leave it out to use all local devices")
         return found
 
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+    @override
+    def split(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[list[Value], PyTreeDef, StaticValue]:
         """Return the flat dynamic arguments, their tree, and the key of the static arguments."""
         missing = [n for n in self.statics.nums if n >= len(args)]
         if missing:
@@ -98,8 +102,8 @@ class PmapSpec(MapSpec):
                              f"position: {names} must be positional arguments; got {len(args)} of these")
         return super().split(args, kwargs)
 
-    def axes_and_size(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any],
-               tree: Any) -> tuple[list[int | None], int]:
+    def axes_and_size(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: Sequence[Value],
+               tree: PyTreeDef) -> tuple[list[int | None], int]:
         """Return the mapped axis of each flat argument, and the number of rows of this process along it."""
         self.axes.check_count(args, kwargs)
         axes = self.axes.resolve_in_axes(flat, tree)
@@ -111,7 +115,8 @@ class PmapSpec(MapSpec):
                              f"{axes[i]}, the mapped one, so no device has anything to compute; expected at least one row")
         return axes, size
 
-    def share(self, flat: Sequence[Any] = ()) -> tuple[int, int]:
+    @override
+    def share(self, flat: Sequence[Value] = ()) -> tuple[int, int]:
         """Return `(own, total)`: this process has `own` of every `total` rows. A nested map is complete on each member:
         `(1, 1)`."""
         if trace_state.axes and any(frame.trace is None for frame in trace_state.axes):
@@ -136,19 +141,22 @@ class PmapSpec(MapSpec):
                              f"out evenly by {total} {'processes' if self.devices is None else 'devices'}")
         return rows * own // total
 
-    def _trace_map(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], rows: int | None,
-                   avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
+    @override
+    def _trace_map(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: Sequence[Value], rows: int | None,
+                   avals: Sequence[ShapedArray], tree: PyTreeDef, static: StaticValue) -> StagedProgram:
         axes, here = self.axes_and_size(args, kwargs, flat, tree)
         check_axis_name_unbound(self.error_prefix, self.axis_name)
+        # `here` rows are `own` of `total` equal shares.
         own, total = self.share()
         size = here * total // own if rows is None else rows  # size of the axis in all processes
         if rows is None and size * own != here * total:
             raise ValueError(f"{self.error_prefix}: devices names {total} devices, {own} of them of this process, "
                              f"which has {here} "
                              "rows. Name a device for each row of each process")
+        # The body sees one row: operands without the mapped axis.
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
-        out_tree = None
+        out_tree: PyTreeDef  # set by `run`
 
         # A mapped argument varies over the axis. Types do not contain unnamed axes, see docs/internals/collectives.md.
         mine = frozenset([self.axis_name])
@@ -156,7 +164,7 @@ class PmapSpec(MapSpec):
             parts = [part.with_varying_axes(a.varying_axes - mine if axis is None else a.varying_axes | mine)
                      for part, a, axis in zip(parts, avals, axes)]
 
-        def run(*tracers: Any) -> list[Any]:
+        def run(*tracers: Value) -> list[Value]:
             nonlocal out_tree
             a, k = trees.tree_unflatten(tree, tracers)
             if static:
@@ -188,6 +196,7 @@ class PmapSpec(MapSpec):
                       global_axis_size=None if size == here else size, name=self.name, out_axes=tuple(targets))
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
         operands = [v.aval for v in whole]
+        # Inside of another map the type rule must also know over which outer axes each operand varies.
         if further or any(a.varying_axes for a in operands):
             params, types = infer_equation_types(prims.xla_pmap_p, operands, params, further)
         else:  # the types of the body are final, and nothing varies over an enclosing axis
@@ -198,7 +207,7 @@ class PmapSpec(MapSpec):
         return StagedProgram(ClosedJaxpr(program), outer, out_tree)
 
     def _check_uniform(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None],
-                       bound: frozenset[Any], out_tree: Any) -> None:
+                       bound: frozenset[AxisName], out_tree: PyTreeDef) -> None:
         """Raise ValueError if an unmapped result may differ between devices, or devices may take different branches
         around a collective."""
         if closed.jaxpr.axis_names:
@@ -208,7 +217,7 @@ class PmapSpec(MapSpec):
                 raise ValueError(f"{self.error_prefix}: {e}") from None
         if None not in out_axes:
             return
-        overs: Any = [a.varying_axes for a in closed.out_avals]
+        overs: Sequence[frozenset[AxisName]] = [a.varying_axes for a in closed.out_avals]
         if type(self.axis_name) is UnnamedAxis:
             marks = [a.varying_axes if axis is None else a.varying_axes | {self.axis_name} for a,
                      axis in zip(closed.in_avals, in_axes)]
@@ -222,7 +231,8 @@ class PmapSpec(MapSpec):
                                  "lax.psum, pmean, pmax or all_gather over the axis, or give it an axis in out_axes and take a "
                                  "row")
 
-    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str:
+    @override
+    def describe_axis_size(self, staged: StagedProgram, tree: PyTreeDef) -> str:
         """Describe the size of the mapped axis: the first mapped argument and its number of rows, or `axis_size`."""
         e, start = staged.closed.jaxpr.eqns[0], len(staged.outer)
         for i, (v, axis) in enumerate(zip(e.invars[start:], e.params["in_axes"][start:])):
@@ -231,7 +241,7 @@ class PmapSpec(MapSpec):
         return f"axis_size is {e.params['axis_size']}"
 
 
-def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
+def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop programs of maps whose `devices` belong to closed clients; `is_closed` reports whether a device does."""
     for table in _programs.tables():
         for options in list(table):
@@ -243,24 +253,24 @@ hooks.on_devices_closed.append(_forget_devices)
 
 
 @overload
-def pmap(fun: Callable[P, R], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
-         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+def pmap(fun: Callable[P, R], axis_name: Hashable | None = None, *, in_axes: Tree = 0, out_axes: Tree = 0,
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Device] | None = None,
          backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
-         global_arg_shapes: Any = None) -> Jitted[P, R]: ...
+         global_arg_shapes: object = None) -> Jitted[P, R]: ...
 
 
 @overload
-def pmap(fun: None = None, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
-         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+def pmap(fun: None = None, axis_name: Hashable | None = None, *, in_axes: Tree = 0, out_axes: Tree = 0,
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Device] | None = None,
          backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
-         global_arg_shapes: Any = None) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+         global_arg_shapes: object = None) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
 @api_boundary
-def pmap(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
-         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+def pmap(fun: Function | None = None, axis_name: Hashable | None = None, *, in_axes: Tree = 0, out_axes: Tree = 0,
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Device] | None = None,
          backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
-         global_arg_shapes: Any = None) -> Callable[..., Any]:
+         global_arg_shapes: object = None) -> Function:
     """Run one copy of `fun` per device, each on its slice of the mapped axis.
 
     In several processes (see `lamina.distributed`) all processes must call it. Each process passes and receives its own

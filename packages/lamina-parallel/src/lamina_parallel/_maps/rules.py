@@ -1,36 +1,40 @@
 """Transformation rules of the map primitives `xla_pmap`, `xmap` and `shard_map`.
 
 JVP and batching rules follow from their region signatures. The transpose rule is that of the function from all members'
-operands to all members' results, in which a value shared by the members is one value. A result that is not mapped along
+operands to all members' results. There a value shared by the members is one value. A result that is not mapped along
 an axis is such a value, so its cotangent enters once. An unmapped operand gets the sum of the members' cotangents,
 computed inside of the map.
 """
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from lamina_autodiff.extend import (make_higher_order_rule, outside_map_context, is_linear, jvp_rules,
                                     transpose_program, transpose_rules)
 from lamina_batching.extend import batching_rules
 from lamina_batching.extend import make_higher_order_rule as batching_row
-from lamina_ir import ClosedJaxpr, UnnamedAxis, prims
-from lamina_ir.extend import annotate_varying_axes, drop_redundant_collectives
+from lamina_ir import ClosedJaxpr, Primitive, prims, UnnamedAxis
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, is_counted_once, eval_jaxpr, trace_state, stage, typeof
+from lamina_ir.typing import AxisName, Function, ParamValue, Params, Value
+from lamina_ir.extend.unchecked import annotate_varying_axes, drop_redundant_collectives
+
+from .._typing import AxisBinding, Outputs
 
 __all__: list[str] = []
 
 Flags = tuple[bool, ...]
 
 
-def make_map_transpose(prim: Any) -> Callable[..., Any]:
+def make_map_transpose(prim: Primitive) -> Function:
     """Make the transpose rule of a map primitive."""
-    binds = prim.region_signature.axis_binding
+    signature = prim.region_signature
+    assert signature is not None and signature.axis_binding is not None
+    binds, transient = signature.axis_binding, signature.transient
 
-    def transpose(cts: Sequence[Any], /, *args: Any, **params: Any) -> Any:
+    def transpose(cts: Sequence[Value], /, *args: Value, **params: ParamValue) -> Outputs:
         linear, active = tuple([is_linear(a) for a in args]), tuple([ct is not None for ct in cts])
         params = _with_typed_body(binds, params)
         ins, outs = params[binds.ins], params[binds.outs]
@@ -42,7 +46,7 @@ def make_map_transpose(prim: Any) -> Callable[..., Any]:
         active_outs = [k for k, on in enumerate(active) if on]
         linear_ins = [i for i, on in enumerate(linear) if on]
         entries = (*[ins[i] for i in residuals], *[outs[k] for k in active_outs])
-        fresh = {p: prim.defaults.get(p, (new,) * len(entries)) for p, new in prim.region_signature.transient.items()}
+        fresh = {p: prim.defaults.get(p, (new,) * len(entries)) for p, new in transient.items()}
         back = bind(prim, *[args[i] for i in residuals], *[cts[k] for k in active_outs], **{
             **params, **fresh, "call_jaxpr": program, binds.ins: entries,
             binds.outs: tuple([ins[i] for i, on in zip(linear_ins, kept) if on])})
@@ -52,7 +56,7 @@ def make_map_transpose(prim: Any) -> Callable[..., Any]:
     return transpose
 
 
-def _with_typed_body(binds: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _with_typed_body(binds: AxisBinding, params: Params) -> Params:
     """Return the params with a body whose types name the axes along which values vary.
 
     Copies of programs that `linearize` stores may lack these. Types contain only named axes, so an unnamed axis gets a
@@ -67,8 +71,9 @@ def _with_typed_body(binds: Any, params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "call_jaxpr": annotate_varying_axes(body, marks, taken | binds.names(params))}
 
 
-def _transpose_body(body: ClosedJaxpr, axes: Sequence[tuple[Any, int]], linear: Flags, active: Flags, shared: Sequence[Any],
-                    agreed: Sequence[Any]) -> tuple[ClosedJaxpr, Flags]:
+def _transpose_body(body: ClosedJaxpr, axes: Sequence[tuple[AxisName, int]], linear: Flags, active: Flags,
+                    shared: Sequence[frozenset[AxisName]],
+                    agreed: Sequence[frozenset[AxisName]]) -> tuple[ClosedJaxpr, Flags]:
     """Return a member's program from residuals and cotangents of results to cotangents of linear operands, and which of
     these exist."""
     sizes = dict(axes)
@@ -81,12 +86,12 @@ def _transpose_body(body: ClosedJaxpr, axes: Sequence[tuple[Any, int]], linear: 
             back = transpose_program(body, linear, active, (), overs, allow_unreduced=True)
             each = frozenset([name for name in sizes if not is_counted_once(name)])
             count = len(linear) - sum(linear)
-            # If the members are not known to agree on an unmapped result, the map takes the first member's value, so
+            # If the members are not known to agree on an unmapped result, the map takes the first member's value. So
             # only that member gets the cotangent.
             firsts = [same & (a.varying_axes | each) for same, a, on in zip(agreed, body.out_avals, active) if on]
             sums = [same for same, on in zip([s for s, on in zip(shared, linear) if on], back.active_out) if on]
 
-            def run(*xs: Any) -> list[Any]:
+            def run(*xs: Value) -> list[Value]:
                 cts = [_for_first_member(x, names) for x, names in zip(xs[count:], firsts)]
                 found = eval_jaxpr(back.program, [*xs[:count], *cts])
                 return [_sum_shared(ct, same & (typeof(ct).varying_axes | each)) for ct, same in zip(found, sums)]
@@ -100,14 +105,14 @@ def _transpose_body(body: ClosedJaxpr, axes: Sequence[tuple[Any, int]], linear: 
     return body.memo_with_settings(key, make)
 
 
-def _for_first_member(ct: Any, names: frozenset[Any]) -> Any:
+def _for_first_member(ct: Value, names: frozenset[AxisName]) -> Value:
     """Return the cotangent on the first member of these axes and zero on the others."""
     for name in sorted(names, key=repr):
         ct = lax.select(lax.eq(lax.axis_index((name,)), np.int32(0)), ct, lax.full_like(ct, 0))
     return ct
 
 
-def _sum_shared(ct: Any, names: Any) -> Any:
+def _sum_shared(ct: Value, names: frozenset[AxisName]) -> Value:
     """Sum the cotangent of a value shared by the members of these axes."""
     if not names:
         return ct

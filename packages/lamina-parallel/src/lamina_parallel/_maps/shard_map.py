@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped, trees
-from lamina_ir.extend import (explain_mismatch, check_uniform_control_flow, infer_equation_types, annotate_varying_axes,
-                              drop_redundant_collectives)
+from typing_extensions import override
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, ProgramError, shaped, ShapedArray, trees, Var
+from lamina_ir.extend import explain_mismatch, infer_equation_types
 from lamina_tracing import hooks
 from lamina_tracing.extend import (AxisFrame, FunctionCache, StagedProgram, argument_name,
                                    api_boundary, extend_axis_env, flatten_results, trace_state, result_path, stage,
                                    typeof)
+from lamina_ir.typing import Device, Function, StaticValue, Tree, Value
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.extend.unchecked import (
+    annotate_varying_axes, check_uniform_control_flow, drop_redundant_collectives, record_annotated)
 
 from .base import MapSpec, describe_origin
 from .._mesh.mesh import Mesh, mesh_in_scope
 from .._mesh.partition_spec import PartitionSpec, check_spec
 from .._mesh.axis_resources import check_no_divided_xmap
+from .._typing import Entry
 
 __all__ = ["ShardMapSpec", "shard_map"]
 
@@ -29,7 +34,7 @@ _programs = FunctionCache()
 _MISSING: Any = object()
 
 
-def _is_spec(x: Any) -> bool:
+def _is_spec(x: object) -> bool:
     return x is None or isinstance(x, PartitionSpec)
 
 
@@ -52,7 +57,7 @@ class ShardMapSpec(MapSpec):
     { lambda ; a:f32[2]{x}. let b:f32[2]{x} = mul a 2.0:f32[] in (b,) }
     """
 
-    def __init__(self, fun: Callable[..., Any], mesh: Mesh | None, in_specs: Any, out_specs: Any, check: bool = True,
+    def __init__(self, fun: Function, mesh: Mesh | None, in_specs: Tree, out_specs: Tree, check: bool = True,
                  auto: frozenset[Hashable] = frozenset(), names: frozenset[Hashable] = frozenset()) -> None:
         super().__init__("shard_map", fun)
         self.mesh = mesh
@@ -70,7 +75,8 @@ class ShardMapSpec(MapSpec):
                   for leaves, tree in [trees.tree_flatten(specs, _is_spec)] for part in (tuple(leaves), tree)]
         self._share_programs(_programs, (mesh, *leaves, check, auto, names))
 
-    def share(self, flat: Sequence[Any] = ()) -> Mesh:
+    @override
+    def share(self, flat: Sequence[Value] = ()) -> Mesh:
         """Return the mesh of a call."""
         found = mesh_in_scope() if self.mesh is None else self.mesh
         if found is None:
@@ -78,7 +84,8 @@ class ShardMapSpec(MapSpec):
                              "call it in a block `with mesh:`")
         return found
 
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+    @override
+    def split(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[list[Value], PyTreeDef, StaticValue]:
         """Return the flat arguments, their tree, and ()."""
         if kwargs:
             raise TypeError(f"{self.error_prefix}: in_specs are by position; got the keyword arguments "
@@ -97,7 +104,8 @@ class ShardMapSpec(MapSpec):
         auto = tuple([name for name in mesh.axis_names if name in self.auto or self.names and name not in self.names])
         return {name: n for name, n in mesh.shape.items() if name not in auto}, auto
 
-    def _entry(self, what: str, spec: Any, ndim: int, mesh: Mesh, auto: Sequence[Hashable], aval: Any) -> tuple[Any, ...]:
+    def _entry(self, what: str, spec: PartitionSpec | None, ndim: int, mesh: Mesh, auto: Sequence[Hashable],
+               aval: ShapedArray) -> Entry:
         if spec is None:
             raise TypeError(f"{self.error_prefix}: {what}: expected a PartitionSpec; got None. Write P() for a "
                             "replicated array")
@@ -118,7 +126,7 @@ class ShardMapSpec(MapSpec):
                                      "compiler. Take it out of `auto`, or into `axis_names`")
         return (*[prims.Split(names) if names else None for names in dims], *[None] * (ndim - len(dims)))
 
-    def _of_arguments(self, flat: Sequence[Any], tree: Any) -> list[Any]:
+    def _of_arguments(self, flat: Sequence[Value], tree: PyTreeDef) -> list[PartitionSpec | None]:
         args = trees.tree_unflatten(tree, list(flat))[0]
         specs = self.in_specs
         try:
@@ -137,7 +145,7 @@ class ShardMapSpec(MapSpec):
                                  f"{text}; got {entry!r:.100}")
         raise ValueError(f"{self.error_prefix}: in_specs must be a prefix of the arguments; got {specs!r:.200}")
 
-    def _of_results(self, out_tree: Any) -> list[Any]:
+    def _of_results(self, out_tree: PyTreeDef) -> list[PartitionSpec | None]:
         try:
             return trees.broadcast_prefix(self.out_specs, trees.tree_unflatten(out_tree, [0] * out_tree.num_leaves),
                                           is_leaf=_is_spec)
@@ -148,7 +156,7 @@ class ShardMapSpec(MapSpec):
                              f"{text or 'is of another form'}; got "
                              f"{self.out_specs!r:.200}") from None
 
-    def _part(self, x: Any, entry: tuple[Any, ...], sizes: dict[Hashable, int], what: Callable[[], str]) -> Any:
+    def _part(self, x: ShapedArray, entry: Entry, sizes: dict[Hashable, int], what: Callable[[], str]) -> ShapedArray:
         """Return the type of a device's block."""
         shape = []
         for d, (kind, n) in enumerate(zip(entry, x.shape)):
@@ -163,12 +171,15 @@ class ShardMapSpec(MapSpec):
             shape.append(n // count)
         return shaped(tuple(shape), x.dtype, x.weak_type)
 
-    def _trace_map(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], rows: int | None,
-                   avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
+    @override
+    def _trace_map(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: Sequence[Value], rows: int | None,
+                   avals: Sequence[ShapedArray], tree: PyTreeDef, static: StaticValue) -> StagedProgram:
         mesh = self.share()
         sizes, auto = self._axes(mesh)
-        mine, out_tree = frozenset(sizes), None
+        mine = frozenset(sizes)
+        out_tree: PyTreeDef  # set by `run`
         for frame in trace_state.axes:
+            # A frame without a trace is that of a map over devices; a vmapped axis of that name is only shadowed.
             if frame.trace is None and frame.name in mine:
                 raise ValueError(f"{self.error_prefix}: the axis {frame.name!r} is bound already by a map around. A shard_map "
                                  "inside of another one takes axes of the mesh that the outer one leaves in `auto`, or out of "
@@ -179,7 +190,7 @@ class ShardMapSpec(MapSpec):
             a.varying_axes - mine | {name for kind in entry if kind is not None for name in kind.names})
             for i, (a, entry) in enumerate(zip(avals, ins))]
 
-        def run(*tracers: Any) -> list[Any]:
+        def run(*tracers: Value) -> list[Value]:
             nonlocal out_tree
             a, k = trees.tree_unflatten(tree, tracers)
             leaves, out_tree = flatten_results("shard_map", self.name, self.fun(*a, **k))
@@ -188,10 +199,11 @@ class ShardMapSpec(MapSpec):
         # The body is the program of one device. Values that it closes over (`outer`) are its first operands, not split.
         with extend_axis_env(*[AxisFrame(name, size) for name, size in sizes.items()]):
             closed, outer = stage(run, parts, ("shard_map", self.fun, tree, ()))
+        further = frozenset([f.name for f in trace_state.axes])
+        record_annotated(closed, further.union(sizes))
         check_no_divided_xmap(self.error_prefix, closed)
         outs = [self._entry(f"out_specs for {result_path(out_tree, i)}", spec, a.ndim, mesh, auto, a)
                 for i, (spec, a) in enumerate(zip(self._of_results(out_tree), closed.out_avals))]
-        further = frozenset([f.name for f in trace_state.axes])
         if outer and mine & further:  # a value that varies over an outer axis of the same name is one value inside
             closed = annotate_varying_axes(closed, [*[a.varying_axes - mine for a in closed.in_avals[:len(outer)]],
                                                     *[a.varying_axes for a in parts]],
@@ -207,7 +219,8 @@ class ShardMapSpec(MapSpec):
         return StagedProgram(ClosedJaxpr(Jaxpr([], whole, [Eqn(prims.shard_map_p, whole, results, params)], results)),
                              outer, out_tree)
 
-    def _check_uniform(self, closed: ClosedJaxpr, outs: Sequence[Any], sizes: dict[Hashable, int], out_tree: Any) -> None:
+    def _check_uniform(self, closed: ClosedJaxpr, outs: Sequence[Entry], sizes: dict[Hashable, int],
+                       out_tree: PyTreeDef) -> None:
         """Raise ValueError if a result may differ over an axis that its spec leaves out, or devices may take different
         branches around a collective."""
         if closed.jaxpr.axis_names:
@@ -227,7 +240,7 @@ class ShardMapSpec(MapSpec):
                                      "check_rep=False takes one device's")
 
 
-def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
+def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop programs of meshes that have been deleted or belong to closed clients."""
     for table in _programs.tables():
         for options in list(table):
@@ -239,9 +252,9 @@ hooks.on_devices_closed.append(_forget_devices)
 
 
 @api_boundary
-def shard_map(f: Callable[..., Any] | None = None, mesh: Mesh | None = None, in_specs: Any = _MISSING,
-              out_specs: Any = _MISSING, check_rep: bool = True, auto: Any = frozenset(), *, check_vma: bool = True,
-              axis_names: Any = frozenset()) -> Callable[..., Any]:
+def shard_map(f: Function | None = None, mesh: Mesh | None = None, in_specs: Tree = _MISSING,
+              out_specs: Tree = _MISSING, check_rep: bool = True, auto: Iterable[Hashable] = frozenset(), *,
+              check_vma: bool = True, axis_names: Iterable[Hashable] = frozenset()) -> Function:
     """Map a function of blocks over the devices of a mesh.
 
     Each device runs `f` on its blocks of the arguments; collectives in `f` refer to mesh axes by name. The mapped
@@ -286,7 +299,7 @@ def shard_map(f: Callable[..., Any] | None = None, mesh: Mesh | None = None, in_
                                               _names("axis_names", axis_names)))
 
 
-def _names(what: str, names: Any) -> frozenset[Hashable]:
+def _names(what: str, names: Iterable[Hashable]) -> frozenset[Hashable]:
     if isinstance(names, str) or not hasattr(names, "__iter__"):
         raise TypeError(f"shard_map: {what}: expected a set of names of axes; got {type(names).__name__}: {names!r:.60}")
     return frozenset(names)

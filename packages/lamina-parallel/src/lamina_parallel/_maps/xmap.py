@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped, trees
-from lamina_ir.extend import (check_uniform_control_flow, stack_depth, infer_equation_types, annotate_varying_axes,
-                              drop_redundant_collectives)
+from typing_extensions import override
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, ProgramError, shaped, ShapedArray, trees, Var
+from lamina_ir.extend import stack_depth, infer_equation_types
 from lamina_tracing import hooks
 from lamina_tracing.extend import (AxisFrame, FunctionCache, StagedProgram, bind, api_boundary,
                                    extend_axis_env, flatten_results, trace_state, result_path, stage, typeof)
+from lamina_ir.typing import Device, Function, StaticValue, Tree, Value
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.extend.unchecked import (
+    annotate_varying_axes, check_uniform_control_flow, drop_redundant_collectives, record_annotated)
 
 from .._mesh.axis_mappings import AxisMappings, AxisMapping, check_axis_resources, check_axis_sizes
 from .base import MapSpec, describe_origin
 from .._mesh.mesh import mesh_in_scope, local_mesh_shape
 from .._serial_axis.checkpoint_phases import checkpoint_phases
-from .._mesh.axis_resources import check_resources, find_conflict
+from .._mesh.axis_resources import Axes, check_resources, find_conflict, Resources
 from .._mesh.serial_loop import loops_in_scope
 from .global_view import is_global_array, in_global_view
+from .._typing import Entry, MeshParam
 
 __all__ = ["AxisName", "ResourceSet", "XmapSpec", "xmap"]
 
@@ -56,8 +60,10 @@ class XmapSpec(MapSpec):
 
     hint = ". Arguments are arrays and trees of them; close over other values"
 
-    def __init__(self, fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Any = None,
-                 axis_resources: Any = None, donate_argnums: Any = (), backend: str | None = None) -> None:
+    def __init__(self, fun: Function, in_axes: Tree, out_axes: Tree, *,
+                 axis_sizes: Mapping[Hashable, int] | None = None,
+                 axis_resources: Mapping[Hashable, object] | None = None, donate_argnums: int | Sequence[int] = (),
+                 backend: str | None = None) -> None:
         super().__init__("xmap", fun, donate_argnums=donate_argnums)
         self.backend, lead = backend, self.error_prefix
         if backend is not None and not isinstance(backend, str):
@@ -74,19 +80,22 @@ class XmapSpec(MapSpec):
         self._share_programs(_programs, (self.ins.key, self.outs.key, tuple(self.given_sizes.items()),
                                          tuple(self.resources.items()), self.donate_argnums, backend))
 
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+    @override
+    def split(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[list[Value], PyTreeDef, StaticValue]:
         """Return the flat arguments, their tree, and the (empty) key of static arguments."""
         if kwargs:
             raise TypeError(f"{self.error_prefix}: keyword arguments are not supported, since in_axes describes positional "
                             f"arguments; got {', '.join([f'`{k}`' for k in kwargs])}. Give them by position")
         return super().split(args, kwargs)
 
-    def share(self, flat: Sequence[Any] = ()) -> bool:
+    @override
+    def share(self, flat: Sequence[Value] = ()) -> bool:
         """Return whether some argument is a global array; then all arguments and results are global."""
         return bool(self.resources) and (in_global_view() or any(map(is_global_array, flat)))
 
-    def _trace_map(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], rows: int | None,
-                   avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
+    @override
+    def _trace_map(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: Sequence[Value], rows: int | None,
+                   avals: Sequence[ShapedArray], tree: PyTreeDef, static: StaticValue) -> StagedProgram:
         for frame in trace_state.axes:
             if frame.name in self.names:
                 raise ValueError(f"{self.error_prefix}: the axis name {frame.name!r} is bound already, by a map "
@@ -101,9 +110,9 @@ class XmapSpec(MapSpec):
             mine = [kind.names[0] for kind in entry if kind is not None]
             shape = tuple([n for n, kind in zip(aval.shape, entry) if kind is None])
             parts.append(shaped(shape, aval.dtype, aval.weak_type).with_varying_axes(aval.varying_axes.union(mine)))
-        out_tree = None
+        out_tree: PyTreeDef  # set by `run`
 
-        def run(*tracers: Any) -> list[Any]:
+        def run(*tracers: Value) -> list[Value]:
             nonlocal out_tree
             own, _ = trees.tree_unflatten(tree, tracers)
             leaves, out_tree = flatten_results(self.call, self.name, self.fun(*own))
@@ -113,6 +122,8 @@ class XmapSpec(MapSpec):
         # of this map.
         with extend_axis_env(*[AxisFrame(name, size) for name, size in axes]):
             closed, outer = stage(run, parts, (self.call, self.fun, tree, ()))
+        bound = frozenset([f.name for f in trace_state.axes])
+        record_annotated(closed, names | bound)
         found = self.outs.broadcast_to(trees.tree_unflatten(out_tree, [_Shown(a) for a in closed.out_avals]))
         outs = tuple([self._result_entry(closed, i, mapping, names, out_tree) for i, mapping in enumerate(found)])
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
@@ -123,13 +134,12 @@ class XmapSpec(MapSpec):
         params = dict(axis_resources=resources, axis_sizes=axes, backend=self.backend, call_jaxpr=closed, donated_invars=(),
                       here=here if mesh else (), in_axes=ins, loops=loops, mesh=mesh, name=self.name, out_axes=outs)
         with stack_depth.with_recursion_limit():
-            bound = frozenset([f.name for f in trace_state.axes])
             params, types = infer_equation_types(prims.xmap_p, [v.aval for v in whole], params, bound)
         results = [Var(a) for a in types]
         eqn = Eqn(prims.xmap_p, whole, results, params)
         return StagedProgram(ClosedJaxpr(Jaxpr([], whole, [eqn], results)), outer, out_tree)
 
-    def _entries(self, avals: Sequence[Any], tree: Any) -> list[tuple[Any, ...]]:
+    def _entries(self, avals: Sequence[ShapedArray], tree: PyTreeDef) -> list[Entry]:
         """Return, for each flat argument, the entry of each of its dimensions."""
         args, _ = trees.tree_unflatten(tree, [_Shown(a) for a in avals])
         found = []
@@ -138,7 +148,7 @@ class XmapSpec(MapSpec):
                 f"{self.error_prefix}: {self.ins.path_text(mapping)}", f"{self.argument_path(tree, i)}, {aval.str_long()}")))
         return found
 
-    def _sizes(self, avals: Sequence[Any], entries: Sequence[tuple[Any, ...]], tree: Any,
+    def _sizes(self, avals: Sequence[ShapedArray], entries: Sequence[Entry], tree: PyTreeDef,
                shares: Mapping[Hashable, tuple[int, int]]) -> dict[Hashable, int]:
         """Return axis -> size: first the axes of arguments, in order, then those of `axis_sizes` alone.
 
@@ -178,11 +188,11 @@ class XmapSpec(MapSpec):
                              "gives it have no arrays. Give its size in axis_sizes")
         return {**sizes, **{name: size for name, size in self.given_sizes.items() if name not in sizes}}
 
-    def _describe_dim(self, tree: Any, i: int, aval: Any, at: int) -> str:
+    def _describe_dim(self, tree: PyTreeDef, i: int, aval: ShapedArray, at: int) -> str:
         return f"{self.argument_path(tree, i)}, {aval.str_long()}, has {aval.shape[at]} along dimension {at}"
 
-    def _result_entry(self, closed: ClosedJaxpr, i: int, mapping: AxisMapping, names: frozenset[Any],
-                      out_tree: Any) -> tuple[Any, ...]:
+    def _result_entry(self, closed: ClosedJaxpr, i: int, mapping: AxisMapping, names: frozenset[AxisName],
+                      out_tree: PyTreeDef) -> Entry:
         """Return the entry of each dimension of a result."""
         aval = closed.out_avals[i]
         left = sorted((aval.varying_axes & names).difference(mapping.names), key=repr)
@@ -194,7 +204,7 @@ class XmapSpec(MapSpec):
         return mapping.entry(aval.ndim + len(mapping.names), lambda: (
             f"{self.error_prefix}: {self.outs.path_text(mapping)}", f"{result_path(out_tree, i)}, {aval.str_short()} inside"))
 
-    def _local_block(self, flat: Sequence[Any]) -> tuple[int, ...]:
+    def _local_block(self, flat: Sequence[Value]) -> tuple[int, ...]:
         """Return the extent of this process's block of the mesh in scope if arguments are only its part; else ()."""
         mesh = mesh_in_scope() if self.resources else None
         if mesh is None or not mesh.is_multi_process or self.share(flat):
@@ -212,7 +222,8 @@ class XmapSpec(MapSpec):
         return {name: (few, every) for name, (few, every) in found.items() if few < every}
 
     @stack_depth.with_recursion_limit()
-    def _check_resources(self, closed: ClosedJaxpr, sizes: dict[Hashable, int]) -> tuple[Any, Any, Any]:
+    def _check_resources(self, closed: ClosedJaxpr,
+                         sizes: dict[Hashable, int]) -> tuple[MeshParam | None, Resources, Axes]:
         """Return the mesh, the mesh axes of each axis, and the number of iterations of serial axes; empty without
         resources."""
         if not self.resources:
@@ -235,7 +246,8 @@ class XmapSpec(MapSpec):
             raise ValueError(f"{self.error_prefix}: {e}") from None
         return tiles, resources, turns
 
-    def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+    @override
+    def bind_program(self, staged: StagedProgram, flat: Sequence[Value], donated: tuple[bool, ...] = ()) -> Tree:
         """Bind a traced program as one `xmap` equation, under the transformations of its arguments."""
         params = staged.closed.jaxpr.eqns[0].params
         if donated:
@@ -243,7 +255,7 @@ class XmapSpec(MapSpec):
         return trees.tree_unflatten(staged.out_tree, bind(prims.xmap_p, *staged.outer, *flat, **params))
 
 
-def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
+def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop programs of meshes on closed clients; `is_closed` reports whether a device belongs to one."""
     for table in _programs.tables():
         for programs in list(table.values()):
@@ -259,9 +271,10 @@ hooks.on_devices_closed.append(_forget_devices)
 class _Shown:
     """A placeholder that shows the type of an array in errors about trees."""
 
-    def __init__(self, aval: Any) -> None:
+    def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval
 
+    @override
     def __repr__(self) -> str:
         return self.aval.str_short()
 
@@ -270,9 +283,9 @@ _Shown.__name__ = "value"  # as `explain_mismatch` names it
 
 
 @api_boundary
-def xmap(fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Mapping[Hashable, int] | None = None,
-         axis_resources: Mapping[Hashable, Any] | None = None, donate_argnums: int | Sequence[int] = (),
-         backend: str | None = None) -> Callable[..., Any]:
+def xmap(fun: Function, in_axes: Tree, out_axes: Tree, *, axis_sizes: Mapping[Hashable, int] | None = None,
+         axis_resources: Mapping[Hashable, object] | None = None, donate_argnums: int | Sequence[int] = (),
+         backend: str | None = None) -> Function:
     """Give a function of named axes a positional signature.
 
     Inside, an array has no dimension for a named axis: the function sees one position, and collectives such as

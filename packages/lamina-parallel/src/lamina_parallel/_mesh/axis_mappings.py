@@ -6,19 +6,22 @@ write.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from lamina_ir import prims, trees
 from lamina_ir.extend import check_axis_name, explain_mismatch
 from lamina_tracing.extend import argument_name
+from lamina_ir.typing import CacheKey, Tree
+from lamina_ir.prims import Indexed, Split
 
 from .serial_loop import SerialLoop
+from .._typing import Entry
 
 __all__ = ["AxisMapping", "AxisMappings"]
 
 
-def _is_mapping(x: Any) -> bool:
+def _is_mapping(x: object) -> bool:
     """Return whether `x` is the mapping of one array, or a malformed one.
 
     Dicts and lists that contain dicts or lists are trees of mappings: such values are not hashable, so they cannot be
@@ -51,7 +54,7 @@ class AxisMapping:
 
     __slots__ = ("given", "dim_names", "is_complete", "names")
 
-    def __init__(self, lead: Callable[[], str], given: Any) -> None:
+    def __init__(self, lead: Callable[[], str], given: Tree) -> None:
         self.given, self.is_complete = given, False
         if isinstance(given, dict) and _is_mapping(given):
             self.dim_names = dict(given)
@@ -81,16 +84,16 @@ class AxisMapping:
             raise ValueError(f"{lead()}: the axis {twice!r} is named twice for one array; got {given!r}")
 
     @property
-    def key(self) -> Any:
+    def key(self) -> CacheKey:
         """A hashable key, equal for equivalent mappings."""
         return tuple(self.dim_names.items()), self.is_complete
 
-    def entry(self, ndim: int, describe: Callable[[], tuple[str, str]]) -> tuple[Any, ...]:
+    def entry(self, ndim: int, describe: Callable[[], tuple[str, str]]) -> Entry:
         """Return the entry of each dimension of an unmapped array with `ndim` dimensions.
 
         `describe` returns the name of the mapping and a description of the array for error messages.
         """
-        entry: list[Any] = [None] * ndim
+        entry: list[Indexed | Split | None] = [None] * ndim
         for at, name in self.dim_names.items():
             if not -ndim <= at < ndim:
                 lead, array = describe()
@@ -124,7 +127,7 @@ class AxisMappings:
     ('a', 'b')
     """
 
-    def __init__(self, lead: str, what: str, given: Any, fun: Any) -> None:
+    def __init__(self, lead: str, what: str, given: Tree, fun: Any) -> None:
         self.error_prefix, self.what, self.fun, self.given = lead, what, fun, given
         arguments = what == "in_axes"
         if arguments and isinstance(given, list) and not _is_mapping(given):
@@ -135,7 +138,7 @@ class AxisMappings:
         self.names = tuple(dict.fromkeys(name for leaf in self.leaves for name in leaf.names))
         self.key = self.structure, tuple([leaf.key for leaf in self.leaves])
 
-    def broadcast_to(self, full: Any) -> list[AxisMapping]:
+    def broadcast_to(self, full: Tree) -> list[AxisMapping]:
         """Return the mapping of each leaf of the tree `full`, whose leaves are shown in errors. For arguments it is
         their tuple."""
         spec = self.tree
@@ -157,7 +160,7 @@ class AxisMappings:
         i = next(i for i, leaf in enumerate(self.leaves) if leaf is mapping)
         return f"{self.what}{trees.keystr(self._path(i))}"
 
-    def _path(self, i: int) -> Any:
+    def _path(self, i: int) -> Sequence[Any]:
         return trees.tree_leaves_with_path(self.tree, is_leaf=_is_mapping)[i][0]
 
     def _describe(self, i: int) -> str:
@@ -168,7 +171,7 @@ class AxisMappings:
                 + (f" (for argument `{argument_name(self.fun, path[0].idx)}`)" if mine else ""))
 
 
-def check_axis_sizes(lead: str, given: Any) -> dict[Hashable, int]:
+def check_axis_sizes(lead: str, given: Mapping[Hashable, int] | None) -> dict[Hashable, int]:
     """Check `axis_sizes` and return it as a dict from axis name to size."""
     if given is None:
         return {}
@@ -188,7 +191,8 @@ def check_axis_sizes(lead: str, given: Any) -> dict[Hashable, int]:
     return found
 
 
-def check_axis_resources(lead: str, given: Any, known: Sequence[Hashable]) -> dict[Hashable, tuple[Any, ...]]:
+def check_axis_resources(lead: str, given: Mapping[Hashable, object] | None,
+                         known: Sequence[Hashable]) -> dict[Hashable, tuple[Hashable, ...]]:
     """Check `axis_resources` and return it as a dict from axis name to a tuple of resources."""
     if given is None:
         return {}

@@ -1,7 +1,7 @@
 """Axis resources: which mesh axes and serial loops a named axis of `xmap` uses, and the rewrite of a program to these
 axes.
 
-An axis of `n` positions over mesh axes of `d` devices in total and loops of `k` iterations in total has the index
+An axis of `n` positions may use mesh axes of `d` devices in total and loops of `k` iterations in total. Its index is
 (device, iteration, local position). The device varies slowest, and there are `n / d / k` local positions. A collective
 over the axis is a collective over all of these: `psum` over `batch` becomes `psum` over `("x", "y", "batch turn",
 "batch within")`. Collectives accept such a tuple under any mixture of maps.
@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import ClosedJaxpr, Eqn, Literal, Var, eqn_axis_names, prims, rewrite, shaped, subprograms
-from lamina_ir.extend import as_axis_name, collect_facts, check_axis_names, annotate_varying_axes
+from lamina_ir import Atom, ClosedJaxpr, Eqn, eqn_axis_names, Literal, Primitive, prims, shaped, subprograms, Var
+from lamina_ir.extend import as_axis_name, collect_facts, check_axis_names
+from lamina_ir.typing import AxisName, ParamValue
+from lamina_ir.extend.unchecked import annotate_varying_axes, rewrite
 
 from .mesh import Mesh
 from .serial_loop import SerialLoop
+from .._typing import MeshParam
 
 __all__ = ["check_no_divided_xmap", "check_resources", "drop_shared_resources", "expand_axes", "find_conflict",
            "find_divided_xmap"]
@@ -28,7 +31,7 @@ Sizes = Mapping[Hashable, int]
 Axes = tuple[tuple[Hashable, int], ...]
 
 
-def check_resources(lead: str, given: Mapping[Hashable, tuple[Any, ...]], sizes: Sizes, mesh: Mesh | None,
+def check_resources(lead: str, given: Mapping[Hashable, tuple[Hashable, ...]], sizes: Sizes, mesh: Mesh | None,
                       loops: Sizes) -> tuple[Resources, Axes]:
     """Return the mesh axes of each axis, and the number of iterations of each serial axis with more than one.
 
@@ -48,6 +51,7 @@ def check_resources(lead: str, given: Mapping[Hashable, tuple[Any, ...]], sizes:
             _check_mesh(lead, name, devices, mesh, loops)
             over.append((name, devices))
         parts = {r: mesh.shape[r] for r in devices}  # type: ignore[union-attr]
+        # What is neither a mesh axis nor unknown is a loop: `_check_mesh` has refused other names.
         own = {r: r.length if isinstance(r, SerialLoop) else loops[r] for r in mine if r not in parts}
         both = [r for r in own if mesh is not None and not isinstance(r, SerialLoop) and r in mesh.shape]
         if both:
@@ -77,7 +81,8 @@ def _check_mesh(lead: str, name: Hashable, devices: tuple[Hashable, ...], mesh: 
                              f"in scope, {mesh}{loops_text}")
 
 
-def find_conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = (), mesh: Any = None) -> str | None:
+def find_conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = (),
+                  mesh: MeshParam | None = None) -> str | None:
     """Describe the first conflict between the resources of a program; None if there is none.
 
     Two axes that share a mesh axis or a loop must not occur in the type of one value, nor in an equation over one of
@@ -90,6 +95,7 @@ def find_conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = 
             for resource in mine:
                 users.setdefault(f"{what} {resource!r}", []).append(name)
     shared = {resource: frozenset(names) for resource, names in users.items() if len(names) > 1}
+    # A shared body is visited once: without `seen`, nested calls of shared functions would take exponential time.
     todo, seen = [closed], {closed}
     for program in todo:
         for v in program.jaxpr.invars if program is closed and shared else ():
@@ -119,7 +125,7 @@ def find_conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = 
     return None
 
 
-def _explain_nested(e: Eqn, resources: Resources, mesh: Any) -> str | None:
+def _explain_nested(e: Eqn, resources: Resources, mesh: MeshParam | None) -> str | None:
     """Explain why a divided xmap cannot be nested in one with these resources; None if it can."""
     lead = f"the inner xmap of `{e.params['name']}` has axis_resources too{_at(e)}"
     users = {resource: name for name, mine in resources for resource in mine}
@@ -172,7 +178,7 @@ def drop_shared_resources(resources: Resources) -> Resources:
     return tuple(found)
 
 
-def _explain_sharing(shared: Mapping[str, frozenset[Any]], names: frozenset[Any], where: str) -> str | None:
+def _explain_sharing(shared: Mapping[str, frozenset[AxisName]], names: frozenset[AxisName], where: str) -> str | None:
     for resource, users in shared.items():
         both = sorted(users & names, key=repr)
         if len(both) > 1:
@@ -185,8 +191,9 @@ def _at(e: Eqn) -> str:
     return "" if e.source is None else f" at {e.source}"
 
 
-def expand_axes(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Axes, resources: Resources, serial_axes: Axes,
-                        around: Sizes) -> tuple[ClosedJaxpr, Axes, Axes, dict[Hashable, tuple[Hashable, ...]]]:
+def expand_axes(body: ClosedJaxpr, marks: Sequence[frozenset[AxisName]], axes: Axes, resources: Resources,
+                serial_axes: Axes,
+                around: Sizes) -> tuple[ClosedJaxpr, Axes, Axes, dict[Hashable, tuple[Hashable, ...]]]:
     """Rewrite a program of named axes to one of mesh axes, serial axes, and axes of local positions.
 
     Args:
@@ -213,10 +220,13 @@ def expand_axes(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Axes, 
         params = dict(e.params)
         if p is prims.axis_index_p:
             new = [n for old in check_axis_names("axis_index", params["axis_name"]) for n in _expand_name(table, old)]
+            # The index is a sum of products of sizes, so all sizes but the first must be known here.
             if all(n in sizes for n in new[1:]):  # an axis bound by a nested map is not split
                 return _indices(e, new, sizes)
         for param in p.axis_params:
             value = params[param]
+            # The new names are in the order of the index (device, iteration, local position). So groups and results
+            # of a collective keep the order of positions.
             names = tuple([new for old in (value if type(value) is tuple else (value,)) for new in _expand_name(table, old)])
             params[param] = names if param == "axes" else as_axis_name(names)
         return [e.replace(params=params)]
@@ -224,16 +234,20 @@ def expand_axes(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Axes, 
     def enters(e: Eqn) -> bool:
         return not any(name in table for name, _ in e.primitive.region_signature.axes(e.params))  # type: ignore[union-attr]
 
+    # A nested map that binds the same name shadows it, so its body is left alone.
     program = rewrite(body, rename_axes, nested=enters)
     new = [frozenset([n for old in mine for n in (table[old] if old in table else (old,))]) for mine in marks]
-    everywhere = frozenset(around).union(*table.values())
-    return (annotate_varying_axes(program, new, everywhere), tuple([(serial_name[name], n) for name, n in serial_axes]),
-            tuple([(local_name[name], n) for name, n in local_sizes.items() if local_name[name] in new_names[name]]), new_names)
+    new_serial = tuple([(serial_name[name], n) for name, n in serial_axes])
+    new_local = tuple([(local_name[name], n) for name, n in local_sizes.items() if local_name[name] in new_names[name]])
+    if new_serial or new_local:  # these are read from the types; without any, the caller stages the program again
+        program = annotate_varying_axes(program, new, frozenset(around).union(*table.values()))
+    return program, new_serial, new_local, new_names
 
 
 def _name_new_axes(axes: Axes, over: Mapping[Hashable, tuple[Hashable, ...]], loops: Sizes, around: Sizes) -> tuple[
         dict[Hashable, str], dict[Hashable, str], dict[Hashable, int], dict[Hashable, tuple[Hashable, ...]]]:
     """Return, for each axis, the names of its serial and of its local axis, its local size, and the names it becomes."""
+    # Names of the user may look like generated ones, so these are made unique.
     taken = {*around, *[name for name, _ in axes]}
 
     def label(name: Hashable, what: str) -> str:
@@ -245,13 +259,14 @@ def _name_new_axes(axes: Axes, over: Mapping[Hashable, tuple[Hashable, ...]], lo
 
     serial_name = {name: label(name, "turn") for name, _ in axes if name in loops}
     local_name = {name: label(name, "within") for name, _ in axes}
+    # The positions that are left for one device and one iteration.
     local_sizes = {name: size // math.prod([loops.get(name, 1), *[around[r] for r in over.get(name, ())]])
                    for name, size in axes}
-    # With one local position there is no local axis: XLA chooses any layout along an axis of length 1, and inserts
-    # copies.
+    # With one local position per device or iteration there is no local axis: batching over it would cost a pass, and XLA
+    # chooses any layout along an axis of length 1, and inserts copies.
     new_names: dict[Hashable, tuple[Hashable, ...]] = {
-        name: (serial_name[name],) if name in serial_name and local_sizes[name] == 1
-        else (*([serial_name[name]] if name in serial_name else []), local_name[name])
+        name: (*([serial_name[name]] if name in serial_name else []),
+               *([local_name[name]] if local_sizes[name] > 1 or not (over.get(name) or name in serial_name) else []))
         for name, _ in axes}
     return serial_name, local_name, local_sizes, new_names
 
@@ -260,10 +275,11 @@ def _indices(e: Eqn, names: Sequence[Hashable], sizes: Sizes) -> list[Eqn]:
     """Emit the index along several axes from the index along each. A loop replaces the `axis_index` of its own name."""
     eqns: list[Eqn] = []
 
-    def put(prim: Any, ins: list[Any], out: Any, **params: Any) -> Any:
+    def put(prim: Primitive, ins: list[Atom], out: Var, **params: ParamValue) -> Var:
         eqns.append(Eqn(prim, ins, [out], params, e.source))
         return out
 
+    # Horner's rule: total = (index_0 * size_1 + index_1) * size_2 + index_2 ...
     aval, total = e.outvars[0].aval, None
     for k, name in enumerate(names):
         out = e.outvars[0] if k == len(names) - 1 else Var(aval)
@@ -275,5 +291,5 @@ def _indices(e: Eqn, names: Sequence[Hashable], sizes: Sizes) -> list[Eqn]:
     return eqns
 
 
-def _expand_name(table: Mapping[Hashable, tuple[Hashable, ...]], old: Any) -> tuple[Any, ...]:
+def _expand_name(table: Mapping[Hashable, tuple[Hashable, ...]], old: Hashable) -> tuple[Hashable, ...]:
     return table[old] if type(old) is not int and old in table else (old,)

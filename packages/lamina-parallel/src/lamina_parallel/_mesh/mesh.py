@@ -9,11 +9,14 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from functools import cached_property
+from contextlib import AbstractContextManager
 from typing import Any
+from functools import cached_property
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import config
+from lamina_ir.typing import CacheKey, Device
 
 __all__ = ["Mesh", "local_mesh_shape", "mesh_in_scope"]
 
@@ -26,11 +29,12 @@ class _Open(threading.local):
     """Per thread, the open blocks: (mesh, context of the setting)."""
 
     def __init__(self) -> None:
-        self.blocks: list[tuple[Mesh, Any]] = []
+        self.blocks: list[tuple[Mesh, AbstractContextManager[object]]] = []
 
 
 _open = _Open()
-_entered: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()  # value of the setting -> the mesh
+# value of the setting -> the mesh
+_entered: weakref.WeakValueDictionary[CacheKey, Mesh] = weakref.WeakValueDictionary()
 
 
 class Mesh:
@@ -62,7 +66,7 @@ class Mesh:
     devices: np.ndarray
     axis_names: tuple[Hashable, ...]
 
-    def __init__(self, devices: Any, axis_names: Hashable | Sequence[Hashable]) -> None:
+    def __init__(self, devices: Device, axis_names: Hashable | Sequence[Hashable]) -> None:
         grid = _grid(devices)
         names = tuple(axis_names) if isinstance(axis_names, (tuple, list)) else (axis_names,)
         flat = _check_devices(grid, names)
@@ -73,7 +77,7 @@ class Mesh:
         self.token = names, grid.shape, flat[0].platform, tuple([d.id for d in flat])
 
     @property
-    def flat_devices(self) -> tuple[Any, ...]:
+    def flat_devices(self) -> tuple[Device, ...]:
         """The devices in row-major order."""
         return self._key[2]
 
@@ -130,7 +134,7 @@ class Mesh:
         return found, found[int(own[0])] if own.size else None
 
     @property
-    def local_devices(self) -> list[Any]:
+    def local_devices(self) -> list[Device]:
         """The devices of this process."""
         return self.devices[self._own].tolist()
 
@@ -163,15 +167,19 @@ class Mesh:
             raise RuntimeError(f"{self}: its block was not entered in this thread")
         blocks.pop(at)[1].__exit__(*error)
 
+    @override
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Mesh) and self._key == other._key)
 
+    @override
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return Mesh, (self.devices, self.axis_names)
 
+    @override
     def __repr__(self) -> str:
         return f"Mesh({', '.join([f'{name!r}: {n}' for name, n in self.shape.items()])})"
 
@@ -232,7 +240,7 @@ def mesh_in_scope() -> Mesh | None:
     return found
 
 
-def _grid(devices: Any) -> np.ndarray:
+def _grid(devices: Device) -> np.ndarray:
     if isinstance(devices, np.ndarray):
         return devices.astype(object)
     found = np.array(devices, dtype=object)  # its shape is that of the nested lists; a new array
@@ -241,13 +249,13 @@ def _grid(devices: Any) -> np.ndarray:
     return found
 
 
-def _check_devices(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Any]:
+def _check_devices(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Device]:
     """Check the devices and names of a mesh and return the devices in row-major order."""
     flat = grid.reshape(-1).tolist()
     if not flat:
         raise ValueError(f"Mesh: devices: there must be at least one device; got an array of shape {grid.shape}")
     for d in flat:
-        if not all(hasattr(d, name) for name in ("platform", "id", "process_index")):
+        if not (hasattr(d, "platform") and hasattr(d, "id") and hasattr(d, "process_index")):
             raise TypeError("Mesh: devices: expected devices, as lamina.devices() gives them; got "
                             f"{type(d).__name__}: {d!r:.60}")
     if grid.ndim != len(names):
@@ -274,6 +282,6 @@ def _check_devices(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Any]:
     return flat
 
 
-def _check_scope(value: Any) -> None:
+def _check_scope(value: object) -> None:
     if value is not None and not (isinstance(value, tuple) and len(value) == 4):
         raise TypeError(f"config mesh: the setting is changed only by `with mesh:`; got {value!r:.60}")

@@ -8,8 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapedArray
 from lamina_ir.extend import Tiles, make_tiles
+from lamina_ir.typing import CacheKey, Device
 
 from .mesh import Mesh, mesh_in_scope
 
@@ -18,9 +20,11 @@ __all__ = ["PartitionSpec", "UNCONSTRAINED", "format_placement", "parse_mesh", "
 
 
 class _Unconstrained:
+    @override
     def __repr__(self) -> str:
         return "UNCONSTRAINED"
 
+    @override
     def __reduce__(self) -> str:
         return "UNCONSTRAINED"
 
@@ -46,7 +50,7 @@ class PartitionSpec(tuple):
 
     UNCONSTRAINED = UNCONSTRAINED
 
-    def __new__(cls, *entries: Any) -> PartitionSpec:
+    def __new__(cls, *entries: Hashable | list[Hashable]) -> PartitionSpec:
         made = super().__new__(cls, [tuple(e) if isinstance(e, list) else e for e in entries])
         try:
             hash(made)
@@ -55,10 +59,12 @@ class PartitionSpec(tuple):
                             f"{tuple.__repr__(made):.80}") from None
         return made
 
+    @override
     def __repr__(self) -> str:
         return f"PartitionSpec{tuple.__repr__(self)}"
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return PartitionSpec, tuple(self)
 
     def constraint(self, aval: ShapedArray) -> tuple[str, tuple[int, ...]]:
@@ -160,14 +166,14 @@ def partition_spec_from_tiles(mesh: Mesh, tiles: Tiles) -> PartitionSpec | None:
     axes = [name for name, n in mesh.shape.items() if n > 1]
     for dims in _splits(mesh, tiles.counts, axes):
         if _tile_key(_tiles(mesh, dims)) == wanted:
-            entries: list[Any] = [None if not d else d[0] if len(d) == 1 else d for d in dims]
+            entries: list[Hashable] = [None if not d else d[0] if len(d) == 1 else d for d in dims]
             while entries and entries[-1] is None:
                 entries.pop()
             return PartitionSpec(*entries)
     return None
 
 
-def _tile_key(tiles: Tiles) -> Any:
+def _tile_key(tiles: Tiles) -> CacheKey:
     """Return a key that is equal for tiles that assign the same part to each device."""
     places = tiles.positions()
     places.sort(axis=-1)
@@ -186,7 +192,7 @@ def _splits(mesh: Mesh, counts: Sequence[int], axes: Sequence[Hashable]) -> Iter
                     yield (chosen, *others)
 
 
-def format_placement(tiles: Tiles, devices: Sequence[Any], mesh: Mesh | None = None) -> str:
+def format_placement(tiles: Tiles, devices: Sequence[Device], mesh: Mesh | None = None) -> str:
     """Format tiles on devices as the text of a `sharding_constraint`.
 
     Devices are numbered by the order of their ids, because the program may use another order of devices than the
@@ -211,7 +217,7 @@ def format_placement(tiles: Tiles, devices: Sequence[Any], mesh: Mesh | None = N
     return text
 
 
-def parse_mesh(text: str, devices: Sequence[Any]) -> Any:
+def parse_mesh(text: str, devices: Sequence[Device]) -> Mesh | None:
     """Parse the mesh from the text of a sharding constraint.
 
     Args:

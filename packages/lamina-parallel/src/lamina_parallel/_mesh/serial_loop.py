@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
+from typing_extensions import override
 from lamina_ir import config
 from lamina_ir.extend import check_axis_name
 
@@ -46,12 +46,15 @@ class SerialLoop:
     def __init__(self, length: int) -> None:
         self.length = _checked_length("SerialLoop", length)
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SerialLoop) and self.length == other.length
 
+    @override
     def __hash__(self) -> int:
         return hash((SerialLoop, self.length))
 
+    @override
     def __repr__(self) -> str:
         return f"SerialLoop({self.length})"
 
@@ -102,7 +105,7 @@ def loops_in_scope() -> dict[Hashable, int]:
     return dict(_in_scope.value)
 
 
-def _checked_length(lead: str, length: Any) -> int:
+def _checked_length(lead: str, length: object) -> int:
     if isinstance(length, bool) or not hasattr(length, "__index__"):
         raise TypeError(f"{lead}: length must be an integer, the number of iterations; got {type(length).__name__}: "
                         f"{length!r:.80}")
@@ -112,6 +115,6 @@ def _checked_length(lead: str, length: Any) -> int:
     return number
 
 
-def _check_scope(value: Any) -> None:
+def _check_scope(value: object) -> None:
     if not (isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)):
         raise TypeError(f"config serial_loops: the setting is changed only by `with serial_loop(...)`; got {value!r:.60}")

@@ -1,7 +1,7 @@
 """Pass `axis_index` as an operand.
 
-A program that uses the index of its member along the mapped axis, and no other collective over that axis, gets the
-index as an operand instead. It can then run in a plain loop over the members.
+A program may use the index of its member along the mapped axis, and no other collective over that axis. Then it gets
+the index as an operand instead. It can then run in a plain loop over the members.
 """
 from __future__ import annotations
 
@@ -60,36 +60,41 @@ def pass_axis_index(closed: ClosedJaxpr, name: Hashable) -> ClosedJaxpr:
 
     Nested programs that use the index are rewritten in the same way.
     """
-    made: dict[int, ClosedJaxpr] = {}
+    # Keyed by id: a program that is used twice stays one object, so that lowering still emits it once. `closed` keeps
+    # the ids valid.
+    rewritten: dict[int, ClosedJaxpr] = {}
 
     def rewrite_program(program: ClosedJaxpr) -> ClosedJaxpr:
-        if id(program) not in made:
+        if id(program) not in rewritten:
             index = Var(shaped((), np.dtype("int32")))
             substitutions = {e.outvars[0]: index for e in program.jaxpr.eqns if _is_axis_index(e, name)}
             eqns = [rewrite_equation(e, index) if name in eqn_axis_names(e) else e for e in program.jaxpr.eqns
                     if not _is_axis_index(e, name)]
             extended = replace_signature(program, [*program.jaxpr.invars, index], program.jaxpr.outvars, eqns)
-            made[id(program)] = substitute(extended, substitutions)
-        return made[id(program)]
+            rewritten[id(program)] = substitute(extended, substitutions)
+        return rewritten[id(program)]
 
     def rewrite_equation(e: Eqn, index: Var) -> Eqn:
         w = RegionView(e.primitive, e.params, len(e.invars))
         slots, programs = w.operands(), []
-        given: dict[int, int] = {}  # operand group of the region signature -> position of the index operand in it
+        index_position: dict[int, int] = {}  # operand group of the signature -> position of its index operand
         for wire in w.regions:
             if name not in wire.program.jaxpr.axis_names:
                 programs.append((wire.program, wire.ins, range(1 if wire.is_test else w.n_results)))
                 continue
             into = w.region_signature.program_groups[w.region_signature.test if wire.is_test else w.region_signature.body]
+            # A constant has the same value in each iteration of a loop, as the index does.
             group = next(g for g in into if w.region_signature.operands[g].kind == CONST)
-            if group not in given:
-                given[group] = len(slots)
+            # Several programs, as the test and the body of a loop, may take the same group; then they share the
+            # operand.
+            if group not in index_position:
+                index_position[group] = len(slots)
                 slots.append(OperandSpec(group, index.aval))
-            programs.append((rewrite_program(wire.program), (*wire.ins, given[group]),
+            programs.append((rewrite_program(wire.program), (*wire.ins, index_position[group]),
                              range(1 if wire.is_test else w.n_results)))
-        written = w.rebuild(slots, w.results(), programs)
-        invars = [*e.invars, *[index] * len(given)]
-        return Eqn(e.primitive, [invars[i] for i in written.operands], [e.outvars[j] for j in written.results], written.params,
-                   e.source)
+        rebuilt = w.rebuild(slots, w.results(), programs)
+        invars = [*e.invars, *[index] * len(index_position)]
+        return Eqn(e.primitive, [invars[i] for i in rebuilt.operands], [e.outvars[j] for j in rebuilt.results],
+                   rebuilt.params, e.source)
 
     return rewrite_program(closed)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from lamina_ir import config, shaped, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import CacheKey, Device, Function, Tree, Value
 from lamina_tracing import hooks
 from lamina_tracing.extend import (EVALUATION, FunctionCache, StagedProgram, Tracer, api_boundary, trace_state,
                                    has_jax_array, typeof)
@@ -22,14 +24,16 @@ from .slot_runner import Runner, make_runner
 
 __all__ = ["padded"]
 
+T = TypeVar("T")
+
 _runners = FunctionCache()  # function -> compiled forms of its traced programs
 _MAX_CACHED = 256  # forms that are cached for one function
 
 
 @api_boundary
-def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
-           static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
-           backend: str | None = None, axis_size: int | None = None) -> Callable[..., Any]:
+def padded(fun: Function | None = None, axis_name: Hashable | None = None, *, in_axes: Tree = 0, out_axes: Tree = 0,
+           static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Device] | None = None,
+           backend: str | None = None, axis_size: int | None = None) -> Function:
     """Map a function over any number of rows in parallel: `pmap`, with several rows per device if there are more rows
     than devices.
 
@@ -78,12 +82,12 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
 class _PaddedFunction:
     """A function, the options of `padded`, and the compiled forms of its programs."""
 
-    def __init__(self, fun: Callable[..., Any], axis_name: Hashable | None, options: dict[str, Any]) -> None:
+    def __init__(self, fun: Function, axis_name: Hashable | None, options: dict[str, Any]) -> None:
         self.fun, self.axis_name, self.options = fun, axis_name, options
         self.spec = PmapSpec(fun, axis_name, call="padded", **options)
         self.runners = _runners.get_table(self.spec.function_key)
 
-    def call(self, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, /, *args: Tree, **kwargs: Tree) -> Tree:
         """Lay out the rows, and run the function on the slots."""
         spec = self.spec
         flat, tree, static = spec.split(args, kwargs)
@@ -92,10 +96,11 @@ class _PaddedFunction:
         # A member of a map over devices has one device.
         on_one_device = bool(trace_state.axes) and any(frame.trace is None for frame in trace_state.axes)
         axes, rows, layout = self._lay_out(args, kwargs, flat, tree, on_one_device)
+        # One round means one row for each device and no padding, since a layout never has more devices than rows.
         if layout.slots.rounds == 1 and not on_one_device:
             return self._get_pmap(layout)(*args, **kwargs)
-        given = flat if self.axis_name is not None else _with_two_rows(flat, axes, rows)
-        staged = spec.trace_call(args, kwargs, given, tree, static, self._size_to_trace(layout))
+        operands_to_trace = flat if self.axis_name is not None else _with_two_rows(flat, axes, rows)
+        staged = spec.trace_call(args, kwargs, operands_to_trace, tree, static, self._size_to_trace(layout))
         params = staged.closed.jaxpr.eqns[0].params
         operands = [x if axis is None else rows_to_slots(x, axis, layout.own_slots)
                     for x, axis in zip([*staged.outer, *flat], params["in_axes"])]
@@ -103,7 +108,7 @@ class _PaddedFunction:
         outs = [slots_to_rows(o, axis, rows) for o, axis in zip(outs, params["out_axes"])]
         return trees.tree_unflatten(staged.out_tree, outs)
 
-    def _lay_out(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], tree: Any,
+    def _lay_out(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: Sequence[Value], tree: PyTreeDef,
                  on_one_device: bool) -> tuple[list[int | None], int, RowLayout]:
         """Return the mapped axis of each flat argument, the number of rows of this process, and the layout of all rows."""
         spec = self.spec
@@ -118,7 +123,7 @@ class _PaddedFunction:
             raise
         return axes, rows, lay_out_rows_of_processes(spec, rows)
 
-    def _get_pmap(self, layout: RowLayout) -> Callable[..., Any]:
+    def _get_pmap(self, layout: RowLayout) -> Function:
         """Return the function mapped over one device per row."""
         spec = self.spec
         key = layout.devices, "each", spec.options_key if type(spec.options_key) is tuple else spec
@@ -133,6 +138,8 @@ class _PaddedFunction:
         """Return the axis size in all processes with which to trace; None: the rows of the arguments determine it."""
         if len(layout.counts) == 1:
             return None
+        # Without a name the size cannot be read, so every number of rows above one traces the same program
+        # (`_with_two_rows`).
         return layout.slots.num_members if self.axis_name is not None else 2
 
     def _get_runner(self, staged: StagedProgram, layout: RowLayout, on_one_device: bool) -> Runner:
@@ -144,20 +151,23 @@ class _PaddedFunction:
         run = self.runners.get(key)
         if run is None:
             run = make_runner(self.spec, params, layout, on_one_device)
+            # Values of enclosing traces (`outer`) differ from call to call, and a cached form would keep their traces
+            # alive.
             if not staged.outer:
                 _remember(self.runners, key, run)
         return run
 
 
-def _remember(known: dict[Any, Any], key: Any, made: Any) -> Any:
+def _remember(known: dict[CacheKey, T], key: CacheKey, value: T) -> T:
     """Store a value in a bounded cache and return it; a full cache is emptied first."""
     if len(known) >= _MAX_CACHED:
+        # Emptying keeps no order of use, so a hit is one look-up.
         known.clear()
-    known[key] = made
-    return made
+    known[key] = value
+    return value
 
 
-def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
+def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop cache entries for devices of closed clients; `is_closed` reports whether a device is one of these."""
     for table in _runners.tables():
         for key in list(table):
@@ -168,7 +178,7 @@ def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
 hooks.on_devices_closed.append(_forget_devices)
 
 
-def _with_two_rows(flat: Sequence[Any], axes: Sequence[int | None], rows: int) -> list[Any]:
+def _with_two_rows(flat: Sequence[Value], axes: Sequence[int | None], rows: int) -> list[Value]:
     """Return the arguments with at most two rows.
 
     Without an axis name the function cannot read the number of rows, so calls with different numbers share one program.
@@ -177,6 +187,7 @@ def _with_two_rows(flat: Sequence[Any], axes: Sequence[int | None], rows: int) -
     for x, axis in zip(flat, axes):
         if axis is not None:
             aval = typeof(x)
+            # One row is a case of its own: with a single row no result can differ between rows (`PmapSpec`).
             shape = (*aval.shape[:axis], min(rows, 2), *aval.shape[axis + 1:])
             x = Tracer(EVALUATION, shaped(shape, aval.dtype, aval.weak_type))
         found.append(x)

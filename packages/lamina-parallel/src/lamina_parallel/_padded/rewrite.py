@@ -12,9 +12,9 @@ last member. The page docs/internals/padded-maps.md lists how each primitive is 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Var, prims, rewrite, subprograms
+from lamina_ir import Atom, ClosedJaxpr, Eqn, Var, prims, rewrite, subprograms
+from lamina_ir.typing import AxisName, Value
 from lamina_tracing.extend import AxisFrame, extend_axis_env, trace_state, stage
 
 from .axis_index_operand import find_rule_programs
@@ -47,12 +47,12 @@ class _SlotRewriter:
       sizes: the sizes of all axes in scope; None for a name that is bound with several sizes.
     """
 
-    def __init__(self, layout: SlotLayout, sizes: Mapping[Any, int | None]) -> None:
+    def __init__(self, layout: SlotLayout, sizes: Mapping[AxisName, int | None]) -> None:
         self.layout, self.sizes = layout, sizes
         self.frames = [AxisFrame(p, n) for p, n in zip(layout.axis_parts, (layout.devices, layout.rounds))]
         # First results of equations whose derivative must stop at padding. They are recorded before the rules of the
         # equations are rewritten, because these may contain the same equations.
-        self.stops_gradient: set[Any] = set()
+        self.stops_gradient: set[Atom] = set()
 
     def enter(self, e: Eqn) -> bool:
         """Return whether to rewrite the nested programs of an equation."""
@@ -80,25 +80,26 @@ class _SlotRewriter:
                                 "stop_padding_gradient")
         return [stop, Eqn(e.primitive, operands, e.outvars, e.params, e.source)]
 
-    def _rewrite_collective(self, e: Eqn, names: tuple[Any, ...]) -> Eqn:
+    def _rewrite_collective(self, e: Eqn, names: tuple[AxisName, ...]) -> Eqn:
         """Return a call that does the work of a collective over `names`, one of which is the axis, over slots."""
         layout, rule = self.layout, RULES.get(e.primitive)
         if rule is None:
             raise NotImplementedError(f"padded: `{e.primitive.name}` over the axis {layout.name!r} has no rule for several "
                                       "rows per device. Use as many rows as there are devices, or vmap")
+        # 0 marks a name of several sizes: a rule would compute an index with the wrong one.
         other_sizes = {n: self.sizes[n] or 0 for n in names if type(n) is not int and n != layout.name}
         if 0 in other_sizes.values():
             raise NotImplementedError(f"padded: `{e.primitive.name}` over {[*names]}: two maps bind one of these names, with "
                                       "different sizes. Give them different names")
         collective = SlotCollective(layout, e.primitive, names, other_sizes, dict(e.params))
 
-        def run(*xs: Any) -> list[Any]:
+        def run(*xs: Value) -> list[Value]:
             return [cast_like(o, v.aval) for o, v in zip(rule(collective, xs), e.outvars, strict=True)]
 
         return self._stage_call(run, e, e.outvars, other_sizes, e.primitive.name)
 
-    def _stage_call(self, fun: Callable[..., list[Any]], e: Eqn, outvars: Sequence[Any], other_sizes: Mapping[Any, int],
-                    name: str) -> Eqn:
+    def _stage_call(self, fun: Callable[..., list[Value]], e: Eqn, outvars: Sequence[Var],
+                    other_sizes: Mapping[AxisName, int], name: str) -> Eqn:
         """Stage `fun` for the operands of an equation, and return a call of it with these operands and its source."""
         with extend_axis_env(*[AxisFrame(n, size) for n, size in other_sizes.items()], *self.frames):
             program, outer = stage(fun, [v.aval for v in e.invars])
@@ -113,9 +114,9 @@ def _has_communicating_rules(e: Eqn, name: Hashable) -> bool:
     return any(name in program.jaxpr.axis_names for program in found if isinstance(program, ClosedJaxpr))
 
 
-def _find_axis_sizes(closed: ClosedJaxpr) -> dict[Any, int | None]:
+def _find_axis_sizes(closed: ClosedJaxpr) -> dict[AxisName, int | None]:
     """Return the sizes of the axes around a program and in it; None for a name that is bound with several sizes."""
-    sizes: dict[Any, int | None] = {}
+    sizes: dict[AxisName, int | None] = {}
     found = [(f.name, f.size) for f in trace_state.axes]
     todo, seen = [closed], {closed}
     for program in todo:
@@ -130,5 +131,5 @@ def _find_axis_sizes(closed: ClosedJaxpr) -> dict[Any, int | None]:
     return sizes
 
 
-def _as_tuple(names: Any) -> tuple[Any, ...]:
+def _as_tuple(names: AxisName | tuple[AxisName, ...]) -> tuple[AxisName, ...]:
     return names if type(names) is tuple else (names,)

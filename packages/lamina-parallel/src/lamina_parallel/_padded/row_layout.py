@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from lamina_ir.typing import Device, Value
 from lamina_tracing import jit, lax, hooks
 from lamina_tracing.extend import typeof
 
@@ -31,13 +32,14 @@ class RowLayout(NamedTuple):
     slots: SlotLayout
     own_slots: SlotLayout
     own_devices: slice | list[int]
-    devices: tuple[Any, ...] | None
+    devices: tuple[Device, ...] | None
     counts: tuple[int, ...]
 
 
 def lay_out_local_rows(spec: PmapSpec, rows: int, on_one_device: bool) -> RowLayout:
     """Lay out rows that are all in this process."""
     limit = 1 if on_one_device else len(spec.devices) if spec.devices is not None else _device_count(spec)
+    # No limit: the dispatcher has no devices (NumPy), so each row has a slot of its own.
     devices = rows if limit is None else min(limit, rows)
     slots = SlotLayout(spec.axis_name, rows, devices, -(-rows // devices))
     return RowLayout(slots, slots, slice(None), None if spec.devices is None else spec.devices[:devices], (rows,))
@@ -58,12 +60,17 @@ def lay_out_rows_of_processes(spec: PmapSpec, rows: int) -> RowLayout:
     counts = tuple([n for _, n in processes])
     rounds = max([-(-n // len(owned)) for owned, n in zip(used, counts)])
     owner = {d: (p, i) for p, owned in enumerate(used) for i, d in enumerate(owned)}
+    # The axis has the order of `devices=` if that is given, otherwise that of the processes. Devices without rows are
+    # left out.
     devices = [d for d in spec.devices or owner if d in owner]
     sources = _number_rows([owner[d] for d in devices], counts, rounds)
     total = sum(counts)
+    # If only the last slots are padding, sources are `min(slot, total - 1)`, and the rules need no tables.
     padding_is_last = np.array_equal(sources, np.minimum(np.arange(sources.size), total - 1))
     slots = SlotLayout(spec.axis_name, total, len(devices), rounds, None if padding_is_last else sources, len({*counts}) > 1)
     own_slots = SlotLayout(spec.axis_name, rows, len(used[this_process]), rounds)
+    # The default of pmap is the same number of first devices in each process. It gives no `devices`, so that the
+    # programs of pmap are shared.
     is_default_choice = spec.devices is None and len({*map(len, used)}) == 1
     return RowLayout(slots, own_slots, [k for k, d in enumerate(devices) if owner[d][0] == this_process],
                      None if is_default_choice else tuple(devices), counts)
@@ -79,6 +86,7 @@ def _number_rows(owners: Sequence[tuple[int, int]], counts: Sequence[int], round
     """
     sources, last, number = np.zeros((len(owners), rounds), np.int32), [0] * len(counts), 0
     for k, (process, i) in enumerate(owners):
+        # Device i of a process has the rows i * rounds, i * rounds + 1, ... of that process.
         real = min(max(counts[process] - i * rounds, 0), rounds)
         sources[k, :real] = np.arange(number, number + real)
         number += real
@@ -88,7 +96,7 @@ def _number_rows(owners: Sequence[tuple[int, int]], counts: Sequence[int], round
     return sources.reshape(-1)
 
 
-def exchange_row_counts(spec: PmapSpec, rows: int) -> Any:
+def exchange_row_counts(spec: PmapSpec, rows: int) -> tuple[Sequence[tuple[Sequence[Device], int]], int]:
     """Return `(devices, row count)` of each process, and the index of this process."""
     dispatcher: Any = hooks.dispatcher  # any multi-process dispatcher has this method
     return dispatcher.rows_of_each(rows, spec.devices, spec.backend)
@@ -101,7 +109,7 @@ def _device_count(spec: PmapSpec) -> int | None:
         raise RuntimeError(f"{spec.error_prefix}: backend={spec.backend!r}: {e}") from e.__cause__
 
 
-def rows_to_slots(x: Any, axis: int, slots: SlotLayout) -> Any:
+def rows_to_slots(x: Value, axis: int, slots: SlotLayout) -> Value:
     """Split the axis of rows into two axes, devices and rounds. The last row is repeated as padding, with zero
     derivative."""
     if type(x) is np.ndarray:  # NumPy arrays need no compiled program
@@ -112,7 +120,7 @@ def rows_to_slots(x: Any, axis: int, slots: SlotLayout) -> Any:
 
 
 @functools.partial(jit, static_argnums=(1, 2, 3), inline=True)
-def _split_rows(x: Any, axis: int, devices: int, rounds: int) -> Any:
+def _split_rows(x: Value, axis: int, devices: int, rounds: int) -> Value:
     shape = typeof(x).shape
     rows, count = shape[axis], devices * rounds
     if rows < count:
@@ -122,7 +130,7 @@ def _split_rows(x: Any, axis: int, devices: int, rounds: int) -> Any:
 
 
 @functools.partial(jit, static_argnums=(1, 2), inline=True)
-def slots_to_rows(x: Any, axis: int | None, rows: int) -> Any:
+def slots_to_rows(x: Value, axis: int | None, rows: int) -> Value:
     """Merge the axes of devices and rounds of a result and drop the padding."""
     if axis is None:
         return lax.index_in_dim(lax.index_in_dim(x, 0, 0, False), 0, 0, False)  # all rows have the same value

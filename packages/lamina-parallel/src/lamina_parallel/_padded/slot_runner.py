@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 from lamina_batching import vmap
 from lamina_batching.extend import move_axis
 from lamina_ir import ClosedJaxpr, UnnamedAxis
+from lamina_ir.typing import Device, Function, Params, Tree, Value
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import eval_jaxpr, jaxpr_as_fun
 
@@ -19,10 +19,10 @@ from .slot_layout import PartOfAxis, SlotLayout
 
 __all__ = ["Runner", "make_runner"]
 
-Runner = Callable[[RowLayout, Sequence[Any]], Sequence[Any]]
+Runner = Callable[[RowLayout, Sequence[Value]], Sequence[Value]]
 
 
-def make_runner(spec: PmapSpec, params: dict[str, Any], layout: RowLayout, on_one_device: bool) -> Runner:
+def make_runner(spec: PmapSpec, params: Params, layout: RowLayout, on_one_device: bool) -> Runner:
     """Return a function from operands to results in slots; both have an axis of devices followed by one of rounds.
 
     Args:
@@ -37,10 +37,12 @@ def make_runner(spec: PmapSpec, params: dict[str, Any], layout: RowLayout, on_on
     return _loop_over_rounds(spec, params, layout, on_one_device)
 
 
-def _batch_rounds(spec: PmapSpec, params: dict[str, Any], layout: RowLayout, on_one_device: bool) -> Runner:
+def _batch_rounds(spec: PmapSpec, params: Params, layout: RowLayout, on_one_device: bool) -> Runner:
     """Return the runner of a program with collectives, which need all rows at once: each device batches its rounds."""
     closed, slots, ins, outs = params["call_jaxpr"], layout.slots, params["in_axes"], _out_positions(params)
     if on_one_device:
+        # One device has as many rounds as rows: there is no padding, and the rounds are the whole axis, under its own
+        # name.
         batched = vmap(jaxpr_as_fun(closed), in_axes=ins, out_axes=outs, axis_name=spec.axis_name, axis_size=slots.rounds)
         mapped = _map_over_devices(spec, batched, ins, outs, None, layout.devices, None)
     else:
@@ -55,7 +57,7 @@ def _batch_rounds(spec: PmapSpec, params: dict[str, Any], layout: RowLayout, on_
     return lambda layout, operands: mapped(*operands)
 
 
-def _loop_over_rounds(spec: PmapSpec, params: dict[str, Any], layout: RowLayout, on_one_device: bool) -> Runner:
+def _loop_over_rounds(spec: PmapSpec, params: Params, layout: RowLayout, on_one_device: bool) -> Runner:
     """Return the runner of a program without collectives: each device computes one row after the other."""
     closed, slots, ins, outs = params["call_jaxpr"], layout.slots, params["in_axes"], _out_positions(params)
     reads_index = spec.axis_name in closed.jaxpr.axis_names
@@ -64,13 +66,13 @@ def _loop_over_rounds(spec: PmapSpec, params: dict[str, Any], layout: RowLayout,
     all_real = on_one_device or (not slots.num_padding and type(spec.axis_name) is not UnnamedAxis)
     step = _make_step(closed, pass_axis_index(closed, spec.axis_name) if reads_index else closed, all_real)
 
-    def rounds(real: Any, row: Any, *operands: Any) -> list[Any]:
+    def rounds(real: Value, row: Value, *operands: Value) -> list[Value]:
         slices = [move_axis(x, axis, 0) for x, axis in zip(operands, ins) if axis is not None]
 
-        def one_round(_: Any, xs: Any) -> Any:
+        def one_round(_: Tree, xs: Tree) -> tuple[tuple[()], list[Value]]:
             is_real, index, parts = xs[0], xs[1], iter(xs[2:])
-            given = [x if axis is None else next(parts) for x, axis in zip(operands, ins)]
-            return (), step(is_real, [*given, index] if reads_index else given)
+            row_operands = [x if axis is None else next(parts) for x, axis in zip(operands, ins)]
+            return (), step(is_real, [*row_operands, index] if reads_index else row_operands)
 
         _, found = lax.scan(one_round, (), [real, row, *slices])
         return [move_axis(x, 0, to) for x, to in zip(found, outs)]
@@ -79,41 +81,44 @@ def _loop_over_rounds(spec: PmapSpec, params: dict[str, Any], layout: RowLayout,
     uneven = PartOfAxis(None, "devices", True) if slots.axis_parts[0].apart else None
     mapped = _map_over_devices(spec, rounds, (0, 0, *ins), outs, None if on_one_device else slots, layout.devices, uneven)
 
-    def run(layout: RowLayout, operands: Sequence[Any]) -> Sequence[Any]:
+    def run(layout: RowLayout, operands: Sequence[Value]) -> Sequence[Value]:
+        # These are operands, so that one program serves all row counts with this number of rounds. They are read from
+        # the layout of this call, not from that of the first one.
         real, row = layout.slots.slot_sources()
         return mapped(real[layout.own_devices], row[layout.own_devices], *operands)
 
     return run
 
 
-def _make_step(closed: ClosedJaxpr, body: ClosedJaxpr, all_real: bool) -> Callable[[Any, list[Any]], list[Any]]:
+def _make_step(closed: ClosedJaxpr, body: ClosedJaxpr, all_real: bool) -> Callable[[Value, list[Value]], list[Value]]:
     """Return the function of one round, which runs `body` unless the slot is padding; `closed` has the result types."""
-    def step(is_real: Any, given: list[Any]) -> list[Any]:
-        def work() -> list[Any]:
+    def step(is_real: Value, given: list[Value]) -> list[Value]:
+        def work() -> list[Value]:
             return eval_jaxpr(body, given)
 
-        def skip() -> list[Any]:
+        def skip() -> list[Value]:
             return [cast_like(lax.full(a.shape, 0, a.dtype), a) for a in closed.out_avals]
 
+        # A branch, not a select: a padding slot must have no effects and should cost no time.
         return work() if all_real else lax.cond(is_real, work, skip)
 
     return step
 
 
-def _out_positions(params: dict[str, Any]) -> list[int]:
+def _out_positions(params: Params) -> list[int]:
     """Return where each result has its two axes; a result that is equal for all rows has them in front."""
     return [0 if to is None else to for to in params["out_axes"]]
 
 
-def _map_over_devices(spec: PmapSpec, fun: Callable[..., Any], ins: Sequence[int | None], outs: Sequence[int],
-                  slots: SlotLayout | None, devices: tuple[Any, ...] | None, axis_name: Hashable | None) -> Callable[..., Any]:
+def _map_over_devices(spec: PmapSpec, fun: Function, ins: Sequence[int | None], outs: Sequence[int],
+                  slots: SlotLayout | None, devices: tuple[Device, ...] | None, axis_name: Hashable | None) -> Function:
     """Map the function of one device's slots over the devices; if `slots` is None, run it on the current device."""
     fun.__name__ = spec.name
     if slots is not None:
         return pmap(fun, axis_name, in_axes=tuple(ins), out_axes=list(outs), devices=devices, backend=spec.backend,
                     axis_size=slots.devices)
 
-    def run_on_current(*operands: Any) -> list[Any]:
+    def run_on_current(*operands: Value) -> list[Value]:
         found = fun(*[x if axis is None else lax.index_in_dim(x, 0, axis, False) for x, axis in zip(operands, ins)])
         return [lax.expand_dims(x, (to,)) for x, to in zip(found, outs)]
 

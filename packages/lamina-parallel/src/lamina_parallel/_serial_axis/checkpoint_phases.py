@@ -5,9 +5,7 @@ the phases are inlined, together with the calls that contain collectives.
 """
 from __future__ import annotations
 
-from typing import Any
-
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, eqn_axis_names, inline_calls, prims, rewrite
+from lamina_ir import Atom, ClosedJaxpr, Eqn, eqn_axis_names, inline_calls, Jaxpr, Literal, prims, rewrite
 from lamina_ir.extend import dce_equation, stack_depth
 
 from .split_phases import AxisNames, split_phases, make_program, find_free_vars
@@ -34,12 +32,15 @@ def checkpoint_phases(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
         def has_collective(e: Eqn) -> bool:
             return not names.isdisjoint(eqn_axis_names(e))
 
+        # Phases are split at equations of this program, so collectives inside of calls must become equations of it.
         if any(map(has_collective, closed.jaxpr.eqns)):
             closed = inline_calls(closed, has_collective)
         cut = split_phases(closed, names, False)
         eqns = list(cut.boundary_eqns[0])
         stored = cut.stored_values(closed.jaxpr.outvars)
         for k, (phase, outs, after) in enumerate(zip(cut.phase_eqns, stored, cut.boundary_eqns[1:])):
+            # No barrier is needed (`prevent_cse`): backward phases run in a loop of their own, and XLA does not merge
+            # computations of two loops.
             if phase:
                 ins = find_free_vars(phase)
                 eqns.append(Eqn(prims.remat_p, ins, outs, {
@@ -60,12 +61,14 @@ def inline_axis_calls(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
     def has_collective(e: Eqn) -> bool:
         return e.primitive in _CALLS and not names.isdisjoint(eqn_axis_names(e))
 
-    inlined: set[Any] = set()
+    inlined: set[ClosedJaxpr] = set()
 
     def as_call(e: Eqn) -> list[Eqn] | None:
         if not has_collective(e):
             return None
         body = e.params["call_jaxpr"]
+        # The user asked for a checkpoint of the whole body. It cannot contain a collective that runs between loops,
+        # so each phase gets one.
         body = checkpoint_phases(body, names) if e.primitive is prims.remat_p else body
         inlined.add(body)
         params = {**prims.xla_call_p.defaults, "call_jaxpr": body, "name": e.params["name"]}
@@ -73,15 +76,15 @@ def inline_axis_calls(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
 
     if any(map(has_collective, closed.jaxpr.eqns)):
         closed = inline_calls(rewrite(closed, as_call, nested=has_collective), lambda e: e.params["call_jaxpr"] in inlined)
-    return _without_copies(closed)
+    return _drop_copies(closed)
 
 
-def _without_copies(closed: ClosedJaxpr) -> ClosedJaxpr:
+def _drop_copies(closed: ClosedJaxpr) -> ClosedJaxpr:
     """Drop results of checkpoints that are an operand or a duplicate of another result.
 
     Each such result would be stored a second time.
     """
-    same: dict[Any, Any] = {}  # result -> the value it equals
+    same: dict[Atom, Atom] = {}  # result -> the value it equals
     eqns: list[Eqn] = []
     for e in closed.jaxpr.eqns:
         if same:
@@ -90,7 +93,10 @@ def _without_copies(closed: ClosedJaxpr) -> ClosedJaxpr:
             inner = e.params["call_jaxpr"].jaxpr
             known = dict(zip(inner.invars, e.invars))
             for a, v in zip(inner.outvars, e.outvars):
+                # The first result of a variable stands for it; a later result of the same variable is a duplicate of
+                # that.
                 found = a if type(a) is Literal else known.setdefault(a, v)
+                # Types may differ in varying axes; then the copy stays.
                 if found is not v and found.aval == v.aval:
                     same[v] = found
             if not same.keys().isdisjoint(e.outvars):

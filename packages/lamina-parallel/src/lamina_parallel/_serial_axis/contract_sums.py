@@ -7,9 +7,8 @@ axis it stores no product for each position and runs several times as fast.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dce, prims, shaped
+from lamina_ir import Atom, ClosedJaxpr, dce, Eqn, Jaxpr, Literal, prims, shaped, ShapedArray, Var
 
 __all__ = ["contract_sums"]
 
@@ -29,34 +28,40 @@ def contract_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
     (((0,), (0,)), ((), ()))
     """
     jaxpr = closed.jaxpr
+    # sum_b (sum_k l[b, k, i] r[b, k, j]) = sum_(b, k) l[b, k, i] r[b, k, j]: the summed batch dimensions become
+    # contracted ones.
     kinds = (prims.dot_general_p, prims.transpose_p)
-    made: dict[Any, Eqn] = {v: e for e in jaxpr.eqns for v in e.outvars if e.primitive in kinds}
-    uses: Counter[Any] = Counter([a for e in jaxpr.eqns for a in e.invars if a in made])
+    producers: dict[Atom, Eqn] = {v: e for e in jaxpr.eqns for v in e.outvars if e.primitive in kinds}
+    uses: Counter[Atom] = Counter([a for e in jaxpr.eqns for a in e.invars if a in producers])
     uses.update([a for a in jaxpr.outvars if type(a) is not Literal])
     eqns: list[Eqn] = []
     changed = False
     for e in jaxpr.eqns:
-        found = _contract(e, made, uses) if e.primitive is prims.reduce_sum_p and e.invars[0] in made else None
-        changed = changed or found is not None
-        eqns += found or [e]
+        is_candidate = e.primitive is prims.reduce_sum_p and e.invars[0] in producers
+        replacement = _contract(e, producers, uses) if is_candidate else None
+        changed = changed or replacement is not None
+        eqns += replacement or [e]
+    # The old products have no reader now. `instantiate` keeps all operands and results.
     return dce(ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars), closed.consts),
                instantiate=True)[0] if changed else closed
 
 
-def _contract(e: Eqn, made: dict[Any, Eqn], uses: Counter[Any]) -> list[Eqn] | None:
+def _contract(e: Eqn, producers: dict[Atom, Eqn], uses: Counter[Atom]) -> list[Eqn] | None:
     """Return the equations that replace a sum of a product, or None if the sum does not match.
 
     Between the two there may be transposes that nothing else reads.
     """
     x, axes, orders = e.invars[0], e.params["axes"], []
-    while x in made and uses[x] == 1 and made[x].primitive is prims.transpose_p:
-        order = made[x].params["permutation"]
+    # Dimension i of a transpose is dimension order[i] of its operand.
+    while x in producers and uses[x] == 1 and producers[x].primitive is prims.transpose_p:
+        order = producers[x].params["permutation"]
         axes = tuple([order[i] for i in axes])
         orders.append(order)
-        x = made[x].invars[0]
-    if x not in made or uses[x] != 1:
+        x = producers[x].invars[0]
+    # A product that something else reads is computed anyway; a contraction would repeat its work.
+    if x not in producers or uses[x] != 1:
         return None
-    dot = made[x]
+    dot = producers[x]
     if dot.primitive is not prims.dot_general_p:
         return None
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dot.params["dimension_numbers"]
@@ -83,5 +88,5 @@ def _contract(e: Eqn, made: dict[Any, Eqn], uses: Counter[Any]) -> list[Eqn] | N
     return [*eqns[:-1], eqns[-1].replace(outvars=e.outvars)]
 
 
-def _like(aval: Any, shape: list[int]) -> Any:
+def _like(aval: ShapedArray, shape: list[int]) -> ShapedArray:
     return shaped(tuple(shape), aval.dtype, aval.weak_type).with_varying_axes(aval.varying_axes)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from lamina_ir import Eqn
+from lamina_ir import Atom, Eqn
 from lamina_ir.extend import MAX_CHEAP_EQNS, is_cheap
+from lamina_ir.typing import Value
 
 __all__ = ["delay_equations", "get_phase", "repeat_cheap_equations"]
 
 _FAR = 64  # most equations that are moved as one group; bounds the search
 
 
-def delay_equations(eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]], phase: dict[Any, int],
-            always_stored: set[Any]) -> None:
+def delay_equations(eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]], phase: dict[Atom, int],
+            always_stored: set[Atom]) -> None:
     """Move equations to the first phase that reads their results, if that does not increase the bytes stored between
     phases.
 
@@ -31,7 +31,8 @@ def delay_equations(eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]
       always_stored: values that a collective reads at a boundary, and results.
     """
     readers = _Readers(eqns, boundary_eqns, phase, always_stored)
-    producers: dict[Any, Eqn] = {v: e for e in eqns for v in e.outvars}
+    producers: dict[Atom, Eqn] = {v: e for e in eqns for v in e.outvars}
+    # Readers first: an equation can only follow once all readers of its results have their final phases.
     for e in reversed(eqns):
         new = readers.first_phase(e)
         if new is not None and new > get_phase(e, phase):
@@ -41,15 +42,17 @@ def delay_equations(eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]
 class _Readers:
     """The phases that read each value, while `delay_equations` moves equations. Arguments: as of that function."""
 
-    def __init__(self, eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]], phase: dict[Any, int],
-                 always_stored: set[Any]) -> None:
+    def __init__(self, eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]], phase: dict[Atom, int],
+                 always_stored: set[Atom]) -> None:
         self.phase, self.always_stored = phase, always_stored
         # variable -> last phase that may compute it, as the boundary after that phase reads it
-        self.due: dict[Any, int] = {}
+        self.due: dict[Atom, int] = {}
         for at, e in boundary_eqns:
             for v in e.invars:
+                # The collective at boundary `at` runs after phase at - 1, so its operands must be computed by then.
                 self.due[v] = min(at - 1, self.due.get(v, at))
-        self.counts: dict[Any, Counter[int]] = {}  # variable -> phase -> number of equations that read it there
+        # Counts, not sets: a tentative move must be undone exactly (`_delay_equation`).
+        self.counts: dict[Atom, Counter[int]] = {}  # variable -> phase -> number of equations that read it there
         for e in eqns:
             for v in {*e.invars}:
                 self.counts.setdefault(v, Counter())[get_phase(e, phase)] += 1
@@ -65,16 +68,16 @@ class _Readers:
             self.counts[v][old] -= 1
             self.counts[v][new] += 1
 
-    def is_stored_after(self, v: Any, phase: int) -> bool:
+    def is_stored_after(self, v: Atom, phase: int) -> bool:
         """Return whether a value is stored after a phase, because a later phase reads it or it is stored in any case."""
         return v in self.always_stored or any(n and p > phase for p, n in self.counts.get(v, {}).items())
 
-    def dropped_operands(self, e: Eqn) -> set[Any]:
+    def dropped_operands(self, e: Eqn) -> set[Atom]:
         """Return the operands that are dropped after their own phase; storing them costs memory."""
         return {v for v in e.invars if v in self.phase and not self.is_stored_after(v, self.phase[v])}
 
 
-def _delay_equation(e: Eqn, new: int, producers: dict[Any, Eqn], phase: dict[Any, int], readers: _Readers) -> None:
+def _delay_equation(e: Eqn, new: int, producers: dict[Atom, Eqn], phase: dict[Atom, int], readers: _Readers) -> None:
     """Move an equation to a later phase, with the producers of its operands where that is needed to save memory.
 
     Moving `e` alone stops storing its results (`gain` bytes) and starts storing its operands (`edge`). If that costs
@@ -100,7 +103,8 @@ def _delay_equation(e: Eqn, new: int, producers: dict[Any, Eqn], phase: dict[Any
             readers.move(moved, new, old[id(moved)])
 
 
-def repeat_cheap_equations(eqns: Sequence[Eqn], phase: dict[Any, int], always_stored: set[Any], count: int) -> list[list[Eqn]]:
+def repeat_cheap_equations(eqns: Sequence[Eqn], phase: dict[Atom, int], always_stored: set[Atom],
+                           count: int) -> list[list[Eqn]]:
     """Return the equations of each phase, including cheap equations of earlier phases that are repeated there.
 
     A value is recomputed instead of stored if at most `MAX_CHEAP_EQNS` cheap equations make it of values that the phase
@@ -109,7 +113,7 @@ def repeat_cheap_equations(eqns: Sequence[Eqn], phase: dict[Any, int], always_st
     later = always_stored | {v for e in eqns for v in e.invars if v in phase and phase[v] < get_phase(e, phase)}
     # Variable -> the equations that recompute it from stored values; () if it is stored itself, None if it is too
     # expensive.
-    recipes: dict[Any, tuple[int, ...] | None] = {}
+    recipes: dict[Atom, tuple[int, ...] | None] = {}
     for i, e in enumerate(eqns):
         parts = [recipes[v] for v in e.invars if v in recipes]
         recipe = None
@@ -128,10 +132,10 @@ def repeat_cheap_equations(eqns: Sequence[Eqn], phase: dict[Any, int], always_st
     return [[eqns[i] for i in sorted(indices)] for indices in phase_eqns]
 
 
-def get_phase(e: Eqn, phase: dict[Any, int]) -> int:
+def get_phase(e: Eqn, phase: dict[Atom, int]) -> int:
     """Return the phase that computes the results of an equation; 0 if it has no results."""
     return max([phase[v] for v in e.outvars], default=0)
 
 
-def _count_bytes(values: Iterable[Any]) -> int:
+def _count_bytes(values: Iterable[Value]) -> int:
     return sum([v.aval.size * v.aval.dtype.itemsize for v in values])

@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_has_effects, prims
+from lamina_ir import Atom, ClosedJaxpr, DropVar, Eqn, eqn_axis_names, eqn_has_effects, Jaxpr, Literal, prims, Var
 from lamina_ir.extend import find_compared_values
+from lamina_ir.typing import AxisName
 
 from .residual_schedule import get_phase, delay_equations, repeat_cheap_equations
 
 __all__ = ["AxisNames", "PhasedProgram", "find_free_vars", "is_accumulable", "make_program", "split_phases"]
 
-AxisNames = frozenset[Any]
+AxisNames = frozenset[AxisName]
 
 _SUMS = frozenset([prims.psum_p, prims.pmax_p, prims.pmin_p])
 
@@ -37,11 +38,11 @@ class PhasedProgram(NamedTuple):
         equations that do not vary over the axis, which run once.
     """
 
-    phase: dict[Any, int]
+    phase: dict[Atom, int]
     phase_eqns: list[list[Eqn]]
     boundary_eqns: list[list[Eqn]]
 
-    def stored_values(self, results: Sequence[Any], sums: Sequence[Eqn] = ()) -> list[list[Any]]:
+    def stored_values(self, results: Sequence[Atom], sums: Sequence[Eqn] = ()) -> list[list[Var]]:
         """For each phase, return the values that are read outside of its own equations.
 
         `sums` are reductions that only need an accumulated total, so their operands are not stored.
@@ -63,14 +64,14 @@ def split_phases(closed: ClosedJaxpr, names: AxisNames, inline_checkpoints: bool
     of its checkpoint.
     """
     jaxpr = closed.jaxpr
-    phase: dict[Any, int] = {}
-    available_from: dict[Any, int] = {}  # result of a boundary equation -> the first phase that can read it
+    phase: dict[Atom, int] = {}
+    available_from: dict[Atom, int] = {}  # result of a boundary equation -> the first phase that can read it
     eqns: list[Eqn] = []
     boundary: list[tuple[int, Eqn]] = []
     effects = 0
     # A phase runs over all positions before the next one begins. So a varying equation belongs to the latest phase
-    # that computes or can read one of its operands, and a collective to the boundary after the latest phase of its
-    # operands.
+    # that computes or can read one of its operands. A collective belongs to the boundary after the latest phase of
+    # its operands.
     for e in jaxpr.eqns:
         is_collective = e.primitive is not prims.axis_index_p and not names.isdisjoint(eqn_axis_names(e))
         effect = eqn_has_effects(e)
@@ -84,11 +85,13 @@ def split_phases(closed: ClosedJaxpr, names: AxisNames, inline_checkpoints: bool
             effects = at = max(at, effects)
         available_from.update(dict.fromkeys(e.outvars, at))
         boundary.append((at, e))
+    # The boundary `at` follows phase at - 1, so that phase exists even if it has no equations.
     count = max([*phase.values(), *[at - 1 for at, _ in boundary], 0]) + 1
     always_stored = {v for _, e in boundary if not is_accumulable(e, names) for v in e.invars}.union(jaxpr.outvars)
     delay_equations(eqns, boundary, phase, always_stored)
     if inline_checkpoints:
-        eqns = [new for e in eqns for new in without_checkpoint(e, phase)]
+        # Equations of an inlined checkpoint can move one by one, so a second pass finds cheaper phases for them.
+        eqns = [new for e in eqns for new in _inline_checkpoint(e, phase)]
         delay_equations(eqns, boundary, phase, always_stored)
     boundary_eqns: list[list[Eqn]] = [[] for _ in range(count + 1)]
     for at, e in boundary:
@@ -98,7 +101,7 @@ def split_phases(closed: ClosedJaxpr, names: AxisNames, inline_checkpoints: bool
     return PhasedProgram(phase, repeat_cheap_equations(eqns, phase, always_stored, count), boundary_eqns)
 
 
-def without_checkpoint(e: Eqn, phase: dict[Any, int]) -> list[Eqn]:
+def _inline_checkpoint(e: Eqn, phase: dict[Atom, int]) -> list[Eqn]:
     """Return the equations that replace a checkpoint of a phase once derivatives are taken.
 
     They need no checkpoint then: the recomputation runs in another loop than the first computation, so XLA cannot merge
@@ -110,7 +113,7 @@ def without_checkpoint(e: Eqn, phase: dict[Any, int]) -> list[Eqn]:
     made = {v for b in jaxpr.eqns for v in b.outvars}
     if len(set(jaxpr.outvars)) < len(jaxpr.outvars) or not made.issuperset(jaxpr.outvars):
         return [e]
-    env: dict[Any, Any] = dict(zip(jaxpr.invars, e.invars))
+    env: dict[Atom, Atom] = dict(zip(jaxpr.invars, e.invars))
     env.update([(v, out) for v, out in zip(jaxpr.outvars, e.outvars) if type(out) is not DropVar])
     found = []
     for b in jaxpr.eqns:
@@ -131,13 +134,13 @@ def varies(e: Eqn, names: AxisNames) -> bool:
     return any(not names.isdisjoint(a.aval.varying_axes) for a in (*e.invars, *e.outvars))
 
 
-def find_free_vars(eqns: Sequence[Eqn]) -> list[Any]:
+def find_free_vars(eqns: Sequence[Eqn]) -> list[Atom]:
     """Return the variables that equations read and do not bind, in order of first use."""
     own = {v for e in eqns for v in e.outvars}
     return [v for v in dict.fromkeys(a for e in eqns for a in e.invars) if type(v) is not Literal and v not in own]
 
 
-def make_program(eqns: Sequence[Eqn], ins: Sequence[Any], outs: Sequence[Any]) -> ClosedJaxpr:
+def make_program(eqns: Sequence[Eqn], ins: Sequence[Atom], outs: Sequence[Atom]) -> ClosedJaxpr:
     """Copy equations into a program with fresh variables."""
     new = {v: Var(v.aval) for v in ins}
     for e in eqns:

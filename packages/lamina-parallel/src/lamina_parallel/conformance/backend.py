@@ -1,4 +1,4 @@
-"""What the maps run on: rows in lockstep on NumPy, or the devices of a runtime that is loaded."""
+"""Devices for the maps: fake devices with the NumPy evaluator, or those of a loaded runtime."""
 from __future__ import annotations
 
 import sys
@@ -13,8 +13,8 @@ ROWS = 4
 
 
 @dataclass(frozen=True)
-class Place:
-    """A device without a machine: what a mesh asks of one."""
+class FakeDevice:
+    """A fake device with the attributes that a mesh reads."""
 
     id: int
     platform: str = "cpu"
@@ -22,11 +22,11 @@ class Place:
 
 
 def devices(n: int = ROWS) -> list[Any]:
-    """So many devices: those of the runtime that dispatches, else places."""
+    """Return `n` devices: those of the installed runtime, else fake ones."""
     count = getattr(hooks.dispatcher, "device_count", lambda backend: None)(None)
     if count is None:
-        return [Place(k) for k in range(n)]
+        return [FakeDevice(k) for k in range(n)]
     if count < n:
-        raise RuntimeError(f"the contract of lamina-parallel maps {n} rows and the runtime has {count} devices: give it more, "
-                           "as XLA_FLAGS=--xla_force_host_platform_device_count=8 does for the stock one")
+        raise RuntimeError(f"the conformance tests of lamina-parallel need {n} devices; the runtime has {count}. "
+                           "Set XLA_FLAGS=--xla_force_host_platform_device_count=8 for the default runtime")
     return list(sys.modules["lamina_runtime"].devices())[:n]

@@ -1,6 +1,6 @@
-"""What each collective means: from the values of all members of an axis, in order, to their results. Plain NumPy.
+"""Definition of each collective in plain NumPy: from the values of all members of an axis, in order, to their results.
 
-`on_axes` applies a meaning where values stand in an array with leading axes: over one of them, several, or groups of members.
+`on_axes` applies a definition to an array whose leading axes are mapped axes: over one of them, several, or groups.
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MEANING: dict[str, Callable[..., Any]] = {
     "axis_index": lambda xs: [np.int32(k) for k in range(len(xs))],
 }
 
-# Uses of each, for an axis of four members whose values are `[4, 4, k]`.
+# Calls of each, for an axis of four members whose values are `[4, 4, k]`.
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("psum", {}), ("pmean", {}), ("pmax", {}), ("pmin", {}), ("pargmax", {}), ("pargmin", {}),
     ("all_gather", {}), ("all_gather", {"axis": 1}), ("all_gather", {"axis": 1, "tiled": True}),
@@ -70,15 +70,15 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
 
 def on_axes(name: str, x: np.ndarray, params: dict[str, Any], axes: Sequence[int] = (0,), ranks: int = 1,
             groups: Any = None) -> np.ndarray:
-    """The results of all members, in an array whose leading `ranks` axes are those of `x`.
+    """Return the results of all members, in an array whose leading `ranks` axes are those of `x`.
 
     Args:
       name: the collective.
-      x: values of all members, which its first `ranks` axes count.
-      params: of the collective.
-      axes: over which of these it goes, the first varying slowest.
-      ranks: how many axes count members.
-      groups: lists of members that act apart; None: all together.
+      x: values of all members; its first `ranks` axes are mapped axes.
+      params: the parameters of the collective.
+      axes: the mapped axes of the collective, the first varying slowest.
+      ranks: the number of mapped axes.
+      groups: lists of members, one per group; None: one group of all members.
     """
     rest = [a for a in range(ranks) if a not in axes]
     order = [*rest, *axes, *range(ranks, x.ndim)]

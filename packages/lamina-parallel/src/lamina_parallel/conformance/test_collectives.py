@@ -1,4 +1,4 @@
-"""What rows tell each other: every collective against its meaning, under `pmap` and `vmap`, and its derivatives."""
+"""Collectives compared with their definition under `pmap` and `vmap`, and their derivatives."""
 from __future__ import annotations
 
 from typing import Any
@@ -25,8 +25,8 @@ IDS = [f"{name}{sorted(params.items())}" for name, params in CASES]
 NONLINEAR = ("pmax", "pmin", "pargmax", "pargmin", "axis_index")
 
 
-def applied(name: str, axes: Any, params: dict[str, Any], **more: Any) -> Any:
-    """The function of one row that applies a collective."""
+def function_with(name: str, axes: Any, params: dict[str, Any], **more: Any) -> Any:
+    """Return the function of one member that applies a collective."""
     fun = getattr(lamina_parallel, name)
     if name == "axis_index":
         return lambda x: fun(axes)
@@ -35,15 +35,15 @@ def applied(name: str, axes: Any, params: dict[str, Any], **more: Any) -> Any:
 
 @pytest.mark.parametrize("mapper", [pmap, vmap])
 @pytest.mark.parametrize("name, params", CASES, ids=IDS)
-def test_a_collective_is_the_function_of_all_rows(name: str, params: dict[str, Any], mapper: Any) -> None:
-    got = mapper(applied(name, "i", params), axis_name="i")(X)
+def test_collective_equals_its_definition(name: str, params: dict[str, Any], mapper: Any) -> None:
+    got = mapper(function_with(name, "i", params), axis_name="i")(X)
     assert_close(got, on_axes(name, X, params), slack=4, what=name)
 
 
 @pytest.mark.parametrize("name, params", CASES, ids=IDS)
-def test_over_two_axes_the_first_name_varies_slowest(name: str, params: dict[str, Any]) -> None:
+def test_first_of_two_axis_names_varies_slowest(name: str, params: dict[str, Any]) -> None:
     for names, axes in ((("i", "j"), (0, 1)), (("j", "i"), (1, 0))):
-        fun = applied(name, names, params)
+        fun = function_with(name, names, params)
         wanted = on_axes(name, WIDE, params, axes, ranks=2)
         for outer, inner in ((pmap, vmap), (vmap, pmap), (pmap, pmap)):
             got = outer(inner(fun, axis_name="j"), axis_name="i")(WIDE)
@@ -51,10 +51,10 @@ def test_over_two_axes_the_first_name_varies_slowest(name: str, params: dict[str
 
 
 @pytest.mark.parametrize("name, params", CASES, ids=IDS)
-def test_of_two_maps_only_the_named_axis_takes_part(name: str, params: dict[str, Any]) -> None:
+def test_collective_in_nested_maps_uses_only_named_axis(name: str, params: dict[str, Any]) -> None:
     x = WIDE.reshape(4, *WIDE.shape[2:])
     wide = np.stack([x, 2 * x])
-    inner = vmap(pmap(applied(name, "i", params), axis_name="i"), axis_name="j")(wide)
+    inner = vmap(pmap(function_with(name, "i", params), axis_name="i"), axis_name="j")(wide)
     assert_close(inner, on_axes(name, wide, params, (1,), ranks=2), slack=8, what=name)
 
 
@@ -66,8 +66,8 @@ GROUPED = [(name, params) for name, params in (
 
 @pytest.mark.parametrize("mapper", [pmap, vmap])
 @pytest.mark.parametrize("name, params", GROUPED, ids=[f"{n}{sorted(p.items())}" for n, p in GROUPED])
-def test_groups_act_apart(name: str, params: dict[str, Any], mapper: Any) -> None:
-    got = mapper(applied(name, "i", params, axis_index_groups=GROUPS), axis_name="i")(X)
+def test_groups_are_independent(name: str, params: dict[str, Any], mapper: Any) -> None:
+    got = mapper(function_with(name, "i", params, axis_index_groups=GROUPS), axis_name="i")(X)
     assert_close(got, on_axes(name, X, params, groups=GROUPS), slack=4, what=name)
 
 
@@ -79,7 +79,7 @@ def test_groups_of_sums_may_differ_in_size() -> None:
 
 
 @pytest.mark.parametrize("groups", [[[0, 1], [2]], [[0, 1], [1, 2, 3]], [[0, 1], [2, 9]]])
-def test_groups_hold_every_member_once(groups: Any) -> None:
+def test_groups_must_contain_every_member_once(groups: Any) -> None:
     with pytest.raises(ValueError, match="axis_index_groups"):
         pmap(lambda x: psum(x, "i", axis_index_groups=groups), axis_name="i")(X)
 
@@ -93,28 +93,28 @@ def test_products_over_the_mapped_axis(mapper: Any) -> None:
         assert_close(got, np.broadcast_to(wanted, (ROWS, *wanted.shape)), slack=10)
 
 
-def test_the_size_is_a_python_number() -> None:
+def test_axis_size_is_a_python_integer() -> None:
     seen = []
     got = pmap(lambda x: x * (seen.append((axis_size("i"), psum(1, "i"))) or axis_size("i")), axis_name="i")(X)
     assert_close(got, X * ROWS)
     assert seen[0] == (ROWS, ROWS) and all(isinstance(n, int) for n in seen[0])
 
 
-def test_trees_go_through_at_once() -> None:
+def test_collectives_accept_trees() -> None:
     got = pmap(lambda x: psum({"x": x, "pair": (x > 0, 2.0)}, "i"), axis_name="i")(X)
     assert_close(got["x"], on_axes("psum", X, {}), slack=4)
     assert np.asarray(got["pair"][0]).tolist() == np.broadcast_to((X > 0).sum(0), X.shape).tolist()
     assert np.asarray(got["pair"][1]).ravel().tolist() == [2.0 * ROWS] * np.asarray(got["pair"][1]).size
 
 
-def test_names_are_any_hashable_value_and_the_innermost_of_a_name_counts() -> None:
+def test_axis_names_are_hashable_and_inner_axis_shadows() -> None:
     name = ("a", 3)
     assert_close(pmap(lambda x: psum(x, (name,)), axis_name=name)(X), on_axes("psum", X, {}), slack=4)
     got = pmap(lambda row: vmap(lambda x: psum(x, "i"), axis_name="i")(row), axis_name="j")(X)
     assert_close(got, np.broadcast_to(X.sum(1, keepdims=True), X.shape), slack=4)
 
 
-def test_inside_of_compiled_functions_and_loops() -> None:
+def test_collectives_inside_jit_and_loops() -> None:
     assert_close(pmap(jit(lambda x: psum(x, "i")), axis_name="i")(X), on_axes("psum", X, {}), slack=4)
     assert_close(jit(pmap(lambda x: psum(x, "i"), axis_name="i"))(X), on_axes("psum", X, {}), slack=4)
     turned = pmap(lambda x: lax.fori_loop(0, 3, lambda k, v: lamina_parallel.pshuffle(v, "i", [3, 0, 1, 2]), x), axis_name="i")
@@ -126,14 +126,14 @@ def test_inside_of_compiled_functions_and_loops() -> None:
 @pytest.mark.order
 @pytest.mark.parametrize("mapper", [pmap, vmap])
 @pytest.mark.parametrize("name, params", CASES, ids=IDS)
-def test_derivatives_are_those_of_the_function_of_all_rows(name: str, params: dict[str, Any], mapper: Any) -> None:
-    fun = mapper(applied(name, "i", params), axis_name="i")
+def test_derivative_equals_that_of_function_of_all_members(name: str, params: dict[str, Any], mapper: Any) -> None:
+    fun = mapper(function_with(name, "i", params), axis_name="i")
     t = RNG.normal(size=X.shape).astype(np.float32)
     y, pushed = jvp(fun, (X,), (t,))
     if np.asarray(y).dtype.kind != "f":
         assert not np.asarray(pushed).astype(bool).any()
         return
-    if name in NONLINEAR:  # the derivative goes to the one row that attains it
+    if name in NONLINEAR:  # the derivative belongs to the member that attains it
         k = np.argmax(X, 0) if name == "pmax" else np.argmin(X, 0)
         wanted = np.broadcast_to(np.take_along_axis(t, k[None], 0), X.shape)
     else:
@@ -146,7 +146,7 @@ def test_derivatives_are_those_of_the_function_of_all_rows(name: str, params: di
 
 @pytest.mark.order
 @pytest.mark.parametrize("mapper", [pmap, vmap])
-def test_ties_share_a_maximum_in_equal_parts(mapper: Any) -> None:
+def test_pmax_divides_derivative_equally_among_ties(mapper: Any) -> None:
     x = np.array([1, 3, 3, 2], np.float32)
     back, = vjp(mapper(lambda v: pmax(v, "i"), axis_name="i"), x)[1](np.array([1, 0, 1, 0], np.float32))
     assert np.asarray(back).tolist() == [0, 1, 1, 0]
@@ -154,7 +154,7 @@ def test_ties_share_a_maximum_in_equal_parts(mapper: Any) -> None:
 
 @pytest.mark.order
 @pytest.mark.parametrize("mapper", [pmap, vmap])
-def test_a_gradient_inside_is_that_of_all_rows_together(mapper: Any) -> None:
+def test_gradient_inside_map_is_that_of_all_members(mapper: Any) -> None:
     x = np.arange(4, dtype=np.float32)
     assert_close(mapper(grad(lambda v: psum(v * v, "i")), axis_name="i")(x), 2 * ROWS * x)
     outside = grad(lambda x: lax.reduce_sum(mapper(lambda v: v * psum(v, "i"), axis_name="i")(x), (0,)))
@@ -169,12 +169,12 @@ def test_a_gradient_inside_is_that_of_all_rows_together(mapper: Any) -> None:
     lambda x: lamina_parallel.pshuffle(x, "i", [0, 0, 1, 2]), lambda x: lamina_parallel.pbroadcast(x, "i", ROWS),
     lambda x: lamina_parallel.all_to_all(x[:2], "i", 0, 0)],
     ids=["outside", "twice into one", "no permutation", "no member", "cannot be split"])
-def test_what_no_axis_of_this_size_can_do_is_a_value_error(call: Any) -> None:
+def test_params_that_do_not_fit_axis_size_raise_value_error(call: Any) -> None:
     with pytest.raises(ValueError):
         pmap(call, axis_name="i")(X)
 
 
-def test_an_axis_that_is_not_bound_is_a_name_error() -> None:
+def test_unbound_axis_raises_name_error() -> None:
     with pytest.raises(NameError, match="k"):
         pmap(lambda x: psum(x, "k"), axis_name="i")(X)
     with pytest.raises(NameError, match="i"):

@@ -1,4 +1,4 @@
-"""`padded`: any number of rows on any number of devices is the map of the rows."""
+"""`padded`: maps any number of members over any number of devices."""
 from __future__ import annotations
 
 from typing import Any
@@ -24,7 +24,7 @@ def rows_of(n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("rows, places", SIZES)
-def test_rows_are_mapped_whatever_their_number(rows: int, places: int) -> None:
+def test_any_number_of_members_is_mapped(rows: int, places: int) -> None:
     x = rows_of(rows)
     f = padded(lambda x, w: (lax.sin(x) * w, lax.reduce_sum(x, (0,))), in_axes=(0, None), out_axes=(1, 0),
                devices=devices(places))
@@ -41,7 +41,7 @@ COLLECTIVES = [("psum", {}), ("pmean", {}), ("pmax", {}), ("pmin", {}), ("all_ga
 @pytest.mark.collectives
 @pytest.mark.parametrize("rows, places", [(3, 4), (5, 4), (5, 2)])
 @pytest.mark.parametrize("name, params", COLLECTIVES, ids=[name for name, _ in COLLECTIVES])
-def test_collectives_are_over_the_real_rows_alone(name: str, params: dict[str, Any], rows: int, places: int) -> None:
+def test_collectives_ignore_padding(name: str, params: dict[str, Any], rows: int, places: int) -> None:
     fun = getattr(lamina_parallel, name)
     x = rows_of(rows)
     f = padded(lambda v: fun("i") if name == "axis_index" else fun(v, "i", **params), "i", devices=devices(places))
@@ -50,7 +50,7 @@ def test_collectives_are_over_the_real_rows_alone(name: str, params: dict[str, A
 
 @pytest.mark.collectives
 @pytest.mark.parametrize("rows, places", [(5, 4), (6, 4), (5, 2)])
-def test_values_go_round_by_their_row(rows: int, places: int) -> None:
+def test_ppermute_uses_member_indices(rows: int, places: int) -> None:
     x = rows_of(rows)
     ring = padded(lambda v: ppermute(v, "i", [(j, (j + 1) % rows) for j in range(rows)]), "i", devices=devices(places))
     assert_close(ring(x), np.roll(x, 1, 0))
@@ -58,19 +58,19 @@ def test_values_go_round_by_their_row(rows: int, places: int) -> None:
 
 @pytest.mark.order
 @pytest.mark.parametrize("rows, places", [(3, 4), (5, 2)])
-def test_nothing_of_the_rows_that_fill_up_reaches_a_derivative(rows: int, places: int) -> None:
+def test_padding_does_not_affect_derivatives(rows: int, places: int) -> None:
     x = rows_of(rows)
     f = padded(lambda v, w: psum(lax.reduce_sum(lax.sin(v * w), (0,)), "i") * v, "i", in_axes=(0, None),
                devices=devices(places))
-    total, slope = np.sin(2 * x).sum(), np.cos(2 * x)
+    total, derivative = np.sin(2 * x).sum(), np.cos(2 * x)
     gx, gw = vjp(f, x, np.float32(2))[1](np.ones_like(x))
-    assert_close(gx, total + 2 * slope * x.sum(), slack=20)
-    assert_close(gw, np.float32((slope * x).sum() * x.sum()), slack=20)
+    assert_close(gx, total + 2 * derivative * x.sum(), slack=20)
+    assert_close(gw, np.float32((derivative * x).sum() * x.sum()), slack=20)
     loss = grad(lambda w: lax.reduce_sum(f(x, w), (0, 1)))
-    assert_close(loss(np.float32(2)), np.float32((slope * x).sum() * x.sum()), slack=20)
+    assert_close(loss(np.float32(2)), np.float32((derivative * x).sum() * x.sum()), slack=20)
 
 
-def test_under_and_over_other_transformations() -> None:
+def test_padded_inside_and_outside_other_transformations() -> None:
     x = rows_of(5)
     stack = np.stack([x, 2 * x])
     f = padded(lambda v: v * axis_index("i").astype(np.float32), "i", devices=devices(2))
@@ -79,6 +79,6 @@ def test_under_and_over_other_transformations() -> None:
     assert_close(padded(vmap(lambda v: v * 2), devices=devices(2))(x), 2 * x)
 
 
-def test_sizes_that_differ_are_a_value_error() -> None:
+def test_different_sizes_raise_value_error() -> None:
     with pytest.raises(ValueError, match="padded"):
         padded(lambda x, y: x + y, devices=devices(2))(rows_of(3), rows_of(5))

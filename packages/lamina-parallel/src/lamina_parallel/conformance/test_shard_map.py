@@ -1,4 +1,4 @@
-"""Meshes, and `shard_map`: a function of one device's blocks; how arrays are split and joined again."""
+"""Meshes and `shard_map`: a function of one device's blocks; how arrays are split and joined."""
 from __future__ import annotations
 
 from typing import Any
@@ -22,7 +22,7 @@ def mesh() -> Mesh:
     return Mesh(np.reshape(np.array(devices(4), object), (2, 2)), ("x", "y"))
 
 
-def test_a_mesh_is_a_grid_with_names() -> None:
+def test_mesh_has_named_axes() -> None:
     m = mesh()
     assert m.axis_names == ("x", "y") and dict(m.shape) == {"x": 2, "y": 2} and m.size == 4
     assert m == mesh() and hash(m) == hash(mesh()) and m != Mesh(devices(4), "x")
@@ -31,7 +31,7 @@ def test_a_mesh_is_a_grid_with_names() -> None:
             bad()
 
 
-def test_a_spec_is_a_tuple_of_its_entries() -> None:
+def test_partition_spec_is_a_tuple_of_its_entries() -> None:
     assert tuple(P("x", None, ("y", "z"))) == ("x", None, ("y", "z")) and P("x") == P("x") != P("y")
     assert len({P("x"), P("x"), P(None)}) == 2
 
@@ -40,7 +40,7 @@ SPLITS = [P(), P("x"), P(None, "y"), P("x", "y"), P("y", "x"), P(("x", "y")), P(
 
 
 def block(spec: Any, i: int, j: int) -> tuple[slice, ...]:
-    """Where the block of the device at `(i, j)` of the mesh lies in `X`."""
+    """Return the slices in `X` of the block of the device at `(i, j)` of the mesh."""
     found = []
     for n, entry in zip(X.shape, (*spec, None, None)):
         names = entry if isinstance(entry, tuple) else (entry,) if entry else ()
@@ -53,7 +53,7 @@ def block(spec: Any, i: int, j: int) -> tuple[slice, ...]:
 
 
 @pytest.mark.parametrize("spec", SPLITS, ids=str)
-def test_a_device_sees_its_block_and_gives_its_block(spec: Any) -> None:
+def test_function_maps_block_to_block(spec: Any) -> None:
     def f(x: Any) -> Any:
         assert x.shape == X[block(spec, 0, 0)].shape
         return x * 2 + lax.reduce_max(x, (0, 1))
@@ -70,7 +70,7 @@ def test_a_device_sees_its_block_and_gives_its_block(spec: Any) -> None:
         assert_close(run(X), g(X))
 
 
-def test_the_mesh_in_scope_where_none_is_given() -> None:
+def test_mesh_in_scope_is_used_by_default() -> None:
     f = shard_map(lambda x: x + axis_index("x"), None, (P("x"),), P("x"))
     with mesh():
         assert_close(f(np.zeros(4, np.int32)), np.array([0, 0, 1, 1], np.int32))
@@ -79,7 +79,7 @@ def test_the_mesh_in_scope_where_none_is_given() -> None:
 
 
 @pytest.mark.collectives
-def test_devices_tell_each_other() -> None:
+def test_collectives_in_shard_map() -> None:
     def f(x: Any) -> Any:
         return psum(x, "x"), all_gather(x, "y", axis=1, tiled=True), ppermute(x, "x", [(0, 1), (1, 0)])
 
@@ -93,7 +93,7 @@ def test_devices_tell_each_other() -> None:
 
 
 @pytest.mark.collectives
-def test_a_result_said_to_be_the_same_everywhere_must_be() -> None:
+def test_result_declared_replicated_must_be_replicated() -> None:
     assert_close(shard_map(lambda x: psum(x, ("x", "y")), mesh(), (P("x", "y"),), P())(X),
                  X.reshape(2, 4, 2, 2).sum((0, 2)), slack=4)
     with pytest.raises(ValueError, match="shard_map"):
@@ -101,7 +101,7 @@ def test_a_result_said_to_be_the_same_everywhere_must_be() -> None:
 
 
 @pytest.mark.collectives
-def test_a_product_of_blocks() -> None:
+def test_blocked_matrix_product() -> None:
     y = np.random.default_rng(4).normal(size=(4, 6)).astype(np.float32)
     f = shard_map(lambda a, b: psum(lax.dot(a, b), "y"), mesh(), (P("x", "y"), P("y", None)), P("x", None))
     assert_close(f(X, y), X @ y, slack=10)
@@ -110,7 +110,7 @@ def test_a_product_of_blocks() -> None:
 
 
 @pytest.mark.order
-def test_derivatives_are_those_of_the_whole_function() -> None:
+def test_derivatives_equal_those_of_global_function() -> None:
     def loss(x: Any, w: Any) -> Any:
         return psum(lax.reduce_sum(lax.sin(x * w), (0, 1)), ("x", "y"))
 
@@ -129,6 +129,6 @@ def test_derivatives_are_those_of_the_whole_function() -> None:
     lambda: shard_map(lambda x: x, mesh(), (P("x", None, "y"),), P("x"))(X),
     lambda: shard_map(lambda x: x, mesh(), (P("x"), P("y")), P("x"))(X)],
     ids=["unknown axis", "uneven", "too many entries", "more specs than arguments"])
-def test_what_does_not_fit_is_a_value_error_that_names_it(call: Any) -> None:
+def test_wrong_arguments_raise_value_error_that_names_shard_map(call: Any) -> None:
     with pytest.raises(ValueError, match="shard_map"):
         call()

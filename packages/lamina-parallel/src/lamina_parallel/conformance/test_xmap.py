@@ -1,4 +1,4 @@
-"""`xmap`: axes with names, which positions of arguments and results they are; resources that never change a result."""
+"""`xmap`: named axes, their positions in arguments and results, and resources, which never change a result."""
 from __future__ import annotations
 
 from typing import Any
@@ -18,25 +18,25 @@ RNG = np.random.default_rng(2)
 A, B = RNG.normal(size=(4, 8)).astype(np.float32), RNG.normal(size=(8, 4)).astype(np.float32)
 
 
-def test_named_axes_are_mapped_and_stand_where_the_results_say() -> None:
+def test_named_axes_are_mapped_to_positions_of_results() -> None:
     assert_close(xmap(lambda v: v * 2, {0: "b"}, {0: "b"})(A), A * 2)
     assert_close(xmap(lambda v: lax.sin(v), {1: "b"}, {0: "b"})(A), np.sin(A.T))
     assert_close(xmap(lambda v: -v, {0: "b", 1: "c"}, {0: "c", 1: "b"})(A), -A.T)
     assert_close(xmap(lambda v: lax.cumsum(v, axis=0), ["b", ...], {1: "b"})(A), np.cumsum(A, 1).T, slack=4)
 
 
-def test_a_product_is_a_map_over_rows_and_columns() -> None:
+def test_matrix_product_maps_rows_and_columns() -> None:
     f = xmap(lambda a, b: lax.dot(a, b), in_axes=({0: "left"}, {1: "right"}), out_axes=["left", "right", ...])
     assert_close(f(A, B), A @ B, slack=4)
 
 
-def test_axes_that_an_argument_lacks_are_shared_and_sizes_may_be_given() -> None:
+def test_arguments_without_axis_are_shared_and_sizes_can_be_given() -> None:
     assert_close(xmap(lambda x, w: x * w, ({0: "b"}, {}), {0: "b"})(A, np.float32(3)), A * 3)
     got = xmap(lambda x: x * axis_index("c").astype(np.float32), {}, {0: "c"}, axis_sizes={"c": 3})(A)
     assert_close(got, np.stack([0 * A, A, 2 * A]))
 
 
-def test_arguments_and_results_are_trees() -> None:
+def test_arguments_and_results_may_be_trees() -> None:
     f = xmap(lambda d: (d["x"] + d["w"], {"w": d["w"]}), ({"x": {0: "b"}, "w": {}},), ({1: "b"}, {}))
     out, rest = f({"x": A, "w": np.float32(1)})
     assert_close(out, A.T + 1)
@@ -63,7 +63,7 @@ def test_einsum_over_names_is_einsum_over_positions(spec: str, wanted: Any) -> N
     assert_close(f(A, B), wanted, slack=20)
 
 
-def test_transformations_outside_and_inside() -> None:
+def test_xmap_inside_and_outside_other_transformations() -> None:
     named = xmap(lambda x: lax.reduce_sum(lax.sin(x), (0,)), {0: "b"}, {0: "b"})
     assert_close(jit(named)(A), np.sin(A).sum(1), slack=4)
     assert_close(vmap(named)(np.stack([A, 2 * A])), np.stack([np.sin(A).sum(1), np.sin(2 * A).sum(1)]), slack=4)
@@ -73,7 +73,7 @@ def test_transformations_outside_and_inside() -> None:
 
 
 @pytest.mark.order
-def test_derivatives_are_those_of_the_function_from_outside() -> None:
+def test_grad_of_and_inside_xmap() -> None:
     loss = xmap(lambda x, w: psum((w * x) * (w * x), "b"), ({0: "b"}, {}), {})
     x, w = np.array([1, 2, 4, 8], np.float32), np.float32(3)
     gx, gw = grad(loss, (0, 1))(x, w)
@@ -84,48 +84,48 @@ def test_derivatives_are_those_of_the_function_from_outside() -> None:
     assert_close(inside(x), np.cos(x) * x + np.sin(x))
 
 
-def chatty(x: Any, w: Any) -> Any:
+def with_collectives(x: Any, w: Any) -> Any:
     y = psum(x * w, "i") + axis_index("b").astype(np.float32)
     z = ppermute(y, "b", [(k, (k + 3) % 8) for k in range(8)])
     return z - pmax(y, "b"), psum(z, ("b", "i"))
 
 
-def plain(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def with_numpy(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     y = x.T @ w + np.arange(8, dtype=np.float32)
     z = np.roll(y, 3)
     return z - y.max(), np.asarray(z.sum() * 4)
 
 
 W = np.array([1, -2, 3, 1], np.float32)
-PLACES: tuple[dict[str, Any], ...] = ({}, {"b": "x"}, {"b": ("y", "x")}, {"i": "y", "b": "x"}, {"i": ("x", "y")})
-TURNS: tuple[dict[str, Any], ...] = ({"b": SerialLoop(2)}, {"b": SerialLoop(8)}, {"i": SerialLoop(2)}, {"b": "turns"})
+ON_MESH: tuple[dict[str, Any], ...] = ({}, {"b": "x"}, {"b": ("y", "x")}, {"i": "y", "b": "x"}, {"i": ("x", "y")})
+LOOPS: tuple[dict[str, Any], ...] = ({"b": SerialLoop(2)}, {"b": SerialLoop(8)}, {"i": SerialLoop(2)}, {"b": "serial"})
 
 
 @pytest.mark.collectives
-@pytest.mark.parametrize("resources", PLACES, ids=str)
-def test_places_on_a_mesh_change_no_result(resources: dict[str, Any]) -> None:
-    f = xmap(chatty, (["i", "b"], {0: "i"}), (["b"], {}), axis_resources=resources)
+@pytest.mark.parametrize("resources", ON_MESH, ids=str)
+def test_mesh_resources_do_not_change_results(resources: dict[str, Any]) -> None:
+    f = xmap(with_collectives, (["i", "b"], {0: "i"}), (["b"], {}), axis_resources=resources)
     with Mesh(np.reshape(np.array(devices(4), object), (2, 2)), ("x", "y")):
         for got in (f(A, W), jit(f)(A, W)):
-            for a, b in zip(got, plain(A, W), strict=True):
+            for a, b in zip(got, with_numpy(A, W), strict=True):
                 assert_close(a, b, slack=20)
 
 
 @pytest.mark.collectives
-@pytest.mark.parametrize("resources", TURNS, ids=str)
-def test_turns_change_no_result(resources: dict[str, Any]) -> None:
-    f = xmap(chatty, (["i", "b"], {0: "i"}), (["b"], {}), axis_resources=resources)
-    with serial_loop("turns", 4):
+@pytest.mark.parametrize("resources", LOOPS, ids=str)
+def test_serial_loops_do_not_change_results(resources: dict[str, Any]) -> None:
+    f = xmap(with_collectives, (["i", "b"], {0: "i"}), (["b"], {}), axis_resources=resources)
+    with serial_loop("serial", 4):
         for got in (f(A, W), jit(f)(A, W)):
-            for a, b in zip(got, plain(A, W), strict=True):
+            for a, b in zip(got, with_numpy(A, W), strict=True):
                 assert_close(a, b, slack=20)
 
 
 @pytest.mark.order
 @pytest.mark.parametrize("resources", [{"b": "x"}, {"i": "y", "b": "x"}, {"b": SerialLoop(4)}], ids=str)
-def test_resources_change_no_derivative(resources: dict[str, Any]) -> None:
+def test_resources_do_not_change_derivatives(resources: dict[str, Any]) -> None:
     def loss(options: Any) -> Any:
-        f = xmap(chatty, (["i", "b"], {0: "i"}), (["b"], {}), axis_resources=options)
+        f = xmap(with_collectives, (["i", "b"], {0: "i"}), (["b"], {}), axis_resources=options)
         return lambda x, w: lax.reduce_sum(f(x, w)[0] * np.arange(8, dtype=np.float32), (0,)) + f(x, w)[1]
 
     wanted = grad(loss({}), (0, 1))(A, W)
@@ -141,7 +141,7 @@ def test_resources_change_no_derivative(resources: dict[str, Any]) -> None:
     lambda: xmap(lambda x: x, {0: "b"}, {0: "b"}, axis_resources={"b": "nowhere"})(A),
     lambda: xmap(lambda x: x, {0: "b"}, {0: "b"}, axis_resources={"b": SerialLoop(3)})(A), lambda: SerialLoop(0)],
     ids=["unknown name", "a name left over", "sizes differ", "no such dimension", "axis_sizes", "no such resource",
-         "uneven turns", "no turn"])
-def test_what_does_not_fit_is_a_value_error(call: Any) -> None:
+         "uneven iterations", "no iteration"])
+def test_wrong_arguments_raise_value_error(call: Any) -> None:
     with pytest.raises(ValueError):
         call()

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from lamina_ir import ShapedArray, aval_of, shaped
 from lamina_tracing.extend import HostArray
+from lamina_ir.typing import Device, Sharding, Value
+from typing_extensions import override
 
 from .. import _jaxlib
 from .._backend import (backends, error_translation, fork_state, launch_guards, transfer_counters, transfer_guard,
@@ -31,7 +32,8 @@ _COPY = _jaxlib.COPY_DURING_CALL
 
 
 # --- making -------------------------------------------------------------------------------------------------------
-def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None, sharding: Any = None) -> Any:
+def put(x: Value, device: Device, committed: bool, aval: ShapedArray | None = None,
+        sharding: Sharding = None) -> ArrayImpl:
     """Copy a host value to one device. `sharding` may be a named sharding of that device.
 
     The host memory is copied before this returns. With jaxlib's default semantics, the array would alias the memory of
@@ -47,8 +49,8 @@ def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None, s
     return _device_put(aval, sharding or shardings.single_device_sharding(device), [x], [device], committed, False, _COPY)
 
 
-def put_pieces(aval: ShapedArray, sharding: Any, pieces: Sequence[Any], devices: Sequence[Any],
-               committed: bool = True) -> Any:
+def put_pieces(aval: ShapedArray, sharding: Sharding, pieces: Sequence[ArrayImpl | np.ndarray],
+               devices: Sequence[Device], committed: bool = True) -> ArrayImpl:
     """Make one array from its shards: host arrays or single-device arrays, one per device, with the rank of `aval`."""
     host_sizes = [p.nbytes for p in pieces if type(p) is not ArrayImpl]
     if host_sizes:
@@ -67,12 +69,13 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Return an uninitialised host array at a 64-byte aligned address, for `array_from_host_buffers`."""
     size = math.prod(shape) * dtype.itemsize
     raw = np.empty(size + 64, np.uint8)
+    # NumPy aligns to 16 bytes only, and jaxlib copies memory that is not aligned to 64.
     offset = -raw.ctypes.data % 64
     return raw[offset:offset + size].view(dtype).reshape(shape)
 
 
-def array_from_host_buffers(aval: ShapedArray, sharding: Any, pieces: Sequence[np.ndarray], devices: Sequence[Any],
-          committed: bool) -> Any:
+def array_from_host_buffers(aval: ShapedArray, sharding: Sharding, pieces: Sequence[np.ndarray],
+                            devices: Sequence[Device], committed: bool) -> ArrayImpl:
     """Make one array from host arrays, one per device, without copying where possible.
 
     The caller must not use the pieces again. CPU devices use the memory itself if it is 64-byte aligned.
@@ -83,17 +86,17 @@ def array_from_host_buffers(aval: ShapedArray, sharding: Any, pieces: Sequence[n
     return _device_put(aval, sharding, list(pieces), list(devices), committed, False, _jaxlib.ZERO_COPY)
 
 
-def _host_array(aval: ShapedArray, pieces: Sequence[Any]) -> HostArray:
+def _host_array(aval: ShapedArray, pieces: Sequence[ArrayImpl | np.ndarray]) -> HostArray:
     """Return a host array in place of a single-device array, in a forked child. Raise an error for several devices."""
     return HostArray.of(np.array(pieces[0], aval.dtype), aval) if len(pieces) == 1 else fork_state.refuse()
 
 
-def with_aval(x: Any, aval: ShapedArray, sharding: Any = None) -> Any:
+def with_aval(x: ArrayImpl, aval: ShapedArray, sharding: Sharding = None) -> ArrayImpl:
     """Return an array over the same buffers with another aval, and optionally another sharding."""
     return x._rewrap_with_aval_and_sharding(aval, sharding or x._sharding)
 
 
-def get_shard(x: Any, index: int) -> Any:
+def get_shard(x: ArrayImpl, index: int) -> ArrayImpl:
     """Return one shard, by its index among the devices of this process, as a single-device array.
 
     It shares the memory of `x`: deleting or donating one of them deletes the other.
@@ -109,7 +112,7 @@ def get_shard(x: Any, index: int) -> Any:
     return piece
 
 
-def as_single_device_array(x: Any) -> Any:
+def as_single_device_array(x: ArrayImpl) -> ArrayImpl:
     """Return a one-device array with a `SingleDeviceSharding`.
 
     A process's part of an array over several processes can be on one device and have another class of sharding, see
@@ -124,11 +127,12 @@ def as_single_device_array(x: Any) -> Any:
     return out
 
 
-def get_member(x: Any, index: int) -> Any:
+def get_member(x: ArrayImpl, index: int) -> ArrayImpl:
     """Return `x[index]` of an array mapped over its leading axis, on the device that holds it.
 
     The result is uncommitted, so that members from several devices can be arguments of one program. Returns None if `x`
-    is not mapped that way, if the index is out of range, if another process has part of `x`, or in a forked child.
+    is not mapped that way, or the index is out of range. Also returns None if another process has part of `x`, and in a
+    forked child.
     """
     if fork_state.is_disabled:
         return None
@@ -155,7 +159,7 @@ def get_member(x: Any, index: int) -> Any:
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------
-def block_until_ready(x: Any) -> Any:
+def block_until_ready(x: ArrayImpl) -> ArrayImpl:
     """Wait until the array is computed; return it. ExecutionError (or CallbackError) if its program failed."""
     try:
         return waiting.wait_for(x)
@@ -163,7 +167,7 @@ def block_until_ready(x: Any) -> Any:
         raise _read_failure("block_until_ready", x, e)
 
 
-def _read_failure(call: str, x: Any, error: Exception) -> BaseException:
+def _read_failure(call: str, x: ArrayImpl, error: Exception) -> BaseException:
     """Return the exception to raise for jaxlib's error from reading or waiting for an array."""
     check_not_deleted(x)
     place = f"{call} of {'an array' if x.aval is None else x.aval.str_long()}"
@@ -172,13 +176,13 @@ def _read_failure(call: str, x: Any, error: Exception) -> BaseException:
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
-def check_not_deleted(x: Any) -> None:
+def check_not_deleted(x: ArrayImpl) -> None:
     """Raise DeletedArrayError if an array was deleted or donated."""
     if x.is_deleted():
         raise launch_guards.DeletedArrayError(f"Array has been deleted or donated: {x.aval.str_long()}")
 
 
-def host_value(x: Any) -> np.ndarray:
+def host_value(x: ArrayImpl) -> np.ndarray:
     """Return the elements as a read-only NumPy array. If that needs a copy, it is cached on the array."""
     cached = x._npy_value
     if cached is not None:
@@ -186,19 +190,21 @@ def host_value(x: Any) -> np.ndarray:
     check_not_deleted(x)
     aval = x.aval
     try:
+        # A read of the buffer would wait inside of jaxlib, where a lost process cannot end the wait.
         if waiting.has_hook:
             waiting.wait_for(x)
         value, copied = _read_to_host(x, x._sharding, aval)
     except (BufferError, *_jaxlib.LAUNCH_ERRORS) as e:
         raise _read_failure("np.asarray", x, e)
     transfer_counters.count_to_host(1, value.nbytes)
+    # The memory may be that of the device, and a cached copy is shared by all readers.
     value.flags.writeable = False
     if copied:
         x._npy_value = value
     return value
 
 
-def _read_to_host(x: Any, sharding: Any, aval: ShapedArray) -> tuple[np.ndarray, bool]:
+def _read_to_host(x: ArrayImpl, sharding: Sharding, aval: ShapedArray) -> tuple[np.ndarray, bool]:
     """Return (the elements as a NumPy array, whether they are a copy)."""
     if type(sharding) is SingleDeviceSharding:
         # NumPy reads the buffer protocol without a copy. It refuses extended dtypes (bfloat16, float8, int4).
@@ -211,7 +217,7 @@ def _read_to_host(x: Any, sharding: Any, aval: ShapedArray) -> tuple[np.ndarray,
     return _gather(x, sharding, aval), True
 
 
-def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:
+def _gather(x: ArrayImpl, sharding: Sharding, aval: ShapedArray) -> np.ndarray:
     """Copy the shards of a multi-device array into one NumPy array."""
     pieces = x._arrays
     if shardings.is_replicated(sharding):
@@ -223,6 +229,7 @@ def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:
             p._copy_single_device_array_to_host_async()
         parts = [p._single_device_array_to_np_array_did_copy()[0] for p in pieces]
     if sharding.mapped_dims == (0,) and not sharding.is_partially_replicated and aval.shape[0] % len(parts) == 0:
+        # One copy in the common case of an array split by rows.
         return np.concatenate([parts[number] for number in sharding.tile_devices])
     out = np.empty(aval.shape, aval.dtype)
     for where, part in zip(shardings.index_map(sharding, aval.shape), parts):
@@ -230,7 +237,7 @@ def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:
     return out
 
 
-def format_array(x: Any) -> str:
+def format_array(x: ArrayImpl) -> str:
     """Return the repr of an array, as `Array([1., 2.], dtype=float32)`."""
     aval = x.aval
     if aval is None:
@@ -261,7 +268,8 @@ class Shard:
 
     __slots__ = ("_array", "_number", "device", "index", "replica_id")
 
-    def __init__(self, array: Any, number: int, device: Any, index: tuple[slice, ...], replica_id: int) -> None:
+    def __init__(self, array: ArrayImpl, number: int, device: Device, index: tuple[slice, ...],
+                 replica_id: int) -> None:
         self._array = array
         self._number = number
         self.device = device
@@ -269,20 +277,22 @@ class Shard:
         self.replica_id = replica_id
 
     @property
-    def data(self) -> Any:
+    def data(self) -> ArrayImpl:
         return self._array.addressable_data(self._number)
 
+    @override
     def __repr__(self) -> str:
         return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data!r})"
 
 
-def addressable_shards(x: Any) -> list[Shard]:
+def addressable_shards(x: ArrayImpl) -> list[Shard]:
     """Return the shards on the devices of this process, in device order."""
     sharding = x._sharding
     devices = shardings.sharding_devices(sharding)
     parts = shardings.index_map(sharding, x.aval.shape)
     local = set(sharding._internal_device_list.addressable_device_list)
-    seen: dict[Any, int] = {}
+    # Replicas are counted over all devices, so that exactly one of all processes has replica 0 of each part.
+    seen: dict[tuple[tuple[int, int], ...], int] = {}
     found: list[Shard] = []
     for device, index in zip(devices, parts):
         key = tuple((s.start, s.stop) for s in index)
@@ -292,7 +302,7 @@ def addressable_shards(x: Any) -> list[Shard]:
     return found
 
 
-def _restore(value: np.ndarray, dtype: Any, weak: bool, placement: bytes | None = None) -> Any:
+def _restore(value: np.ndarray, dtype: np.dtype, weak: bool, placement: bytes | None = None) -> ArrayImpl:
     """Return an unpickled array. Pickles contain the name of this function.
 
     A committed array gets its old sharding if this process has the devices. Other arrays are put on the default device,

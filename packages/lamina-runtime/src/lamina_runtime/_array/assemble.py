@@ -5,10 +5,10 @@ Parts that are on the right device are not copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, ShapedArray, dtypes, shaped, trees
+from lamina_ir.typing import Device, Sharding, Tree, Value
 
 from .. import _jaxlib
 from . import arrays, transfer
@@ -16,19 +16,20 @@ from .._backend import launch_guards
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .key_array import KeyArray
+from .._typing import Array
 
 __all__ = ["make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
            "process_part"]
 
 
-def _sharding(call: str, sharding: Any) -> Any:
+def _sharding(call: str, sharding: Sharding) -> Sharding:
     if type(sharding) not in (_jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding):
         raise TypeError(f"{call}: sharding: expected a sharding, as an array's `.sharding`; got "
                         f"{type(sharding).__name__}: {sharding!r:.60}")
     return shardings.intern_sharding(sharding)
 
 
-def _local_devices(call: str, sharding: Any) -> list[Any]:
+def _local_devices(call: str, sharding: Sharding) -> list[Device]:
     devices = list(sharding._internal_device_list.addressable_device_list)
     if not devices:
         raise ValueError(f"{call}: sharding: none of its devices belongs to this process: {sharding}")
@@ -36,7 +37,7 @@ def _local_devices(call: str, sharding: Any) -> list[Any]:
 
 
 # --- this process's part ------------------------------------------------------------------------------------------
-def _local_block(call: str, sharding: Any) -> tuple[Any, tuple[tuple[int, ...], ...], tuple[int, ...]]:
+def _local_block(call: str, sharding: Sharding) -> tuple[Sharding | None, tuple[tuple[int, ...], ...], tuple[int, ...]]:
     """Return this process's block of arrays that span processes, as (local sharding, tile numbers, tile counts).
 
     The tile numbers are those along each dimension; () if the array is replicated. The tile counts are those of the
@@ -49,12 +50,13 @@ def _local_block(call: str, sharding: Any) -> tuple[Any, tuple[tuple[int, ...], 
     numbers = [index[d] for d in devices]
     try:
         tiles, block = sharding.tiles.block_on(numbers, gaps=True)
+    # The tiles of this process do not fill a box, e.g. two tiles at opposite corners.
     except ShapeError:
         return None, sharding.tiles.parts_on(numbers), sharding.tiles.counts
     return shardings.process_part_sharding(tuple(devices), tiles), block, sharding.tiles.counts
 
 
-def _alias(pieces: Sequence[Any], aval: ShapedArray, sharding: Any, owners: Sequence[Any]) -> Any:
+def _alias(pieces: Sequence[Array], aval: ShapedArray, sharding: Sharding, owners: Sequence[Array]) -> Array:
     """Make an array over the memory of other arrays (`owners`). Deleting or donating one of them deletes all."""
     out = _jaxlib.result_handler(aval, sharding, True)(pieces)
     for x in owners:
@@ -66,7 +68,7 @@ def _alias(pieces: Sequence[Any], aval: ShapedArray, sharding: Any, owners: Sequ
 _as_single_device_array = arrays.as_single_device_array
 
 
-def process_part(call: str, x: Any) -> Any:
+def process_part(call: str, x: Array) -> Array:
     """Return this process's part of an array as an array over the local devices, without a copy."""
     old = x._sharding
     if old.is_fully_addressable:
@@ -80,7 +82,7 @@ def process_part(call: str, x: Any) -> Any:
     return _alias(x._arrays, shaped(shape, x.aval.dtype, x.aval.weak_type), sharding, [x])
 
 
-def _global_from_local(call: str, x: Any, sharding: Any, aval: ShapedArray) -> Any:
+def _global_from_local(call: str, x: Value, sharding: Sharding, aval: ShapedArray) -> Array:
     """Return the array over several processes of which `x` is this process's part."""
     local_sharding, block, counts = _local_block(call, sharding)
     # If the local devices hold only some tiles of the block, no local array has exactly these: pick them on the host.
@@ -89,18 +91,20 @@ def _global_from_local(call: str, x: Any, sharding: Any, aval: ShapedArray) -> A
         devices, parts = shardings.split_plan(sharding, aval.shape)
         assert parts is not None
         sizes = [n // k for n, k in zip(aval.shape, counts)]
+        # Tile number -> position in `x`, along each dimension: `x` contains only the tiles of this process, in order.
         positions = [{number: i for i, number in enumerate(numbers)} for numbers in block]
         pieces = []
         for index in parts:
             at = [p[(s.start or 0) // max(n, 1)] for p, s, n in zip(positions, index, sizes)]
             pieces.append(value[tuple([slice(i * n, i * n + n) for i, n in zip(at, sizes)])])
         return arrays.put_pieces(aval, sharding, pieces, devices)
+    # First an array over the local devices, then the global array over the same buffers: nothing is copied twice.
     local = (transfer._move_array(x, local_sharding) if type(x) is ArrayImpl
              else transfer.put_with_sharding(x, transfer._arg_aval(call, x), local_sharding))
     return _alias(local._arrays, aval, sharding, [local])
 
 
-def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
+def make_array_from_process_local_data(sharding: Sharding, local_data: Tree, global_shape: Tree = None) -> Tree:
     """Make an array that spans processes; each process passes the part of its own devices.
 
     Args:
@@ -130,11 +134,11 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     return tree.unflatten([_from_local(call, checked, x, shape) for x, shape in zip(flat, shapes)])
 
 
-def _is_shape(x: Any) -> bool:
+def _is_shape(x: object) -> bool:
     return x is None or (isinstance(x, (tuple, list)) and all(n is None or isinstance(n, (int, np.integer)) for n in x))
 
 
-def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
+def _from_local(call: str, sharding: Sharding, x: Value, global_shape: Sequence[int | None] | None) -> Array:
     aval = transfer._arg_aval(call, x)
     local = aval.shape
     if sharding._mesh is not None:
@@ -149,6 +153,7 @@ def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
     ranges = []  # for each dimension the (begin, end) ranges of `x` that this process's devices hold
     for d, (n, want) in enumerate(zip(local, lengths)):
         k, numbers = (counts[d], block[d]) if counts else (1, (0,))
+        # The part has len(numbers) of k equal parts along this dimension.
         size = n // len(numbers) * k if want is None else int(want)
         if size % k or (want is None and n % len(numbers)) or n not in (size, size // k * len(numbers)):
             raise ValueError(f"{call}: dimension {d} of local_data, {aval.str_long()}, has length {n}; this process's "
@@ -158,6 +163,7 @@ def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
                                 else f"a multiple of {len(numbers) if want is None else k}"))
         shape.append(size)
         part = size // k
+        # The same full array was passed in each process, which takes its own parts.
         is_full = n == size and len(numbers) < k
         ranges.append([(i * part, (i + 1) * part) for i in numbers] if is_full else [(0, n)])
     global_aval = shaped(tuple(shape), aval.dtype, aval.weak_type)
@@ -173,8 +179,9 @@ def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
     return _global_from_local(call, x, sharding, global_aval)
 
 
-def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any],
-                             dtype: Any = None) -> Any:
+def make_array_from_callback(shape: Sequence[int], sharding: Sharding,
+                             data_callback: Callable[[shardings.Index], Value],
+                             dtype: np.dtype | str | type | None = None) -> Array:
     """Make an array from a function that returns its parts.
 
     The function is called once for each distinct part on this process's devices.
@@ -204,11 +211,13 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
         _local_devices(call, fitting)
         devices, parts = shardings.split_plan(fitting, shape)
     indices = [(slice(None),) * len(shape)] * len(devices) if parts is None else parts
-    results: dict[Any, Any] = {}
+    results: dict[tuple[object, ...], Value] = {}
     for index in indices:
+        # Devices with the same part share one call; slices are not hashable before Python 3.12.
         key = tuple([(s.start, s.stop) for s in index])
         if key not in results:
             found = data_callback(index)
+            # Only the first part decides whether the array has keys; `_keys_from_callback` checks the others.
             if type(found) is KeyArray and not results:
                 return _keys_from_callback(shape, sharding, data_callback, found)
             results[key] = _checked_part(call, found, shape, index, dtype)
@@ -220,12 +229,12 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
     return arrays.put_pieces(shaped(shape, pieces[0].dtype), fitting, pieces, devices)
 
 
-def _keys_from_callback(shape: tuple[int, ...], sharding: Any, data_callback: Callable[[Any], Any],
+def _keys_from_callback(shape: tuple[int, ...], sharding: Sharding, data_callback: Callable[[shardings.Index], Value],
                         first: KeyArray) -> KeyArray:
     """Make a key array from a function that returns its parts; `first` is the part that it returned first."""
     kind, known = first.dtype, [first]
 
-    def key_data(index: Any) -> np.ndarray:
+    def key_data(index: shardings.Index) -> np.ndarray:
         found = known.pop() if known else data_callback(index[:-1])
         if type(found) is not KeyArray or found.dtype != kind:
             raise TypeError("make_array_from_callback: the parts must have one dtype; got "
@@ -235,7 +244,8 @@ def _keys_from_callback(shape: tuple[int, ...], sharding: Any, data_callback: Ca
     return KeyArray(make_array_from_callback((*shape, dtypes.key_size(kind)), sharding, key_data), kind)
 
 
-def _checked_part(call: str, found: Any, shape: tuple[int, ...], index: tuple[slice, ...], dtype: Any) -> np.ndarray:
+def _checked_part(call: str, found: Value, shape: tuple[int, ...], index: tuple[slice, ...],
+                  dtype: np.dtype | str | type | None) -> np.ndarray:
     value = np.asarray(found)
     expected = tuple([len(range(*s.indices(n))) for s, n in zip(index, shape)])
     if value.shape != expected:
@@ -244,8 +254,8 @@ def _checked_part(call: str, found: Any, shape: tuple[int, ...], index: tuple[sl
     return value.astype(dtypes.canonicalize(value.dtype if dtype is None else dtype), copy=False)
 
 
-def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *,
-                                         dtype: Any = None) -> Any:
+def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Sharding, arrays: Sequence[Value], *,
+                                         dtype: np.dtype | str | type | None = None) -> Array:
     """Make an array from single-device arrays without a copy. Deleting it deletes these, too.
 
     Args:
@@ -266,6 +276,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     """
     call = "make_array_from_single_device_arrays"
     checked, shape = _sharding(call, sharding), tuple([int(n) for n in shape])
+    # The uint32 data is assembled, then wrapped.
     kinds = {x.dtype for x in arrays if type(x) is KeyArray}
     if len(kinds) == 1 and all(type(x) is KeyArray for x in arrays):
         kind = kinds.pop()
@@ -274,7 +285,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     fitting = shardings.resolve_sharding(call, shape, checked)
     devices = _local_devices(call, fitting)
     shard_shape = fitting.shard_shape(shape)
-    by_device: dict[Any, Any] = {}
+    by_device: dict[Device, Array] = {}
     for i, x in enumerate(arrays):
         if type(x) is not ArrayImpl or x._sharding.num_devices != 1:
             raise TypeError(f"{call}: arrays[{i}] must be an array on one device; got "

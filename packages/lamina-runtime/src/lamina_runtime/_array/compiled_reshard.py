@@ -1,8 +1,8 @@
 """Reshard arrays among the same devices by a compiled identity function with the two shardings.
 
 The compiler finds the collectives, or that none are needed. Compared with slicing, copying and concatenating
-(`reshard`), with jaxlib 0.10.2 on 8 CPU devices: one third to two thirds of the time at 1 kB, about equal at 8 MB, and
-less to compile (one program instead of one for each device and kind of slice).
+(`reshard`), with jaxlib 0.10.2 on 8 CPU devices: one third to two thirds of the time at 1 kB, about equal at 8 MB.
+There is less to compile: one program instead of one for each device and kind of slice.
 
 Between some shardings with copies, the compiled program gathers far more than a device needs to hold. It then took six
 times as long, so such programs are not used (`direct` is False).
@@ -10,17 +10,18 @@ times as long, so such programs are not used (`direct` is False).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, Var
 from lamina_ir.extend import Placement
 from lamina_lowering import lower
+from lamina_ir.typing import Sharding
 
 from .. import _jaxlib
 from .._backend import backends, launch_guards
 from .._compile import executable_cache
 from .._sharding import shardings
 from .._launch import multi_process
+from .._typing import Array
 
 __all__ = ["reshard_compiled"]
 
@@ -45,9 +46,11 @@ class _Exchange:
                  "processes", "first_launch_done", "launch_group")
     call, name, source_program = "device_put", "exchange", None
 
-    def __init__(self, aval: ShapedArray, old: Any, new: Any) -> None:
+    def __init__(self, aval: ShapedArray, old: Sharding, new: Sharding) -> None:
         devices, new_devices = shardings.sharding_devices(old), shardings.sharding_devices(new)
         number = {d: i for i, d in enumerate(devices)}
+        # An executable has one order of devices, that of the operand. If the result has another one, its shards are
+        # reordered afterwards, without a copy.
         self.device_order = None if new_devices == devices else [number[d] for d in new_devices]
         out = new.tiles if self.device_order is None else new.tiles.renumber(self.device_order)
         n = len(devices)
@@ -59,19 +62,20 @@ class _Exchange:
                                        platform=backends.lowering_platform(devices[0]), placement=self.placement)
         self.loaded = executable_cache.compile(lowered, devices, executable_cache.CompileSettings(1, n, (False,)))
         self.result_handlers = [_jaxlib.result_handler(aval, shardings.tiled_sharding(devices, out), True)]
+        # Large temporaries are a sign of a gather of the whole array.
         memory = self.loaded.executable.get_compiled_memory_stats()
         limit = (memory.argument_size_in_bytes + memory.output_size_in_bytes) * 5 // 4
         self.direct = memory.temp_size_in_bytes <= max(limit, _ALWAYS_DIRECT_BYTES)
         self.window = None if self.launcher else launch_guards.collective_window(self.loaded.executable, devices[0])
 
-    def launch(self, x: Any) -> list[Any]:
+    def launch(self, x: Array) -> list[Array]:
         """Launch the program."""
-        def start() -> list[Any]:
+        def start() -> list[Array]:
             return self.loaded.executable.execute_sharded([x]).consume_with_handlers(self.result_handlers)
         return start() if self.launcher is None else self.launcher.launch(self, [x], start)
 
 
-def reshard_compiled(x: Any, new: Any) -> Any:
+def reshard_compiled(x: Array, new: Sharding) -> Array | None:
     """Return a copy of an array with another sharding of the same devices; None if `reshard` is faster."""
     aval, old = x.aval, x._sharding
     program = executable_cache.memoize(_identity(aval), ("exchange", old, new), lambda: _Exchange(aval, old, new))

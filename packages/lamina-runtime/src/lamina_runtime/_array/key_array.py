@@ -5,15 +5,17 @@ jaxlib cannot hold arrays with an extended dtype. So the programs of a call are 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, DTypeError, ShapedArray, config, dtypes, register_aval, shaped
-from lamina_ir.extend import get_key_data
+from lamina_ir.extend import KeyUse, get_key_data
+from lamina_ir.typing import Device, Value
+from typing_extensions import override
 
 from .arrays import host_value, Shard
 from .._jaxlib.pytree_registry import CALL_REGISTRY
+from .._typing import Array
 
 __all__ = ["KeyArray", "KeyState", "has_no_keys", "key_states", "put_keys", "unwrap_keys", "wrap_keys"]
 
@@ -29,11 +31,11 @@ class KeyState:
     __slots__ = ("consumed_by", "candidates")
 
     def __init__(self, candidates: tuple[KeyState, ...] = ()) -> None:
-        self.consumed_by: Any = None
+        self.consumed_by: KeyUse | None = None
         self.candidates = candidates or (self,)
 
 
-def key_states(x: Any) -> np.ndarray:
+def key_states(x: Value) -> np.ndarray:
     """Return the `KeyState` of each element as an object array. They are created once and stored in the array."""
     if type(x) is KeyArray and x.states is not None:
         return x.states
@@ -58,7 +60,7 @@ class KeyArray:
     weak_type = False
     __array_priority__ = 100
 
-    def __init__(self, key_data: Any, dtype: np.dtype) -> None:
+    def __init__(self, key_data: Value, dtype: np.dtype) -> None:
         self.key_data = key_data
         self.states: np.ndarray | None = None  # with `debug_key_reuse`: the `KeyState` of each element
         self.aval = shaped(key_data.shape[:-1], dtype)
@@ -88,7 +90,7 @@ class KeyArray:
     def on_device_size_in_bytes(self) -> int:
         return self.key_data.on_device_size_in_bytes()
 
-    def devices(self) -> set[Any]:
+    def devices(self) -> set[Device]:
         return self.key_data.devices()
 
     def block_until_ready(self) -> KeyArray:
@@ -109,7 +111,7 @@ class KeyArray:
 
     __copy__ = copy
 
-    def __deepcopy__(self, memo: Any) -> KeyArray:
+    def __deepcopy__(self, memo: object) -> KeyArray:
         return self.copy()
 
     def __len__(self) -> int:
@@ -124,32 +126,36 @@ class KeyArray:
             key_states(self)
         return map(self._element, range(self.aval.shape[0]), self.key_data)
 
-    def _element(self, i: int, data: Any) -> KeyArray:
+    def _element(self, i: int, data: Array) -> KeyArray:
         element = KeyArray(data, self.aval.dtype)
         if self.states is not None:
             element.states = np.asarray(self.states[i], object)
         return element
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+    def __array__(self, *args: object, **kwargs: object) -> np.ndarray:
         raise TypeError(f"PRNG keys cannot be converted to a NumPy array; got {self.aval.str_long()}. Use "
                         "random.key_data(keys) for the raw uint32 data")
 
     def __bool__(self) -> bool:
         raise TypeError(f"a key has no truth value; got {self.aval.str_long()}")
 
+    @override
     def __hash__(self) -> int:
         raise TypeError("arrays are not hashable; use random.key_data(key).tobytes() as a key of a dict")
 
+    @override
     def __repr__(self) -> str:
         text = np.array2string(host_value(self.key_data), separator=", ")
         return f"Array({self.aval.shape}, dtype={dtypes.long_name(self.aval.dtype)}) with key data:\n{text}"
 
     __str__ = __repr__
 
+    @override
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Callable[..., KeyArray], tuple[object, ...]]:
         dtypes.portable_name(self.aval.dtype)  # raises for key types that other processes could misinterpret
         return _restored, (self.key_data, dtypes.key_tag(self.aval.dtype))
 
@@ -159,7 +165,7 @@ register_aval(KeyArray, lambda x: x.aval)
 CALL_REGISTRY.register_node(KeyArray, lambda x: ((x.key_data,), x.aval.dtype), lambda dtype, data: KeyArray(data[0], dtype))
 
 
-def _restored(data: Any, tag: str) -> KeyArray:
+def _restored(data: Value, tag: str) -> KeyArray:
     kind = dtypes.KEY_TYPES.get(tag)
     if kind is None or dtypes.key_size(kind) != data.shape[-1]:
         raise DTypeError(f"keys cannot be restored: they are key<{tag}> with {data.shape[-1]} uint32 values each, and "
@@ -167,18 +173,18 @@ def _restored(data: Any, tag: str) -> KeyArray:
     return KeyArray(data, kind)
 
 
-def unwrap_keys(args: Sequence[Any]) -> list[Any]:
+def unwrap_keys(args: Sequence[Value]) -> list[Value]:
     """Replace key arrays among arguments by their uint32 data."""
     return [x.key_data if type(x) is KeyArray else
             get_key_data(x) if isinstance(x, np.ndarray) and dtypes.is_key(x.dtype) else x for x in args]
 
 
-def wrap_keys(outs: Sequence[Any], avals: Sequence[ShapedArray]) -> list[Any]:
+def wrap_keys(outs: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
     """Wrap the uint32 data of results that are keys by their avals."""
     return [KeyArray(x, a.dtype) if dtypes.is_key(a.dtype) else x for x, a in zip(outs, avals, strict=True)]
 
 
-def put_keys(value: np.ndarray, put: Any) -> KeyArray:
+def put_keys(value: np.ndarray, put: Callable[[np.ndarray], Value]) -> KeyArray:
     """Make a key array of host keys; `put` moves their uint32 data to devices."""
     return KeyArray(put(get_key_data(value)), value.dtype)
 

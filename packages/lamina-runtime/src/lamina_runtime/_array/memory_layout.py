@@ -1,9 +1,12 @@
 """Describe memory layouts of arrays: `DeviceLocalLayout` on each device, `Layout` with the sharding."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from lamina_ir.typing import Sharding
 
 from .._jaxlib import ArrayImpl, layout_text
+from .._typing import Array
 
 __all__ = ["DeviceLocalLayout", "Layout", "get_layout"]
 
@@ -38,10 +41,10 @@ class Layout(NamedTuple):
     """
 
     device_local_layout: DeviceLocalLayout | None = None
-    sharding: Any = None
+    sharding: Sharding = None
 
 
-def get_layout(x: Any) -> Layout:
+def get_layout(x: Array) -> Layout:
     """Return the layout of a concrete array.
 
     >>> import numpy as np

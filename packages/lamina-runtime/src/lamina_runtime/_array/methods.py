@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ShapedArray, register_aval, shaped
+from typing_extensions import override
+from lamina_ir.typing import Device, Function, Sharding, Value
 
 from .. import _jaxlib
 from .._backend import backends, transfer_guard
@@ -21,24 +23,25 @@ from .memory_layout import get_layout
 from .._backend.launch_guards import invalidate_readers
 from .arrays import (_restore, addressable_shards, as_single_device_array, block_until_ready, check_not_deleted,
                      host_value, get_shard, put, get_member, format_array, with_aval)
+from .._typing import Array
 
 __all__ = ["METHODS", "OperatorTarget", "install"]
 
 
-def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+def _array(self: Array, dtype: np.dtype | str | type | None = None, copy: bool | None = None) -> np.ndarray:
     value = host_value(self)
     if dtype is not None and value.dtype != dtype:
         return value.astype(dtype)
     return value.copy() if copy else value
 
 
-def _scalar(self: Any, use: str) -> Any:
+def _scalar(self: Array, use: str) -> Any:
     if self.aval.size != 1:
         raise TypeError(f"{use}: expected an array with one element; got {self.aval.str_long()}")
     return host_value(self).reshape(())[()]
 
 
-def _bool(self: Any) -> bool:
+def _bool(self: Array) -> bool:
     if self.aval.size != 1:
         if self.aval.size == 0:
             raise ValueError(f"the truth value of an empty array is ambiguous; got {self.aval.str_long()}")
@@ -47,20 +50,20 @@ def _bool(self: Any) -> bool:
     return bool(host_value(self).reshape(())[()])
 
 
-def _index(self: Any) -> int:
+def _index(self: Array) -> int:
     if self.aval.shape or self.aval.dtype.kind not in "iu":
         raise TypeError(f"only rank-0 integer arrays can be an index; got {self.aval.str_long()}")
     return operator.index(host_value(self)[()])
 
 
-def _len(self: Any) -> int:
+def _len(self: Array) -> int:
     shape = self.aval.shape
     if not shape:
         raise TypeError(f"len() of a rank-0 array {self.aval.str_long()}")
     return shape[0]
 
 
-def _iter(self: Any) -> Iterator[Any]:
+def _iter(self: Array) -> Iterator[Array]:
     """Iterate over the first dimension.
 
     Elements of a mapped array stay on their devices. If elements are split over several devices, they are gathered on
@@ -85,26 +88,26 @@ def _iter(self: Any) -> Iterator[Any]:
     return (explicit_put(element, device, committed, aval) for element in host_value(self))
 
 
-def _hash(self: Any) -> int:
+def _hash(self: Array) -> int:
     raise TypeError("arrays are not hashable; use their shape and dtype, or x.tobytes(), as a key")
 
 
-def _readable(self: Any) -> bool:
+def _readable(self: Array) -> bool:
     """Return whether this process can read all elements."""
     return not self.is_deleted() and (self._sharding.is_fully_addressable or shardings.is_replicated(self._sharding))
 
 
-def _str(self: Any) -> str:
+def _str(self: Array) -> str:
     return str(host_value(self)) if _readable(self) else format_array(self)
 
 
-def _format(self: Any, spec: str) -> str:
+def _format(self: Array, spec: str) -> str:
     if not spec and not _readable(self):
         return format_array(self)
     return format(host_value(self)[()] if not self.aval.shape else host_value(self), spec)
 
 
-def _item(self: Any, *index: int) -> Any:
+def _item(self: Array, *index: int) -> bool | int | float | complex:
     """Return the element at `index` (or the only one) as a Python number."""
     try:
         return host_value(self).item(*index)
@@ -112,7 +115,7 @@ def _item(self: Any, *index: int) -> Any:
         raise type(error)(f"item: {error}") from None
 
 
-def _copy(self: Any, order: str | None = None) -> Any:
+def _copy(self: Array, order: str | None = None) -> Array:
     """Return a copy of the array. `order` must be None or 'K', because the compiler chooses the memory layout."""
     if order not in (None, "K"):
         raise NotImplementedError("copy: order must be None or 'K', because the compiler chooses the memory layout; "
@@ -121,7 +124,7 @@ def _copy(self: Any, order: str | None = None) -> Any:
 
 
 @transfer_guard.explicit_transfers("put")
-def _copy_array(self: Any, memo: Any = None) -> Any:
+def _copy_array(self: Array, memo: object = None) -> Array:
     check_not_deleted(self)
     sharding = self._sharding
     if type(sharding) is SingleDeviceSharding:
@@ -134,7 +137,8 @@ def _copy_array(self: Any, memo: Any = None) -> Any:
     return _jaxlib.result_handler(self.aval, sharding, self._committed)(new)
 
 
-def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+def _dlpack(self: Array, *, stream: object = None, max_version: object = None, dl_device: object = None,
+            copy: bool | None = None) -> object:
     check_not_deleted(self)
     self = as_single_device_array(self)
     if type(self._sharding) is not SingleDeviceSharding:
@@ -144,12 +148,12 @@ def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device
     return _jaxlib.to_dlpack(_copy_array(self) if copy else with_aval(self, self.aval), stream)
 
 
-def _dlpack_device(self: Any) -> tuple[int, int]:
+def _dlpack_device(self: Array) -> tuple[int, int]:
     device, = shardings.sharding_devices(self._sharding)
     return (2 if device.platform in ("cuda", "gpu") else 1), device.local_hardware_id if device.platform != "cpu" else 0
 
 
-def _device(self: Any) -> Any:
+def _device(self: Array) -> Device | Sharding:
     """The device of the array, or its sharding if it is on several devices."""
     sharding = self._sharding
     if type(sharding) is SingleDeviceSharding:
@@ -157,14 +161,14 @@ def _device(self: Any) -> Any:
     return sharding if sharding.num_devices > 1 else sharding._internal_device_list[0]
 
 
-def _delete(self: Any) -> None:
+def _delete(self: Array) -> None:
     """Free the memory. The array cannot be used after this."""
     if self._readers is not None:
         invalidate_readers(self)
     _jaxlib.delete(self)
 
 
-def _copy_to_host_async(self: Any) -> None:
+def _copy_to_host_async(self: Array) -> None:
     """Start copying the elements to the host."""
     check_not_deleted(self)
     if self._npy_value is None:
@@ -175,11 +179,11 @@ def _copy_to_host_async(self: Any) -> None:
                 p._copy_single_device_array_to_host_async()
 
 
-def _setitem(self: Any, index: Any, value: Any) -> None:
+def _setitem(self: Array, index: object, value: object) -> None:
     raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
 
 
-METHODS: dict[str, Any] = {
+METHODS: dict[str, object] = {
     "__doc__": """An array on one device or several: immutable, typed, computed asynchronously.
 
     Attributes:
@@ -261,17 +265,18 @@ class OperatorTarget:
       kind: a class with attributes of its own; None: jaxlib's array class, with those in `METHODS`.
     """
 
-    def __init__(self, kind: Any = None) -> None:
+    def __init__(self, kind: type | None = None) -> None:
         vars(self).update(kind=kind or ArrayImpl, own=METHODS if kind is None else frozenset(vars(kind)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
         kind, own = vars(self)["kind"], vars(self)["own"]
         if name not in own:
             setattr(kind, name, _with_member_access(value) if name == "__getitem__" and kind is ArrayImpl else value)
 
 
-def _with_member_access(getitem: Any) -> Any:
-    def __getitem__(self: Any, index: Any) -> Any:
+def _with_member_access(getitem: Any) -> Function:
+    def __getitem__(self: Array, index: object) -> Value:
         if type(self._sharding) is not SingleDeviceSharding and isinstance(index, (int, np.integer)):
             member = get_member(self, int(index))
             if member is not None:
@@ -288,5 +293,5 @@ def install() -> None:
     register_aval(ArrayImpl, _aval_of_array)
 
 
-def _aval_of_array(x: Any) -> ShapedArray:
+def _aval_of_array(x: Array) -> ShapedArray:
     return x.aval

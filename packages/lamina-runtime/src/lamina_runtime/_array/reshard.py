@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, prims, shaped
 from lamina_lowering import lower
+from lamina_ir.typing import Device, Sharding, Value
 
 from .. import _jaxlib
 from .._backend import backends, client_state, fork_state
 from .._compile import executable_cache
 from . import compiled_reshard
 from .._sharding import shardings
+from .._typing import Array, Client
 
 __all__ = ["reshape_on_device", "reshard", "unstack_rows"]
 
@@ -35,14 +37,14 @@ class _CompiledProgram:
 
     __slots__ = ("loaded", "result_handlers")
 
-    def __init__(self, closed: ClosedJaxpr, name: str, device: Any, committed: bool) -> None:
+    def __init__(self, closed: ClosedJaxpr, name: str, device: Device, committed: bool) -> None:
         lowered = lower(closed, name=name, platform=backends.lowering_platform(device))
         self.loaded = executable_cache.compile(lowered, (device,), executable_cache.CompileSettings(cheap=True))
         sharding = shardings.single_device_sharding(device)
         self.result_handlers = [_jaxlib.result_handler(a, sharding, committed) for a in lowered.out_avals]
 
 
-def _run(closed: ClosedJaxpr, name: str, device: Any, args: Sequence[Any], committed: bool = True) -> list[Any]:
+def _run(closed: ClosedJaxpr, name: str, device: Device, args: Sequence[Value], committed: bool = True) -> list[Array]:
     """Run a program on one device, compiled on first use."""
     made = executable_cache.memoize(closed, ("on device", device, committed),
                                 lambda: _CompiledProgram(closed, name, device, committed))
@@ -107,12 +109,12 @@ def _box_aval(box: Box, like: ShapedArray) -> ShapedArray:
     return shaped(tuple(b - a for a, b in box), like.dtype, like.weak_type)
 
 
-def reshape_on_device(piece: Any, old: ShapedArray, new: ShapedArray, device: Any, committed: bool) -> Any:
+def reshape_on_device(piece: Array, old: ShapedArray, new: ShapedArray, device: Device, committed: bool) -> Array:
     """Return a copy of an array of type `old` on `device`, reshaped to type `new`."""
     return _run(_reshape_program(old, new), "reshape", device, [piece], committed)[0]
 
 
-def unstack_rows(x: Any) -> list[Any] | None:
+def unstack_rows(x: Array) -> list[Array] | None:
     """Return the elements of the first dimension of a multi-device array, gathered on its first device, uncommitted.
 
     Returns None if there are too many for one program, or if `reshard` cannot gather them.
@@ -126,7 +128,7 @@ def unstack_rows(x: Any) -> list[Any] | None:
 class _Part(NamedTuple):
     """One part of the new sharding: its `pieces`, concatenated on `device`. A single piece stays on its device."""
 
-    device: Any
+    device: Device
     pieces: tuple[tuple[int, int | None], ...]  # (index of the source shard, index of its slice; None: all of it)
     boxes: tuple[Box, ...]                      # of the pieces
     counts: tuple[int, ...]                     # number of pieces along each dimension
@@ -137,22 +139,22 @@ class _Plan(NamedTuple):
     slices: dict[int, tuple[Box, ...]]          # index of a source shard -> slices to make of it
     parts: list[_Part]
     part_numbers: list[int]                     # for each target device, its part
-    devices: list[Any]                          # the target devices
+    devices: list[Device]                          # the target devices
 
 
-def _boxes(sharding: Any, shape: tuple[int, ...]) -> list[tuple[Any, Box]]:
+def _boxes(sharding: Sharding, shape: tuple[int, ...]) -> list[tuple[Device, Box]]:
     """Return (device, its part of the array) for the devices of this process, in order."""
     local = set(sharding._internal_device_list.addressable_device_list)
     every = zip(shardings.sharding_devices(sharding), shardings.index_map(sharding, shape))
     return [(d, tuple(s.indices(n)[:2] for s, n in zip(index, shape))) for d, index in every if d in local]
 
 
-def _make_plan(old: Any, new: Any, shape: tuple[int, ...]) -> _Plan | None:
+def _make_plan(old: Sharding, new: Sharding, shape: tuple[int, ...]) -> _Plan | None:
     """Return how to move an array of this shape between shardings; None if another process holds a needed part."""
-    sources: dict[Box, dict[Any, int]] = {}  # part -> device that holds it -> index of its shard
+    sources: dict[Box, dict[Device, int]] = {}  # part -> device that holds it -> index of its shard
     for number, (d, box) in enumerate(_boxes(old, shape)):
         sources.setdefault(box, {}).setdefault(d, number)
-    targets: dict[Box, list[Any]] = {}
+    targets: dict[Box, list[Device]] = {}
     target_boxes = _boxes(new, shape)
     for d, box in target_boxes:
         targets.setdefault(box, []).append(d)
@@ -191,7 +193,7 @@ def _make_plan(old: Any, new: Any, shape: tuple[int, ...]) -> _Plan | None:
                  [part_number[box] for _, box in target_boxes], [d for d, _ in target_boxes])
 
 
-def _is_repartition(old: Any, new: Any, shape: tuple[int, ...]) -> bool:
+def _is_repartition(old: Sharding, new: Sharding, shape: tuple[int, ...]) -> bool:
     """Return whether the devices stay the same but parts must be sliced or concatenated.
 
     False in multi-process runs: there `x` may be this process's part of an array that all processes hold.
@@ -221,7 +223,7 @@ def _volume(box: Box) -> int:
 
 
 # --- moving ---------------------------------------------------------------------------------------------------------
-def reshard(x: Any, sharding: Any) -> Any:
+def reshard(x: Array, sharding: Sharding) -> Array | None:
     """Return a copy of an array with another sharding, committed.
 
     Returns None if the host has to move it: between platforms, if another process holds a needed part, if the array is
@@ -260,7 +262,7 @@ def reshard(x: Any, sharding: Any) -> Any:
     return _jaxlib.result_handler(aval, sharding, True)(placed)
 
 
-def _copy_to(pairs: Sequence[tuple[Any, Any]], copies: Sequence[bool] = ()) -> list[Any]:
+def _copy_to(pairs: Sequence[tuple[Array, Device]], copies: Sequence[bool] = ()) -> list[Array]:
     """Return the array of each (array, device) pair on that device.
 
     An array that is already there is returned itself, unless its entry of `copies` is True.
@@ -271,5 +273,5 @@ def _copy_to(pairs: Sequence[tuple[Any, Any]], copies: Sequence[bool] = ()) -> l
                                        [shardings.single_device_sharding(d) for _, d in pairs], copies or False)
 
 
-def _client(sharding: Any) -> Any:
+def _client(sharding: Sharding) -> Client:
     return sharding._internal_device_list[0].client

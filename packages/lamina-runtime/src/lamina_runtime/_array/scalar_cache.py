@@ -9,16 +9,17 @@ change the meaning of scalars per thread (`enable_x64`, `default_device`), or wh
 """
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 from lamina_ir import aval_of, config
 from lamina_tracing import hooks
 from lamina_tracing.extend import EVALUATION, trace_state
+from lamina_ir.typing import Value
 
 from .._backend import backends, client_state, transfer_guard
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .arrays import put
+from .._typing import Array, SettingValue
 
 __all__ = ["install"]
 
@@ -29,7 +30,7 @@ _ZEROS = {"0.0": "zero", "-0.0": "negative zero"}  # keys of the two zeros, whic
 _uncached = hooks.operators.device_scalar_like
 
 
-def device_scalar_like(x: Any, number: Any) -> Any:
+def device_scalar_like(x: Value, number: int | float) -> Array | int | float:
     """Return the cached array of a float or int operand next to `x`; the number itself if it is not cached."""
     if type(x) is not ArrayImpl or x._committed or trace_state.trace is not EVALUATION:
         return number
@@ -42,9 +43,9 @@ def device_scalar_like(x: Any, number: Any) -> Any:
     return _note_use(table, number) if found is None else found
 
 
-def _note_use(table: dict[Any, Any], number: Any) -> Any:
+def _note_use(table: dict[int | float | str, Array | None], number: int | float) -> Array | int | float:
     """Note a use of an uncached number; from its second use on, later calls find its array. Return the operand."""
-    key: Any = number
+    key: int | float | str = number
     if not number and type(number) is float:
         key = _ZEROS[repr(number)]
         if table.get(key) is not None:
@@ -61,14 +62,14 @@ def _note_use(table: dict[Any, Any], number: Any) -> Any:
     return number
 
 
-def _on_x64_change(value: Any, is_local: bool) -> None:
+def _on_x64_change(value: SettingValue, is_local: bool) -> None:
     # Replace the tables instead of clearing them: another thread may be about to store an array of the old width.
     client_state.current.scalar_cache = {float: {}, int: {}}
     if is_local:
         hooks.operators.device_scalar_like = _uncached
 
 
-def _switch_off(value: Any, is_local: bool) -> None:
+def _switch_off(value: SettingValue, is_local: bool) -> None:
     if value not in (None, "allow", config.UNSET):
         hooks.operators.device_scalar_like = _uncached
 

@@ -8,6 +8,7 @@ import numpy as np
 from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_parallel import PartitionSpec
 from lamina_tracing.extend import has_jax_array, Tracer
+from lamina_ir.typing import Device, Sharding, Tree, Value
 
 from .. import _jaxlib
 from . import arrays, reshard
@@ -16,17 +17,18 @@ from .._backend import (backends, client_state, error_translation, launch_guards
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .key_array import KeyArray, put_keys
+from .._typing import Array
 
 __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
            "from_dlpack"]
 
 
-def _is_target(x: Any) -> bool:
+def _is_target(x: object) -> bool:
     return x is None or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding, PartitionSpec))
 
 
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
-               may_alias: bool | None = None) -> Any:
+def device_put(x: Tree, device: Tree = None, *, src: object = None, donate: bool = False,
+               may_alias: bool | None = None) -> Tree:
     """Put the arrays of a tree on a device.
 
     Args:
@@ -58,7 +60,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
         raise
 
 
-def _put_tree(x: Any, device: Any, donate: bool) -> Any:
+def _put_tree(x: Tree, device: Tree, donate: bool) -> Tree:
     if type(x) in _LEAVES and _is_target(device):
         return _put_leaf(x, device, donate)
     flat, tree = trees.tree_flatten(x)
@@ -72,7 +74,7 @@ def _put_tree(x: Any, device: Any, donate: bool) -> Any:
 _LEAVES = frozenset((ArrayImpl, np.ndarray, float, int, bool))
 
 
-def _arg_aval(call: str, x: Any) -> ShapedArray:
+def _arg_aval(call: str, x: Value) -> ShapedArray:
     try:
         aval = aval_of(x)
     except DTypeError:
@@ -86,13 +88,14 @@ def _arg_aval(call: str, x: Any) -> ShapedArray:
     return aval
 
 
-def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
+def _put_leaf(x: Value, target: Device | Sharding | None, donate: bool = False) -> Array:
     if isinstance(x, Tracer):
         return x
     if type(x) is ArrayImpl:
         if target is None:
             return x
         out = _move_array(x, target)
+        # An array that stayed where it was is the result itself.
         if donate and out is not x:
             x.delete()
         return out
@@ -101,6 +104,7 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
     if has_jax_array(x):
         return _put_leaf(x.__jax_array__(), target, donate)
     aval = _arg_aval("device_put", x)
+    # Keys are placed as their uint32 data, and wrapped again.
     if dtypes.is_key(aval.dtype):
         return put_keys(x, lambda data: _put_leaf(data, target))
     if target is None:
@@ -110,7 +114,7 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
     return put_with_sharding(x, aval, target)
 
 
-def put_with_sharding(x: Any, aval: ShapedArray, sharding: Any) -> Any:
+def put_with_sharding(x: Value, aval: ShapedArray, sharding: Sharding) -> Array:
     """Put a host value on devices with a sharding, committed."""
     if aval.shape in getattr(sharding, "split_plans", ()):  # interned, and this shape was found to fit
         client_state.check_open(sharding._internal_device_list[0])
@@ -120,6 +124,7 @@ def put_with_sharding(x: Any, aval: ShapedArray, sharding: Any) -> Any:
         return arrays.put(x, sharding._device, True, aval, sharding)
     host = np.asarray(x, aval.dtype)
     devices, parts = shardings.split_plan(sharding, aval.shape)
+    # Replicated: the same host memory for each device.
     if parts is None:
         return arrays.put_pieces(aval, sharding, [host] * len(devices), devices)
     if 0 in host.strides:  # a broadcast array: its parts may share memory, see arrays.put_pieces
@@ -127,7 +132,7 @@ def put_with_sharding(x: Any, aval: ShapedArray, sharding: Any) -> Any:
     return arrays.put_pieces(aval, sharding, [host[p] for p in parts], devices)
 
 
-def _move_array(x: Any, target: Any) -> Any:
+def _move_array(x: Array, target: Device | Sharding) -> Array:
     """Move an array to a device or sharding; return it unchanged if it is committed there already.
 
     Between devices of one platform, the data does not pass through the host.
@@ -137,13 +142,16 @@ def _move_array(x: Any, target: Any) -> Any:
     sharding = shardings.single_device_sharding(target) if isinstance(target, _jaxlib.Device) else shardings.resolve_sharding(
         "device_put", aval.shape, target)
     if old is sharding or old == sharding:
+        # Already there. Only the names of the sharding may differ.
         if x._committed:
             return x if old.alias_id == sharding.alias_id else _with_named_sharding(x, sharding)
         if type(old) is SingleDeviceSharding:
             return arrays.put_pieces(aval, sharding, [x], [old._device])
     if type(old) is SingleDeviceSharding and type(sharding) is SingleDeviceSharding:
+        # jaxlib copies between devices of one client; to another platform the value passes through the host.
         if old._device.client is sharding._device.client:
             return arrays.put_pieces(aval, sharding, [x], [sharding._device])
+    # Only the user knows whether the array is a shard of the result or the same in each process.
     if old.num_devices > 1 and old.is_fully_addressable and not sharding.is_fully_addressable:
         raise ValueError(f"device_put: {aval.str_long()} is on devices of this process only, and {sharding} spans several "
                          "processes. If it is this process's part, use lamina.make_array_from_process_local_data. If "
@@ -152,14 +160,15 @@ def _move_array(x: Any, target: Any) -> Any:
     return put_with_sharding(arrays.host_value(x), aval, sharding) if out is None else out
 
 
-def _with_named_sharding(x: Any, sharding: Any) -> Any:
+def _with_named_sharding(x: Array, sharding: Sharding) -> Array:
     """Return an array over the same memory with an equal sharding that has other names."""
+    # jaxlib stores the sharding in the array, so other names need another array object.
     out = arrays.with_aval(x, x.aval, sharding)
     launch_guards.record_shared_memory(x, out)
     return out
 
 
-def _device_tuple(call: str, devices: Any) -> tuple[Any, ...]:
+def _device_tuple(call: str, devices: Device) -> tuple[Device, ...]:
     if not isinstance(devices, Sequence) or isinstance(devices, str):
         raise ValueError(f"{call}: devices: expected a sequence of devices; got {type(devices).__name__}: {devices!r}")
     if not devices:
@@ -168,7 +177,7 @@ def _device_tuple(call: str, devices: Any) -> tuple[Any, ...]:
 
 
 @transfer_guard.explicit_transfers("put")
-def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
+def device_put_sharded(shards: Sequence[Tree], devices: Sequence[Device]) -> Tree:
     """Put one tree on each device, and stack each leaf into one sharded array.
 
     Args:
@@ -199,7 +208,7 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
     return tree.unflatten([_stack(call, leaves, distinct) for leaves in zip(*flat_shards)])
 
 
-def _stack(call: str, shards: Sequence[Any], devices: tuple[Any, ...]) -> Any:
+def _stack(call: str, shards: Sequence[Value], devices: tuple[Device, ...]) -> Array:
     """Return an array with one shard on each device along a new leading dimension."""
     avals = [_arg_aval(call, x) for x in shards]
     for i, a in enumerate(avals):
@@ -210,7 +219,8 @@ def _stack(call: str, shards: Sequence[Any], devices: tuple[Any, ...]) -> Any:
     shard_aval = shaped((1, *one.shape), one.dtype, one.weak_type)
     aval = shaped((len(shards), *one.shape), one.dtype, one.weak_type)
     client = devices[0].client
-    done: dict[int, Any] = {}  # by id, because the shards may be the same array several times
+    # Shards that are on a device already are reshaped there, without a transfer to the host.
+    done: dict[int, Array] = {}  # by id, because the shards may be the same array several times
     for x in shards:
         if type(x) is ArrayImpl and id(x) not in done and x._sharding._internal_device_list[0].client is client:
             arrays.check_not_deleted(x)
@@ -223,7 +233,7 @@ def _stack(call: str, shards: Sequence[Any], devices: tuple[Any, ...]) -> Any:
 
 
 @transfer_guard.explicit_transfers("put")
-def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
+def device_put_replicated(x: Tree, devices: Sequence[Device]) -> Tree:
     """Put a copy of a tree on each device, and stack the copies of each leaf into one sharded array.
 
     Args:
@@ -240,7 +250,7 @@ def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
 
 
 @transfer_guard.explicit_transfers("get")
-def device_get(x: Any) -> Any:
+def device_get(x: Tree) -> Tree:
     """Copy the arrays of a tree to the host.
 
     Returns:
@@ -258,7 +268,7 @@ def device_get(x: Any) -> Any:
         for leaf in flat])
 
 
-def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(external_array: Any, device: Device = None, copy: bool | None = None) -> Array:
     """Make an array over memory that another library shares through DLPack.
 
     The memory is used without a copy if it is in row-major order and has a supported dtype. Copied are: memory in
@@ -307,11 +317,11 @@ def _is_shareable(x: np.ndarray) -> bool:
     return x.flags.c_contiguous and x.flags.writeable and dtypes.canonicalize(x.dtype) == x.dtype
 
 
-def _copy_to(x: np.ndarray, device: Any) -> Any:
+def _copy_to(x: np.ndarray, device: Device) -> Array:
     return arrays.put(np.array(x, order="C"), device, True, _arg_aval("from_dlpack", x))
 
 
-def _share(x: Any, device: Any, on_host: bool) -> Any:
+def _share(x: Any, device: Device, on_host: bool) -> Array:
     """Return an array over the memory of `x`, or a copy if jaxlib or this package cannot use the memory."""
     try:
         raw = _jaxlib.from_dlpack(x.__dlpack__(), device)
@@ -328,7 +338,7 @@ def _share(x: Any, device: Any, on_host: bool) -> Any:
     return arrays.with_aval(raw, shaped(tuple(value.shape), dtype), shardings.single_device_sharding(device))
 
 
-def block_until_ready(x: Any) -> Any:
+def block_until_ready(x: Tree) -> Tree:
     """Wait until every array of a tree is computed; return the tree."""
     found = [leaf.key_data if type(leaf) is KeyArray else leaf for leaf in trees.tree_leaves(x)
              if type(leaf) is ArrayImpl or type(leaf) is KeyArray]

@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 from lamina_ir import config
 from lamina_ir.extend import invalidate_caches
 from lamina_tracing import hooks
+from lamina_ir.typing import Device, Value
+from typing_extensions import override
 
 from .._jaxlib import cuda_plugin
 from .. import _jaxlib
 from . import client_state, launch_guards, peer_errors
+from .._typing import Array, Client, SettingValue
 
 __all__ = ["client", "client_epoch", "default_backend", "default_device", "default_device_option", "device_count",
            "devices", "get_backend", "has_clients", "host_count", "host_id", "host_ids", "live_arrays",
@@ -29,8 +32,9 @@ __all__ = ["client", "client_epoch", "default_backend", "default_device", "defau
            "process_indices", "reset", "resolve_device", "set_client_maker", "setup_tpu"]
 
 
-def _check_before_use(name: str) -> Callable[[Any], None]:
-    def check(value: Any) -> None:
+def _check_before_use(name: str) -> Callable[[SettingValue], None]:
+    # jaxlib reads these settings when it makes a client; later changes would have no effect.
+    def check(value: SettingValue) -> None:
         """Run before the option is set, so that a refused value is not stored."""
         if client_state.current.clients and value != config.options[name].value:
             raise RuntimeError(f"config {name}: must be set before a device is first used, and one has been used; "
@@ -58,7 +62,7 @@ def _check_num_cpu_devices(value: int | None) -> None:
     _check_before_use("num_cpu_devices")(value)
 
 
-def _check_default_device(value: Any) -> None:
+def _check_default_device(value: SettingValue) -> None:
     if value is not None and not isinstance(value, (_jaxlib.Device, str)):
         raise ValueError("config default_device: expected a device of lamina.devices(), the name of a platform, or "
                          f"None; got {value!r:.200}")
@@ -79,11 +83,11 @@ default_device_option = config.Option("default_device", None, keyed=True, check=
 _ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
 
 
-def _cpu_client() -> Any:
+def _cpu_client() -> Client:
     return _jaxlib.make_cpu_client(num_cpu_devices.value, asynchronous=cpu_enable_async_dispatch.value)
 
 
-_makers: dict[str, Callable[[], Any]] = {"cpu": _cpu_client, "cuda": cuda_plugin.make_client}
+_makers: dict[str, Callable[[], Client]] = {"cpu": _cpu_client, "cuda": cuda_plugin.make_client}
 
 
 def has_clients() -> bool:
@@ -91,10 +95,11 @@ def has_clients() -> bool:
     return bool(client_state.current.clients)
 
 
-def set_client_maker(platform: str, make: Callable[[], Any]) -> Callable[[], Any]:
+def set_client_maker(platform: str, make: Callable[[], Client]) -> Callable[[], Client]:
     """Set the function that makes a platform's client, for multi-process runs; return the previous one."""
     before = _makers[platform]
-    # Programs with maps were traced for the previous number of processes.
+    # Programs with maps were traced for the previous number of processes. To the caches the change is one step, so no
+    # thread can store such a program under the new key.
     with config.generation.changing():
         _makers[platform] = make
         invalidate_caches()
@@ -108,7 +113,7 @@ def _enabled_platforms() -> list[str]:
     return (["cuda"] if cuda_plugin.is_available() else []) + ["cpu"]
 
 
-def client(platform: str | None = None) -> Any:
+def client(platform: str | None = None) -> Client:
     """Return the client of a platform (None: the default platform). Makes it on first use."""
     state = client_state.current
     if platform is None:
@@ -126,6 +131,7 @@ def client(platform: str | None = None) -> Any:
         found = state.clients.get(name)
         if found is None:
             make = _makers.get(name)
+            # A platform that the user did not enable is refused, also if it would work.
             if make is None or (platforms.value and name not in _enabled_platforms()):
                 known = [n for n in (_enabled_platforms() if platforms.value else _makers) if n in _makers]
                 raise RuntimeError(f"no platform {platform!r}; there are {', '.join(known) or 'none enabled'}")
@@ -138,9 +144,9 @@ def client(platform: str | None = None) -> Any:
         return found
 
 
-def _make_default_client() -> Any:
+def _make_default_client() -> Client:
     """Return the client of the first platform that works. RuntimeError if there is none."""
-    chosen = platform_name.value
+    chosen: str | None = platform_name.value
     candidates = _enabled_platforms() if chosen is None else [_ALIASES.get(chosen, chosen)]
     explicit = bool(platforms.value or chosen)
     failures = client_state.current.failures
@@ -150,6 +156,7 @@ def _make_default_client() -> Any:
         except peer_errors.ProcessLostError:
             raise  # the other processes use this platform, so falling back to another one would not help
         except RuntimeError as e:
+            # The user's only choice: its own error, without the list of platforms that were tried.
             if explicit and len(candidates) == 1:
                 raise
             failures[name] = str(e)
@@ -185,7 +192,7 @@ def evict_closed_devices() -> None:
             forget(lambda d: isinstance(d, _jaxlib.Device) and client_state.is_closed(d))
 
 
-def get_backend(platform: str | None = None) -> Any:
+def get_backend(platform: str | None = None) -> Client:
     """Return jaxlib's client of a platform; its attribute `platform` is the name.
 
     >>> get_backend("cpu").platform
@@ -194,17 +201,18 @@ def get_backend(platform: str | None = None) -> Any:
     return client(platform)
 
 
-def live_arrays(platform: str | None = None) -> list[Any]:
+def live_arrays(platform: str | None = None) -> list[Array]:
     """Return the live arrays of a platform.
 
     Arrays that this package makes for its own use (cached scalars, the launch windows) are left out.
     """
+    # Compared by identity: `==` of arrays is elementwise.
     internal = {id(x) for table in client_state.current.scalar_cache.values() for x in table.values()}
     return [x for x in client(platform).live_arrays()
             if x.aval is not None and x.aval is not launch_guards.IN_FLIGHT_AVAL and id(x) not in internal]
 
 
-def setup_tpu(tpu_driver_version: Any = None) -> None:
+def setup_tpu(tpu_driver_version: object = None) -> None:
     """Use eight CPU devices in place of the cores of a hosted TPU, for notebooks written for TPUs.
 
     There is no TPU platform. Call this before the first array. It does nothing if a number of devices or another
@@ -217,17 +225,18 @@ def setup_tpu(tpu_driver_version: Any = None) -> None:
     warnings.warn("setup_tpu: lamina has no TPU platform; programs run on CPU or GPU devices", stacklevel=2)
 
 
-def devices(backend: str | None = None) -> list[Any]:
+def devices(backend: str | None = None) -> list[Device]:
     """Return all devices of a backend (None: the default one), including those of other processes.
 
     >>> devices("cpu")[0].platform
     'cpu'
     """
+    # By id, so that the order is the same in all processes.
     return sorted(client(backend).devices(), key=lambda d: d.id)
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None,
-                  host_id: int | None = None) -> list[Any]:
+                  host_id: int | None = None) -> list[Device]:
     """Return the devices of this process, or those of process `process_index`.
 
     Args:
@@ -276,7 +285,7 @@ def process_indices(backend: str | None = None) -> list[int]:
     return sorted({d.process_index for d in client(backend).devices()})
 
 
-def process_share(named: Sequence[Any] | None, backend: str | None = None) -> tuple[int, int]:
+def process_share(named: Sequence[Device] | None, backend: str | None = None) -> tuple[int, int]:
     """Return which share of a mapped axis this process holds, as (local, global).
 
     These are numbers of devices if the map names devices, else of processes.
@@ -296,6 +305,7 @@ def process_share(named: Sequence[Any] | None, backend: str | None = None) -> tu
 class Devices(tuple[Any, ...]):
     """A tuple of possibly thousands of devices with a cached hash: it is part of the key of each call."""
 
+    @override
     def __hash__(self) -> int:
         found = self.__dict__.get("hash")
         if found is None:
@@ -319,7 +329,7 @@ class DeviceGroup(NamedTuple):
     in_process_order: Devices
 
 
-def device_group(named: Sequence[Any]) -> DeviceGroup:
+def device_group(named: Sequence[Device]) -> DeviceGroup:
     """Return the `DeviceGroup` of a sequence of devices, cached by identity while the clients live.
 
     The cache entry holds the sequence, so that its id is not reused.
@@ -328,7 +338,7 @@ def device_group(named: Sequence[Any]) -> DeviceGroup:
     found = known.get(key)
     if found is None or found[0] is not named:
         every = Devices([d for d in named if isinstance(d, _jaxlib.Device)])
-        groups: dict[int, list[Any]] = {}
+        groups: dict[int, list[Device]] = {}
         for d in every:
             groups.setdefault(d.process_index, []).append(d)
         concatenated = Devices([d for group in groups.values() for d in group])
@@ -342,11 +352,12 @@ def device_group(named: Sequence[Any]) -> DeviceGroup:
     return found[1]
 
 
-def checked_device_group(call: str, named: Sequence[Any]) -> DeviceGroup:
+def checked_device_group(call: str, named: Sequence[Device]) -> DeviceGroup:
     """Return the `DeviceGroup` of devices that pass `check_devices`; the check runs once per sequence."""
     found, known, key = device_group(named), client_state.current.device_groups, ("checked", id(named))
     if known.get(key) is not found:
         check_devices(call, named)
+        # If the table was cleared meanwhile, nothing holds the sequence, and its id may be reused.
         if ("named", id(named)) in known:
             known[key] = found
     return found
@@ -355,24 +366,24 @@ def checked_device_group(call: str, named: Sequence[Any]) -> DeviceGroup:
 _MAX_GROUPS = 1024
 
 
-def is_local(device: Any) -> bool:
+def is_local(device: Device) -> bool:
     """Return whether a device belongs to this process."""
     return bool(device.process_index == device.client.process_index())
 
 
-def devices_by_process(backend: str | None = None) -> tuple[tuple[Any, ...], ...]:
+def devices_by_process(backend: str | None = None) -> tuple[tuple[Device, ...], ...]:
     """Return the devices of each process, in order of the processes (cached)."""
     known, name = client_state.current.device_groups, client(backend).platform
     found = known.get(name)
     if found is None:
-        groups: dict[int, list[Any]] = {}
+        groups: dict[int, list[Device]] = {}
         for d in devices(backend):
             groups.setdefault(d.process_index, []).append(d)
         found = known[name] = tuple([tuple(groups[p]) for p in sorted(groups)])
     return found
 
 
-def first_devices_of_processes(count: int, backend: str | None = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def first_devices_of_processes(count: int, backend: str | None = None) -> tuple[tuple[Device, ...], tuple[Device, ...]]:
     """Return (the first `count` devices of each process, those of this process), in order of the processes (cached)."""
     known, key = client_state.current.device_groups, (client(backend).platform, count)
     found = known.get(key)
@@ -397,7 +408,7 @@ def default_backend() -> str:
     return "gpu" if platform in ("cuda", "rocm") else platform
 
 
-def lowering_platform(device: Any) -> str:
+def lowering_platform(device: Device) -> str:
     """Return the name of a device's platform in `lamina_lowering`: 'cpu', 'cuda', 'rocm', 'tpu'."""
     platform = device.platform
     if platform == "gpu":
@@ -405,7 +416,7 @@ def lowering_platform(device: Any) -> str:
     return platform
 
 
-def resolve_device(spec: Any) -> Any:
+def resolve_device(spec: Device | str) -> Device:
     """Return a device, given itself or the name of its platform. TypeError for other values."""
     if isinstance(spec, _jaxlib.Device):
         return spec
@@ -414,7 +425,7 @@ def resolve_device(spec: Any) -> Any:
     raise TypeError(f"expected a device or a platform name; got {type(spec).__name__}: {spec!r}")
 
 
-def devices_from_text(text: str) -> tuple[Any, ...]:
+def devices_from_text(text: str) -> tuple[Device, ...]:
     """Return the devices of a text such as `cpu:3,1` (cached). RuntimeError if a number does not exist."""
     known = client_state.current.reshard_plans
     found = known.get(text)
@@ -429,18 +440,19 @@ def devices_from_text(text: str) -> tuple[Any, ...]:
     return found
 
 
-def default_device() -> Any:
+def default_device() -> Device:
     """Return the device of uncommitted arrays."""
     chosen = default_device_option.value
     if chosen is not None:
         return resolve_device(chosen)
     state = client_state.current
     if state.default_device is None:
+        # The first local device: other processes own the others, and no array of this process alone can be there.
         state.default_device = client().local_devices()[0]
     return state.default_device
 
 
-def check_devices(call: str, values: Sequence[Any]) -> tuple[Any, ...]:
+def check_devices(call: str, values: Sequence[Value]) -> tuple[Device, ...]:
     """Return the devices as a tuple. TypeError or ValueError unless they are distinct devices of one client."""
     found = tuple(values)
     for i, d in enumerate(found):

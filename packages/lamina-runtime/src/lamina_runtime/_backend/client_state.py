@@ -15,6 +15,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from lamina_ir.typing import CacheKey, Device, Sharding
+from lamina_ir import ClosedJaxpr
+
+from .._typing import Array, CallObject, Client, DeviceList, LaunchReceipt, UserShardings
+
 __all__ = ["ClientState", "check_open", "clear_call_caches", "close", "closed_clients", "is_closed", "on_close"]
 
 
@@ -45,29 +50,30 @@ class ClientState:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.clients: dict[str, Any] = {}
+        self.clients: dict[str, Client] = {}
         self.failures: dict[str, str] = {}
-        self.default_client: Any = None
-        self.default_device: Any = None
-        self.device_groups: dict[Any, tuple[Any, ...]] = {}
-        self.single_shardings: dict[Any, Any] = {}
-        self.device_lists: dict[tuple[Any, ...], Any] = {}
-        self.gspmd_shardings: dict[Any, Any] = {}
-        self.sharding_aliases: dict[Any, Any] = {}
-        self.reshard_plans: dict[Any, Any] = {}
-        self.user_shardings: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
-        self.scalar_cache: dict[type, dict[Any, Any]] = {float: {}, int: {}}
+        self.default_client: Client | None = None
+        self.default_device: Device | None = None
+        self.device_groups: dict[CacheKey, tuple[Any, ...]] = {}
+        self.single_shardings: dict[Device, Sharding] = {}
+        self.device_lists: dict[tuple[Device, ...], DeviceList] = {}
+        self.gspmd_shardings: dict[CacheKey, Sharding] = {}
+        self.sharding_aliases: dict[CacheKey, Any] = {}
+        self.reshard_plans: dict[CacheKey, Any] = {}
+        self.user_shardings: weakref.WeakKeyDictionary[ClosedJaxpr, dict[CacheKey, UserShardings]] = (
+            weakref.WeakKeyDictionary())
+        self.scalar_cache: dict[type, dict[int | float | str, Array | None]] = {float: {}, int: {}}
         self.call_caches: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
-        self.windows: dict[Any, Any] = {}
-        self.effect_order: dict[Any, Any] = {}
-        self.pending_effects: deque[Any] = deque()
-        self.executables: OrderedDict[Any, Any] = OrderedDict()  # least recently used first
+        self.windows: dict[Client, Any] = {}
+        self.effect_order: dict[Device, Any] = {}
+        self.pending_effects: deque[LaunchReceipt] = deque()
+        self.executables: OrderedDict[CacheKey, Any] = OrderedDict()  # least recently used first
         self.executable_bytes = 0
         self.launcher: Any = None
 
 
 current = ClientState(0)
-_closed_clients: weakref.WeakSet[Any] = weakref.WeakSet()
+_closed_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _close_callbacks: list[Callable[[ClientState], None]] = []
 lock = threading.RLock()  # held while a client is made
 
@@ -87,6 +93,7 @@ def close() -> None:
     with lock:
         closed = current
         for client in closed.clients.values():
+            # Weak: arrays of a closed client keep it alive, this table must not.
             _closed_clients.add(client)
         current = ClientState(closed.epoch + 1)
     # The callbacks wait for programs in flight. Those may call Python functions that need a client, so the lock must
@@ -95,24 +102,25 @@ def close() -> None:
         callback(closed)
 
 
-def closed_clients() -> list[Any]:
+def closed_clients() -> list[Client]:
     """Return the closed clients that arrays still keep alive."""
     return list(_closed_clients)
 
 
-def is_closed(device: Any) -> bool:
+def is_closed(device: Device) -> bool:
     """Return whether a device belongs to a closed client."""
+    # The first test is for speed: most processes never close a client.
     return current.epoch > 0 and device.client in _closed_clients
 
 
-def check_open(device: Any) -> None:
+def check_open(device: Device) -> None:
     """Raise RuntimeError for a device of a closed client."""
     if current.epoch and is_closed(device):
         raise RuntimeError(f"{device} belongs to a client that was closed by clear_backends(). Take devices from "
                            "lamina.devices() again. Arrays on it can still be read (np.asarray) and moved (device_put)")
 
 
-def clear_call_caches(calls: Iterable[Any]) -> None:
+def clear_call_caches(calls: Iterable[Callable[[], CallObject | None]]) -> None:
     """Clear the signature caches of call objects (given as weak references) after they raised an error.
 
     jaxlib keeps a cache entry for a signature whose cache miss raised, and its key holds devices: here those of closed

@@ -10,11 +10,12 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from lamina_ir import CallbackError, CheckError, ExecutionError
+from lamina_ir.typing import Function, Value
 
 from . import peer_errors
+from .._typing import Array
 
 __all__ = ["CallbackFailures", "find_callback_error", "guard_callback", "is_launch_failure", "translate_error"]
 
@@ -48,13 +49,14 @@ class CallbackFailures:
             if len(self._errors) < _MAX_STORED:
                 self._errors.append((self._count, error))
 
-    def launch_and_wait(self, call: str, launch: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    def launch_and_wait(self, call: str, launch: Callable[[], Sequence[Array]]) -> Sequence[Array]:
         """Call `launch()` and wait for its results.
 
         Raises:
           CallbackError: a callback raised an exception. KeyboardInterrupt and SystemExit are raised unchanged.
         """
         with self._lock:
+            # The count never falls, so "above `since`" means: after this launch began.
             since = self._count
             self._launches += 1
         try:
@@ -64,8 +66,12 @@ class CallbackFailures:
         finally:
             with self._lock:
                 failed = self._count > since
+                # If so many callbacks failed that the exception of this launch was not stored, one of another launch
+                # stands for it.
                 raised = next((e for n, e in self._errors if n > since), self._errors[-1][1]) if failed else None
                 self._launches -= 1
+                # Exceptions hold tracebacks and with them arrays, so they are dropped as soon as no launch needs
+                # them.
                 if not self._launches:
                     self._errors.clear()
         if raised is None:
@@ -75,12 +81,12 @@ class CallbackFailures:
         raise callback_error_class(raised)(f"{call}: {raised}") from (raised.__cause__ or raised)
 
 
-def guard_callback(function: Callable[..., Any], failures: CallbackFailures | None = None) -> Callable[..., Any]:
+def guard_callback(function: Function, failures: CallbackFailures | None = None) -> Function:
     """Wrap a callback so that its exceptions are stored and numbered.
 
     With `failures`, they are added there instead, and the callback returns zeros.
     """
-    def call(*xs: Any) -> Any:
+    def call(*xs: Value) -> Value:
         try:
             return function(*xs)
         except BaseException as e:
@@ -89,6 +95,7 @@ def guard_callback(function: Callable[..., Any], failures: CallbackFailures | No
                 return function.blank()  # type: ignore[attr-defined]
             number = next(_numbers)
             _raised[number] = e
+            # jaxlib may never report a stored exception, if no result of the program is read.
             while len(_raised) > _MAX_STORED:
                 _raised.popitem(last=False)
             raise CallbackError(f"{e} [callback error {number}]") from None
@@ -118,8 +125,8 @@ def find_callback_error(error: BaseException) -> BaseException | None:
 def translate_error(call: str, error: Exception) -> BaseException:
     """Return the exception to raise for an error of jaxlib.
 
-    It is a `CallbackError` if a callback raised (KeyboardInterrupt and SystemExit are returned unchanged), a
-    `ProcessLostError` if another process failed, else an `ExecutionError` with `error` as its cause.
+    If a callback raised, it is a `CallbackError`; KeyboardInterrupt and SystemExit are returned unchanged. If another
+    process failed, it is a `ProcessLostError`. Otherwise it is an `ExecutionError` with `error` as its cause.
     """
     raised = find_callback_error(error)
     if raised is not None and not isinstance(raised, Exception):

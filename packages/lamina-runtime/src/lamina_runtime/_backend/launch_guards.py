@@ -21,10 +21,12 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import LaminaError, ShapedArray
+from lamina_ir.typing import Device, Value
 
 from .. import _jaxlib
 from . import client_state, fork_state
 from .._jaxlib import ArrayImpl
+from .._typing import Array, CallObject, Client, DeviceList, Executable
 
 __all__ = ["DeletedArrayError", "DonationGuard", "IN_FLIGHT_AVAL", "MAX_HELD_BYTES", "WINDOW", "Window",
            "check_constants", "check_donation", "check_usable", "client_window", "collective_window",
@@ -43,7 +45,7 @@ class Window:
     *marker*: another array object over the buffer of the launch's smallest result. So arrays of the caller die as
     usual. A marker does retain the buffers of the launch while it is in flight. These are limited to `MAX_HELD_BYTES`
     in total; a launch with more is waited for at once. Its computation takes longer than launching the next one, so
-    devices do not become idle, and a loop needs no more memory than a loop that blocks at each step.
+    devices do not become idle. A loop then needs no more memory than a loop that blocks at each step.
 
     Making and freeing markers is the most expensive part of a window, and launches on the same devices end in order.
     So only every `STRIDE`-th of small consecutive launches on the same devices gets a marker, which represents the
@@ -60,18 +62,18 @@ class Window:
 
     def __init__(self) -> None:
         # (marker, number of launches that it represents, their bytes), oldest first
-        self._pending: deque[tuple[Any, int, int]] = deque()
+        self._pending: deque[tuple[Array, int, int]] = deque()
         # The counters are updated without a lock. Concurrent launches make them slightly wrong, which is harmless: the
         # window is far below jaxlib's limit of 31.
         self._donated = 0  # consecutive launches whose marker was donated
         self._in_flight = self._held = 0  # launches and bytes in `_pending`
         self._since = self._bytes = 0  # launches and bytes since the latest marker
-        self._devices: Any = None  # of the latest launch
+        self._devices: DeviceList | None = None  # of the latest launch
         self._latest: Any = None  # weak reference to the smallest result of the latest launch
         # Of the latest launch with several results: their avals, index of the smallest, bytes of all.
-        self._several: tuple[Any, int, int] = (None, 0, 0)
+        self._several: tuple[list[ShapedArray] | None, int, int] = (None, 0, 0)
 
-    def note_launch(self, outs: Sequence[Any]) -> None:
+    def note_launch(self, outs: Sequence[Value]) -> None:
         """Note a launch with the results `outs`; wait for the oldest launch if too many are in flight."""
         if len(outs) == 1:
             smallest = outs[0]
@@ -127,7 +129,7 @@ class Window:
         except IndexError:
             pass
 
-    def _wait_for_oldest(self, newest: Any) -> bool:
+    def _wait_for_oldest(self, newest: Array) -> bool:
         """Wait for the oldest marker. Return False if there is none left."""
         try:
             oldest, launches, size = self._pending.popleft()
@@ -145,7 +147,7 @@ class Window:
         return True
 
     @staticmethod
-    def _wait_quietly(x: Any) -> None:
+    def _wait_quietly(x: Array) -> None:
         try:
             _wait(x)
         except _jaxlib.LAUNCH_ERRORS:
@@ -165,7 +167,7 @@ class Window:
 _wait = _jaxlib.wait_for
 
 
-def _has_ended(x: Any) -> bool:
+def _has_ended(x: Array) -> bool:
     """Return whether the program that computes an array is known to have ended, successfully or not."""
     try:
         return x is not None and not x.is_deleted() and x.is_ready()
@@ -173,7 +175,7 @@ def _has_ended(x: Any) -> bool:
         return True
 
 
-def client_window(client: Any) -> Window | None:
+def client_window(client: Client) -> Window | None:
     """Return the window of a client, shared by all threads; None if its collectives need no window."""
     if client.platform != "cpu" or not _jaxlib.COLLECTIVES_BLOCK_LAUNCHES:
         return None
@@ -187,7 +189,7 @@ def client_window(client: Any) -> Window | None:
 _COLLECTIVE = re.compile(r"all-reduce|all-gather|all-to-all|collective-|reduce-scatter")
 
 
-def collective_window(executable: Any, device: Any) -> Window | None:
+def collective_window(executable: Executable, device: Device) -> Window | None:
     """Return the window for a partitioned program; None if its HLO contains no collectives."""
     window = client_window(device.client)
     if window is not None and any(_COLLECTIVE.search(m.to_string()) for m in executable.hlo_modules()):
@@ -209,7 +211,7 @@ def _operand(i: int) -> str:
     return f"argument {i}"
 
 
-def check_usable(call: str, name: str, flat: Iterable[Any], describe: Callable[[int], str] = _operand) -> None:
+def check_usable(call: str, name: str, flat: Iterable[Value], describe: Callable[[int], str] = _operand) -> None:
     """Check that no argument was deleted or donated, or belongs to a closed client.
 
     `describe(i)` is the text for argument `i` in errors.
@@ -244,7 +246,8 @@ class DonationGuard:
 
     __slots__ = ("_call", "_name", "_arrays", "_describe", "_ids")
 
-    def __init__(self, call: str, name: str, arrays: Sequence[Any], describe: Callable[[int], str] = _operand) -> None:
+    def __init__(self, call: str, name: str, arrays: Sequence[Value],
+                 describe: Callable[[int], str] = _operand) -> None:
         self._call, self._name, self._arrays, self._describe = call, name, arrays, describe
         self._ids = [id(x) for x in arrays]
 
@@ -265,7 +268,7 @@ class DonationGuard:
             self.__exit__()
             raise
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         with _donating_lock:
             _donating.difference_update(self._ids)
 
@@ -273,7 +276,7 @@ class DonationGuard:
 # --- arrays that functions close over -----------------------------------------------------------------------------
 # An array's attribute `_readers` lists weak references to the objects that have to be invalidated when it is deleted:
 # call objects with the array as a constant, and arrays over the same memory.
-def register_reader(constants: Iterable[Any], call: Any) -> None:
+def register_reader(constants: Iterable[Value], call: Callable[[], CallObject | None]) -> None:
     """Register a call object (a weak reference to it) as a reader of constants.
 
     jaxlib's fast path passes these arrays to its program without calling Python, so it cannot notice a deletion.
@@ -286,7 +289,7 @@ def register_reader(constants: Iterable[Any], call: Any) -> None:
                 c._readers.append(call)
 
 
-def record_shared_memory(x: Any, y: Any) -> None:
+def record_shared_memory(x: Array, y: Array) -> None:
     """Record that two arrays share memory on at least one device, so that deleting one deletes the other.
 
     jaxlib's own check looks at the first device of an array only. A launch with another shard deleted crashes the
@@ -301,7 +304,7 @@ def record_shared_memory(x: Any, y: Any) -> None:
                 a._readers = both
 
 
-def invalidate_readers(x: Any) -> None:
+def invalidate_readers(x: Array) -> None:
     """Invalidate the readers of an array that is about to be deleted or donated.
 
     Call objects get their fast path cleared: their next call passes through Python, which raises a clear error. Arrays
@@ -318,7 +321,7 @@ def invalidate_readers(x: Any) -> None:
             found._clear_cache()
 
 
-def check_constants(call: str, name: str, constants: Iterable[Any]) -> None:
+def check_constants(call: str, name: str, constants: Iterable[Value]) -> None:
     """Raise DeletedArrayError if an array that a function closes over was deleted or donated."""
     for c in constants:
         if type(c) is ArrayImpl and c.is_deleted():
@@ -326,7 +329,7 @@ def check_constants(call: str, name: str, constants: Iterable[Any]) -> None:
                                     "the function closes over. Pass it as an argument, or close over a copy (x.copy())")
 
 
-def check_donation(call: str, name: str, flat: Sequence[Any], donated: Sequence[bool],
+def check_donation(call: str, name: str, flat: Sequence[Value], donated: Sequence[bool],
                    describe: Callable[[int], str]) -> None:
     """Raise ValueError if an array is donated and also passed as another argument of the same call.
 

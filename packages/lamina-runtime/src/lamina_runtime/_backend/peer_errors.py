@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
+from typing_extensions import override
+
 __all__ = ["FailureMonitor", "LaunchFailedError", "ProcessLostError", "peer_error_for", "set_failure_monitor"]
 
 _T = TypeVar("_T")
@@ -24,7 +26,8 @@ class _PeerError(RuntimeError):
         super().__init__(message)
         self.process_indices = tuple(sorted({*process_indices}))
 
-    def __reduce__(self) -> Any:  # the default would drop the indices
+    @override
+    def __reduce__(self) -> tuple[Callable[..., Exception], tuple[object, ...]]:  # the default would drop the indices
         return type(self), (str(self), self.process_indices)
 
 

@@ -9,18 +9,22 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from lamina_ir import ExecutionError, config
+from lamina_ir.typing import Value
 
 from .. import _jaxlib
+from .._typing import SettingValue
 
 __all__ = ["DIRECTION_OPTIONS", "allowing_scalars", "explicit_transfers", "is_set", "marking_explicit",
            "raise_if_refused", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
            "transfer_guard_host_to_device"]
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 any_guard_set = False  # whether a guard was ever set; until then, transfers need not be marked as explicit
 
@@ -32,7 +36,7 @@ def _guard(direction: str) -> config.Option:
     # The host-to-device level becomes part of jaxlib's cache keys when a guard is set for the first time.
     watchers: list[Any] = []
 
-    def on_change(value: Any, is_local: bool) -> None:
+    def on_change(value: SettingValue, is_local: bool) -> None:
         global any_guard_set
         any_guard_set = any_guard_set or (value is not config.UNSET and value != "allow")
         if any_guard_set and not watchers and direction == "host_to_device":
@@ -51,7 +55,7 @@ transfer_guard_device_to_host = _guard("device_to_host")
 DIRECTION_OPTIONS = (transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host)
 
 
-def _set_all(value: Any, is_local: bool) -> None:
+def _set_all(value: SettingValue, is_local: bool) -> None:
     if not is_local and (value != "allow" or any_guard_set):
         for option in DIRECTION_OPTIONS:
             option.set(value)
@@ -83,7 +87,7 @@ def is_set() -> bool:
     return any_guard_set and transfer_guard_host_to_device.value != "allow"
 
 
-def allowing_scalars(args: Iterable[Any]) -> AbstractContextManager[None]:
+def allowing_scalars(args: Iterable[Value]) -> AbstractContextManager[None]:
     """Context in which a library function or a primitive runs on `args`.
 
     If all host arguments are scalars, e.g. indices or bounds, their transfers are explicit: the guard ignores them.
@@ -111,11 +115,11 @@ def marking_explicit(kind: str, call: str) -> Iterator[None]:
         raise
 
 
-def explicit_transfers(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def explicit_transfers(kind: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Mark the transfers of a function as explicit (decorator); `kind` is 'put' or 'get'."""
-    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(fun: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(fun)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             if not any_guard_set:
                 return fun(*args, **kwargs)
             with marking_explicit(kind, fun.__name__):

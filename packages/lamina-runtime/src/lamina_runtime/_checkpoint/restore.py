@@ -4,9 +4,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeDtypeStruct, ShapeError, dtypes, trees
+from lamina_ir.typing import Sharding, Tree, Value
 
 from .. import _jaxlib
 from .._array import arrays
@@ -18,6 +20,7 @@ from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .storage import CheckpointError, Tile
 from .tree_metadata import Leaf
 from .._array.key_array import KeyArray
+from .._typing import EncodedTree
 
 __all__ = ["build_tree", "load_leaf", "match_targets", "plan_leaves"]
 
@@ -37,22 +40,22 @@ class _LeafPlan(NamedTuple):
 
     leaf: Leaf
     name: str
-    sharding: Any
+    sharding: Sharding
     committed: bool
     start: int | None
 
 
-def build_tree(like: Any, targets: list[Target], make: Callable[[Any], Any]) -> Any:
+def build_tree(like: Tree, targets: list[Target], make: Callable[[EncodedTree], Tree]) -> Tree:
     """Build the tree of `like` from the results of `make` for each part of the encoded tree."""
     made = [make(part) for part, _, _ in targets]
     return made[0] if like is None else trees.tree_structure(like, is_leaf=_is_subtree_target).unflatten(made)
 
 
-def _is_subtree_target(x: Any) -> bool:
+def _is_subtree_target(x: object) -> bool:
     return x is np.ndarray or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding))
 
 
-def match_targets(call: str, structure: Any, like: Any) -> list[Target]:
+def match_targets(call: str, structure: EncodedTree, like: Tree) -> list[Target]:
     """Match an encoded tree with `like`. Without `like`, there is one target: the whole tree with None."""
     if like is None:
         matches = [(structure, None, ())]
@@ -69,10 +72,10 @@ def match_targets(call: str, structure: Any, like: Any) -> list[Target]:
     return matches
 
 
-def plan_leaves(call: str, leaves: list[Leaf], like: Any, targets: list[Target], rows: Any,
+def plan_leaves(call: str, leaves: list[Leaf], like: Tree, targets: list[Target], rows: bool | Tree,
             meeting: host_gather.HostGather) -> dict[int, _LeafPlan]:
     """Return the leaves to load, by number."""
-    numbered_targets: list[tuple[int, Any, tuple[Any, ...]]] = []
+    numbered_targets: list[tuple[int, Tree, tuple[Any, ...]]] = []
     todo = list(reversed(targets))
     while todo:
         part, target, path = todo.pop()
@@ -90,7 +93,8 @@ def plan_leaves(call: str, leaves: list[Leaf], like: Any, targets: list[Target],
             for (number, target, path), own_rows in zip(numbered_targets, reads_own_rows)}
 
 
-def _plan_leaf(call: str, leaf: Leaf, target: Any, name: str, own_rows: bool, meeting: host_gather.HostGather) -> _LeafPlan:
+def _plan_leaf(call: str, leaf: Leaf, target: Tree, name: str, own_rows: bool,
+               meeting: host_gather.HostGather) -> _LeafPlan:
     """Return how one leaf is loaded. Raise an error if it does not fit the leaf of `like`."""
     if not leaf.is_array:
         if target is not None and not _is_subtree_target(target) and type(target).__name__ != leaf.kind:
@@ -140,7 +144,7 @@ def _plan_leaf(call: str, leaf: Leaf, target: Any, name: str, own_rows: bool, me
     return _LeafPlan(leaf, name, sharding, committed, start)
 
 
-def _target_of_key_data(leaf: Leaf, target: Any, name: str) -> Any:
+def _target_of_key_data(leaf: Leaf, target: Tree, name: str) -> Tree:
     """Convert the leaf of `like` for PRNG keys to one for their uint32 data.
 
     NumPy has no keys, so `np.ndarray` becomes None: the keys are loaded as keys.
@@ -158,12 +162,12 @@ def _target_of_key_data(leaf: Leaf, target: Any, name: str) -> Any:
     return ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=target.sharding)
 
 
-def _describe(target: Any) -> str:
+def _describe(target: Tree) -> str:
     shape = getattr(target, "shape", None)
     return f"a Python {type(target).__name__}" if shape is None else f"an array of shape {tuple(shape)}"
 
 
-def _placement(target: Any) -> tuple[Any, bool]:
+def _placement(target: Tree) -> tuple[Sharding, bool]:
     """Return (sharding, whether it is committed) of a leaf of `like`."""
     if isinstance(target, _jaxlib.Device):
         return shardings.single_device_sharding(target), True
@@ -178,7 +182,7 @@ def _placement(target: Any) -> tuple[Any, bool]:
     return shardings.single_device_sharding(backends.default_device()), False
 
 
-def load_leaf(reader: storage.Reader, pool: Any, number: int, plan: _LeafPlan) -> Any:
+def load_leaf(reader: storage.Reader, pool: ThreadPoolExecutor, number: int, plan: _LeafPlan) -> Value:
     """Load leaf `number`."""
     leaf = plan.leaf
     if not leaf.is_array:
@@ -190,7 +194,8 @@ def load_leaf(reader: storage.Reader, pool: Any, number: int, plan: _LeafPlan) -
     devices = list(plan.sharding._internal_device_list.addressable_device_list)
     index = dict(zip(shardings.sharding_devices(plan.sharding), shardings.index_map(plan.sharding, leaf.shape)))
     aval = leaf.aval()
-    blocks: dict[Any, np.ndarray] = {}
+    # Devices with the same part share one block of host memory, which is read once.
+    blocks: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
     keys = [tuple([s.indices(n)[:2] for s, n in zip(index[d], leaf.shape)]) for d in devices]
     for key in keys:
         if key not in blocks:
@@ -207,7 +212,7 @@ def _offset_rows(plan: _LeafPlan, start: tuple[int, ...]) -> tuple[int, ...]:
     return start if plan.start is None else (plan.start + start[0], *start[1:])
 
 
-def _read_blocks(reader: storage.Reader, pool: Any, number: int, plan: _LeafPlan,
+def _read_blocks(reader: storage.Reader, pool: ThreadPoolExecutor, number: int, plan: _LeafPlan,
                  blocks: Sequence[tuple[tuple[int, ...], np.ndarray]]) -> None:
     """Read the data of blocks of a leaf. Each block is (start, array to fill); a tile shared by blocks is read once."""
     dtype = dtypes.as_dtype(plan.leaf.dtype)
@@ -219,5 +224,6 @@ def _read_blocks(reader: storage.Reader, pool: Any, number: int, plan: _LeafPlan
     needed = [(tile,) for tile in reader.tiles.get(number, ())
               if any(storage.find_overlap(start, block.shape, tile) for start, block in blocks)]
     found = [act(*needed[0])] if len(needed) == 1 else storage.map_ordered(pool, act, needed)
+    # Every element is written exactly once, as tiles do not overlap. So the count finds missing tiles.
     if sum(found) != sum([block.size for _, block in blocks]):
         raise CheckpointError(f"{plan.name}: tiles of it are missing: the checkpoint is damaged")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ShapeError, dtypes, trees
+from lamina_ir.typing import Tree, Value
 
 from .. import _jaxlib
 from .._array import arrays
@@ -19,6 +20,7 @@ from .._backend import transfer_guard
 from .._jaxlib import ArrayImpl
 from .storage import Tile
 from .tree_metadata import Leaf
+from .._typing import EncodedTree, Message
 
 __all__ = ["check_processes_agree", "digest_metadata", "find_row_leaves", "write_pieces"]
 
@@ -38,8 +40,8 @@ class _Block(NamedTuple):
     owner: int | None
 
 
-def write_pieces(call: str, where: str, meeting: host_gather.HostGather, flat: list[Any], leaves: list[Leaf],
-                   places: list[str], counts: dict[int, list[int]]) -> list[Any]:
+def write_pieces(call: str, where: str, meeting: host_gather.HostGather, flat: list[Value], leaves: list[Leaf],
+                   places: list[str], counts: dict[int, list[int]]) -> list[Message]:
     """Write the data of this process and wait for the other processes.
 
     Args:
@@ -69,7 +71,7 @@ def write_pieces(call: str, where: str, meeting: host_gather.HostGather, flat: l
     return [w["part"] for w in gathered]
 
 
-def find_row_leaves(call: str, rows: Any, tree: Any, leaves: list[Leaf], places: list[str]) -> list[int]:
+def find_row_leaves(call: str, rows: bool | Tree, tree: Tree, leaves: list[Leaf], places: list[str]) -> list[int]:
     """Return the numbers of the leaves of which each process has its own rows."""
     try:
         wanted = [rows] * len(leaves) if isinstance(rows, bool) else trees.broadcast_prefix(rows, tree)
@@ -88,17 +90,17 @@ def find_row_leaves(call: str, rows: Any, tree: Any, leaves: list[Leaf], places:
     return row_leaves
 
 
-def digest_metadata(structure: Any, leaves: list[Leaf], row_leaves: list[int]) -> str:
+def digest_metadata(structure: EncodedTree, leaves: list[Leaf], row_leaves: list[int]) -> str:
     """Return a digest of the tree structure, shapes and dtypes, which must be the same in all processes."""
     metadata = [leaf._replace(shape=leaf.shape[1:]) if i in row_leaves else leaf for i, leaf in enumerate(leaves)]
     return _digest_of([structure, metadata, row_leaves])
 
 
-def _digest_of(value: Any) -> str:
+def _digest_of(value: object) -> str:
     return sha256(repr(value).encode()).hexdigest()[:32]
 
 
-def check_processes_agree(call: str, meeting: host_gather.HostGather, gathered: list[dict[str, Any]], structure: Any,
+def check_processes_agree(call: str, meeting: host_gather.HostGather, gathered: list[Message], structure: EncodedTree,
                 leaves: list[Leaf], row_leaves: list[int], places: list[str]) -> None:
     """Raise ValueError unless all processes save the same step, tree structure, shapes and dtypes."""
     numbers = [w["step"] for w in gathered]
@@ -125,7 +127,7 @@ def _find_difference(meeting: host_gather.HostGather, digests: dict[str, str]) -
     return place, f"{'process' if len(differing) == 1 else 'processes'} {str(differing)[1:-1]} against process 0"
 
 
-def _blocks(x: Any, leaf: Leaf, number: int, place: str, start: int | None,
+def _blocks(x: Value, leaf: Leaf, number: int, place: str, start: int | None,
             meeting: host_gather.HostGather) -> Iterator[_Block]:
     """Yield the blocks of a leaf that this process writes, or compares with other processes.
 
@@ -146,7 +148,7 @@ def _blocks(x: Any, leaf: Leaf, number: int, place: str, start: int | None,
                          "rows=False for it")
     devices, index = shardings.sharding_devices(sharding), shardings.index_map(sharding, leaf.shape)
     own = {d: i for i, d in enumerate(sharding._internal_device_list.addressable_device_list)}
-    held: dict[Any, tuple[list[int], int | None]] = {}
+    held: dict[tuple[tuple[int, int], ...], tuple[list[int], int | None]] = {}
     for d, part in zip(devices, index):
         block = tuple([s.indices(n)[:2] for s, n in zip(part, leaf.shape)])
         holders, shard = held.get(block, ([], None))
@@ -154,13 +156,14 @@ def _blocks(x: Any, leaf: Leaf, number: int, place: str, start: int | None,
             holders.append(d.process_index)
         held[block] = holders, own.get(d) if shard is None else shard
     for i, (block, (holders, shard)) in enumerate(held.items()):
+        # Of the processes that hold the block, a different one for each block and leaf.
         writer = owner if is_local else holders[(number + i) % len(holders)]
         if shard is not None and writer in (None, meeting.rank):
             begin = tuple([a + f for (a, _), f in zip(block, offset)])
             yield _Block(begin, tuple([b - a for a, b in block]), shard, writer)
 
 
-def _shard_to_host(x: Any, shard: int | None, place: str) -> np.ndarray:
+def _shard_to_host(x: Value, shard: int | None, place: str) -> np.ndarray:
     if shard is None:
         return np.asarray(x)
     arrays.check_not_deleted(x)
@@ -173,14 +176,14 @@ def _shard_to_host(x: Any, shard: int | None, place: str) -> np.ndarray:
         raise arrays._read_failure(place, x, e)
 
 
-def _write_tiles(writer: storage.Writer, meeting: host_gather.HostGather, flat: list[Any], leaves: list[Leaf],
+def _write_tiles(writer: storage.Writer, meeting: host_gather.HostGather, flat: list[Value], leaves: list[Leaf],
                  places: list[str], counts: dict[int, list[int]]) -> tuple[list[Tile], dict[int, str]]:
     """Write the tiles of this process.
 
     Returns:
       (tiles, digests of the leaves whose values must be the same in all processes).
     """
-    def records() -> Iterator[tuple[Any, ...]]:
+    def records() -> Iterator[tuple[object, ...]]:
         for number, (x, leaf) in enumerate(zip(flat, leaves)):
             if not leaf.is_array:
                 continue
@@ -192,7 +195,10 @@ def _write_tiles(writer: storage.Writer, meeting: host_gather.HostGather, flat: 
                     position = tuple([a + b for a, b in zip(block.start, begin)])
                     header = writer.header(dtype, shape)
                     length = len(header) + math.prod(shape) * dtype.itemsize
+                    # A value that all processes have is written in tiles by turns; every process computes all
+                    # digests, to compare them.
                     is_writer = block.owner == meeting.rank or (number + i) % meeting.count == meeting.rank
+                    # Offsets are given out here, in one thread; records are written by several.
                     offset = writer.place(length) if is_writer else -1
                     piece = value[tuple([slice(a, a + n) for a, n in zip(begin, shape)])]
                     yield Tile(number, position, shape, offset, length, ""), header, piece, dtype, block.owner is None

@@ -18,15 +18,17 @@ import os
 import re
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from lamina_ir.typing import Function
 
 from .._version import __version__
+from .._typing import Message
 
 __all__ = ["CheckpointError", "CheckpointFolder", "FolderLock", "Reader", "Tile", "Writer", "copy_overlap",
            "find_overlap", "make_thread_pool", "map_ordered", "split_into_tiles", "sync_folder"]
@@ -74,6 +76,8 @@ def split_into_tiles(shape: tuple[int, ...], itemsize: int,
     for n in shape:
         total *= n
     while total > limit and max(size) > 1:
+        # Halving the longest dimension keeps tiles close to cubes, which suits readers of rows and readers of
+        # columns.
         d = size.index(max(size))
         total = total // size[d] * -(-size[d] // 2)
         size[d] = -(-size[d] // 2)
@@ -104,7 +108,7 @@ def make_thread_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_WORKERS, "lamina-checkpoint")
 
 
-def map_ordered(pool: ThreadPoolExecutor, act: Callable[..., Any], arg_tuples: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+def map_ordered(pool: ThreadPoolExecutor, act: Function, arg_tuples: Iterable[tuple[object, ...]]) -> Iterator[Any]:
     """Yield `act(*args)` of each tuple of arguments, in order, computed by several threads.
 
     Arguments are taken lazily, at most `2 * _WORKERS` ahead, because they may be slices of large arrays on the host.
@@ -118,6 +122,7 @@ def map_ordered(pool: ThreadPoolExecutor, act: Callable[..., Any], arg_tuples: I
         while running:
             yield running.popleft().result()
     finally:
+        # After an error, or if the consumer stops: jobs that have not begun are dropped.
         for job in running:
             job.cancel()
 
@@ -137,7 +142,7 @@ class Writer:
     def __init__(self, folder: str, name: str) -> None:
         self._folder, self._name, self._end = folder, name, 0
         self._file = os.open(os.path.join(folder, f"{name}.npys"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        self._headers: dict[Any, bytes] = {}
+        self._headers: dict[tuple[np.dtype, tuple[int, ...]], bytes] = {}
 
     def header(self, dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
         """Return the `.npy` header of a record."""
@@ -145,6 +150,7 @@ class Writer:
         found = self._headers.get(key)
         if found is None:
             text = io.BytesIO()
+            # Little-endian on every machine, so that checkpoints can be exchanged.
             np.lib.format.write_array_header_1_0(text, {"descr": _stored_dtype(dtype).newbyteorder("<").str,
                                                         "fortran_order": False, "shape": shape})
             found = self._headers[key] = text.getvalue()
@@ -158,6 +164,8 @@ class Writer:
 
     def digest(self, header: bytes, piece: np.ndarray) -> tuple[str, memoryview]:
         """Return the digest of a record and its data as bytes, without a copy if the array is contiguous."""
+        # `.npy` has no names for the types of ml_dtypes: their bits are stored as unsigned integers, their names in
+        # the metadata.
         stored = _stored_dtype(piece.dtype)
         data = np.ascontiguousarray(piece).reshape(-1)
         if stored != piece.dtype:
@@ -170,8 +178,9 @@ class Writer:
 
     def write(self, header: bytes, raw: memoryview, offset: int) -> None:
         """Write a record at an offset."""
-        parts: list[Any] = [memoryview(header), raw]
+        parts: list[memoryview] = [memoryview(header), raw]
         while parts:
+            # A positional write, so that several threads need no common position. It may write less than asked.
             n = os.pwritev(self._file, parts, offset)
             offset += n
             while parts and n >= len(parts[0]):
@@ -179,8 +188,9 @@ class Writer:
             if parts:
                 parts[0] = parts[0][n:]
 
-    def finish(self, tiles: list[Tile]) -> dict[str, Any]:
+    def finish(self, tiles: list[Tile]) -> Message:
         """Write the index, and wait until all data is on the disk. Return the index entry of this process."""
+        # Data before the index: an index must never refer to data that a power failure can lose.
         os.fsync(self._file)
         self.close()
         text = json.dumps([t[:-1] for t in tiles], separators=(",", ":")).encode()
@@ -252,6 +262,7 @@ class CheckpointFolder:
 
     def make(self) -> None:
         """Create the folder and its parents, durably."""
+        # A new folder is durable only once the folder that contains it is synced.
         missing, path_at = [], os.path.abspath(self.path)
         while not os.path.isdir(path_at) and path_at not in missing:
             missing.append(path_at)
@@ -262,6 +273,7 @@ class CheckpointFolder:
 
     def begin(self, step: int, token: str) -> str:
         """Remove leftovers of unfinished saves, create the data folder of a new checkpoint, and return its name."""
+        # Under the lock no other save runs, so all data without an index is left over from a crash.
         self.sweep()
         name = f"{step}-{token}"
         os.mkdir(os.path.join(self.path, name))
@@ -277,6 +289,7 @@ class CheckpointFolder:
         for name in pieces:
             step = name.split("-")[0]
             if f"{step}.json" in names:
+                # The only data of a complete checkpoint: it needs no look at the index.
                 if [n.split("-")[0] for n in pieces].count(step) == 1:
                     continue
                 try:
@@ -290,7 +303,7 @@ class CheckpointFolder:
         """Remove the data of a failed save; errors are ignored."""
         shutil.rmtree(os.path.join(self.path, pieces), ignore_errors=True)
 
-    def commit(self, step: int, token: str, state: dict[str, Any]) -> None:
+    def commit(self, step: int, token: str, state: Message) -> None:
         """Make a checkpoint complete: write its index, replacing an older one of the same step.
 
         The index is written under a temporary name and synced. The rename is atomic, and the folder is synced after it,
@@ -310,7 +323,7 @@ class CheckpointFolder:
         sync_folder(self.path)
         self.sweep()
 
-    def read(self, call: str, step: int) -> tuple[dict[str, Any], str]:
+    def read(self, call: str, step: int) -> tuple[Message, str]:
         """Return the index of a checkpoint and its digest.
 
         Raises:
@@ -338,11 +351,11 @@ class CheckpointFolder:
                               f"{self.steps()}")
 
 
-def _to_json(state: Any) -> str:
+def _to_json(state: Message) -> str:
     return json.dumps(state, separators=(",", ":"))
 
 
-def _digest(state: Any) -> str:
+def _digest(state: Message) -> str:
     return sha256(_to_json(state).encode()).hexdigest()
 
 
@@ -350,7 +363,7 @@ def _digest(state: Any) -> str:
 class Reader:
     """Reads the data of one checkpoint, with the indexes of all processes that wrote it."""
 
-    def __init__(self, call: str, folder: CheckpointFolder, state: dict[str, Any]) -> None:
+    def __init__(self, call: str, folder: CheckpointFolder, state: Message) -> None:
         self._call, self._folder = call, os.path.join(folder.path, state["pieces"])
         self.tiles: dict[int, list[Tile]] = {}
         if not _DATA_FOLDER.fullmatch(state["pieces"]) or not all(str(p["name"]).isdecimal() for p in state["parts"]):

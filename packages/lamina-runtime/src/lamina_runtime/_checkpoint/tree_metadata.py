@@ -8,7 +8,7 @@ needs a tree with the same structure (`like`).
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -16,9 +16,11 @@ import numpy as np
 from lamina_ir import DTypeError, ShapedArray, dtypes, shaped, trees
 from lamina_ir.trees import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 from lamina_tracing.extend import Tracer
+from lamina_ir.typing import Tree, Value
 
 from .._jaxlib import ArrayImpl
 from .._array.key_array import KeyArray
+from .._typing import EncodedKey, EncodedTree
 
 __all__ = ["Leaf", "describe_leaf", "encode_tree", "find_unrebuildable", "format_path", "get_children",
            "match_structure", "nest_children", "rebuild"]
@@ -33,13 +35,13 @@ def format_path(path: Path) -> str:
 
 
 # --- structure ----------------------------------------------------------------------------------------------------
-def encode_tree(tree: Any) -> tuple[Any, list[Any], list[str]]:
+def encode_tree(tree: Tree) -> tuple[EncodedTree, list[Value], list[str]]:
     """Return (encoded structure, leaves, names of the leaves in messages) of a tree."""
     flat, _ = trees.tree_flatten_with_path(tree)
     return _encode(tree, count()), [x for _, x in flat], [format_path(path) for path, _ in flat]
 
 
-def _encode(node: Any, numbers: Iterator[int]) -> Any:
+def _encode(node: Tree, numbers: Iterator[int]) -> EncodedTree:
     head = _node_header(node)
     if head is None:
         return None if node is None else next(numbers)
@@ -47,7 +49,7 @@ def _encode(node: Any, numbers: Iterator[int]) -> Any:
     return [tag, names, [_encode(child, numbers) for child in children]]
 
 
-def _node_header(node: Any) -> tuple[str, Any, Sequence[Any]] | None:
+def _node_header(node: Tree) -> tuple[str, EncodedKey, Sequence[Tree]] | None:
     """Return (tag, names, children) of a node; None for a leaf or None."""
     level = None if node is None else trees.flatten_one_level(node)
     if level is None:
@@ -77,7 +79,7 @@ _KEY_CODECS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 _TYPES_BY_NAME = {kind.__name__: kind for kind in _KEY_CODECS}
 
 
-def _encode_key(key: Any) -> Any:
+def _encode_key(key: object) -> EncodedKey:
     """Encode a key of a dict.
 
     Strings are unchanged. Other known types become [type, value]; unknown types become ["other", repr].
@@ -88,15 +90,15 @@ def _encode_key(key: Any) -> Any:
     return ["other", repr(key)] if codec is None else [type(key).__name__, codec[0](key)]
 
 
-def _decode_key(encoded: Any) -> Any:
+def _decode_key(encoded: EncodedKey) -> Hashable:
     return encoded if isinstance(encoded, str) else _KEY_CODECS[_TYPES_BY_NAME[encoded[0]]][1](encoded[1])
 
 
-def _is_decodable(key: Any) -> bool:
+def _is_decodable(key: EncodedKey) -> bool:
     return isinstance(key, str) or (key[0] != "other" and (key[0] != "tuple" or all(map(_is_decodable, key[1]))))
 
 
-def get_children(structure: Any, path: Path) -> list[tuple[Any, Path]]:
+def get_children(structure: EncodedTree, path: Path) -> list[tuple[EncodedTree, Path]]:
     """Return (child, its key path) of each child of an encoded node; [] for leaves and None."""
     if not isinstance(structure, list):
         return []
@@ -112,7 +114,7 @@ def get_children(structure: Any, path: Path) -> list[tuple[Any, Path]]:
     return [(child, (*path, key)) for child, key in zip(children, keys)]
 
 
-def find_unrebuildable(structure: Any, path: Path = ()) -> str | None:
+def find_unrebuildable(structure: EncodedTree, path: Path = ()) -> str | None:
     """Describe the first node that cannot be rebuilt from the encoding; None if there is none."""
     if isinstance(structure, list):
         tag, names, _ = structure
@@ -124,7 +126,7 @@ def find_unrebuildable(structure: Any, path: Path = ()) -> str | None:
     return next((text for text in found if text is not None), None)
 
 
-def rebuild(structure: Any, leaves: dict[int, Any]) -> Any:
+def rebuild(structure: EncodedTree, leaves: dict[int, Value]) -> Tree:
     """Rebuild a tree from its encoded structure and its leaves by number."""
     if not isinstance(structure, list):
         return None if structure is None else leaves[structure]
@@ -138,7 +140,7 @@ def rebuild(structure: Any, leaves: dict[int, Any]) -> Any:
     return OrderedDict(items) if tag == "OrderedDict" else dict(items)
 
 
-def nest_children(structure: Any) -> Any:
+def nest_children(structure: EncodedTree) -> Tree:
     """Return a tree of leaf numbers, in which nodes that cannot be rebuilt become tuples of their children."""
     if not isinstance(structure, list):
         return structure
@@ -151,8 +153,8 @@ def nest_children(structure: Any) -> Any:
     return tuple(children)
 
 
-def match_structure(structure: Any, like: Any, is_subtree_leaf: Callable[[Any], bool],
-            path: Path = ()) -> list[tuple[Any, Any, Path]]:
+def match_structure(structure: EncodedTree, like: Tree, is_subtree_leaf: Callable[[Tree], bool],
+            path: Path = ()) -> list[tuple[EncodedTree, Tree, Path]]:
     """Match an encoded structure with the tree `like`.
 
     Args:
@@ -197,7 +199,7 @@ def match_structure(structure: Any, like: Any, is_subtree_leaf: Callable[[Any], 
             for match in match_structure(child, other, is_subtree_leaf, child_path)]
 
 
-def _describe_node(structure: Any) -> str:
+def _describe_node(structure: EncodedTree) -> str:
     if not isinstance(structure, list):
         return "None" if structure is None else "a leaf"
     tag, names, children = structure
@@ -205,7 +207,7 @@ def _describe_node(structure: Any) -> str:
     return f"a {tag}{name} of {len(children)} children"
 
 
-def _describe_names(structure: Any) -> str:
+def _describe_names(structure: EncodedTree) -> str:
     """Return a text that distinguishes nodes of the same class: names of the children, or auxiliary data."""
     _, children, data = structure[1]
     if children:
@@ -228,7 +230,7 @@ class Leaf(NamedTuple):
     dtype: str = ""
     shape: tuple[int, ...] = ()
     weak: bool = False
-    value: Any = None
+    value: EncodedKey = None
 
     @property
     def is_array(self) -> bool:
@@ -241,7 +243,7 @@ class Leaf(NamedTuple):
     def aval(self) -> ShapedArray:
         return shaped(self.shape, dtypes.as_dtype(self.dtype), self.weak)
 
-    def number(self) -> Any:
+    def number(self) -> bool | int | float | complex:
         """Return the Python number."""
         if self.kind == "complex":
             return complex(*map(float.fromhex, self.value))
@@ -254,7 +256,7 @@ class Leaf(NamedTuple):
                 f"a {self.dtype} array of shape {tuple(self.shape)}")
 
 
-def describe_leaf(x: Any, place: str) -> Leaf:
+def describe_leaf(x: Value, place: str) -> Leaf:
     """Return the description of a leaf.
 
     Raises:

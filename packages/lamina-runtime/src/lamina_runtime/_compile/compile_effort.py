@@ -3,8 +3,8 @@
 There are two cheap settings. `cheap` selects XLA's emitter of single loops, which compiles a kernel in about 3 ms
 instead of 8 ms. `rolled_loops` disables LLVM's loop unrolling.
 
-`cheap` is used for programs of a few equations (see `_count_equations`), and for longer programs of small arrays whose
-results do not depend on the emitter, or only in the last digit (see `_Steady`).
+`cheap` is used for programs of a few equations (see `_count_equations`). It is also used for longer programs of small
+arrays, if results depend on the emitter in the last digit at most (see `_Steady`).
 
 The emitter decides whether a product and a sum are fused into one instruction that rounds once. Both results are
 equally good; 33 of 150 random programs differed in the last digit. Programs that draw random numbers must have

@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
 
 from lamina_ir import config, monitoring
 from lamina_ir.extend import invalidate_caches
 from lamina_ir.interfaces import Compiler, Lowered
+from lamina_ir.typing import Device, Function
 
 from .. import _jaxlib
 from .._sharding import shardings
+from .._typing import Executable, JaxlibCompileOptions, Module
 
 __all__ = ["XLACompiler", "accepts", "compiler", "compiler_for", "set_compiler"]
 
@@ -32,8 +33,8 @@ class XLACompiler:
     name = "xla"
     accepts = frozenset(("stablehlo",))
 
-    def compile(self, lowered: Lowered, devices: Sequence[Any], settings: Any,
-                host_functions: Sequence[Any] = ()) -> Any:
+    def compile(self, lowered: Lowered, devices: Sequence[Device], settings: JaxlibCompileOptions,
+                host_functions: Sequence[Function] = ()) -> Executable:
         """Compile a lowered program, or another object with a `placement` and a method `bytecode`.
 
         Args:
@@ -48,7 +49,7 @@ class XLACompiler:
         device_list = shardings.device_list(tuple(devices))
         compile_and_load = devices[0].client.compile_and_load
 
-        def compile(code: Any) -> Any:
+        def compile(code: bytes | Module) -> Executable:
             return compile_and_load(code, device_list, settings, *callbacks)
 
         given_to = getattr(lowered, "compile_with", None)

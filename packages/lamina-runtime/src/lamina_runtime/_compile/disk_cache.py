@@ -21,14 +21,16 @@ from functools import lru_cache
 from typing import Any
 
 from lamina_ir import ExecutionError, config
+from lamina_ir.typing import Device
 
 from .. import _jaxlib
 from .._version import __version__
+from .._typing import SettingValue
 
 __all__ = ["cache_dir", "cache_path", "is_enabled", "list_files", "read", "should_store", "store", "trim"]
 
 
-def _check_folder(value: Any) -> None:
+def _check_folder(value: SettingValue) -> None:
     if value is not None and not isinstance(value, (str, os.PathLike)):
         raise ValueError("config compilation_cache_dir: expected a folder, or None for the default one; got "
                          f"{value!r:.200}")
@@ -125,6 +127,8 @@ def _sha256(data: bytes = b"") -> Any:
 @lru_cache(maxsize=1)
 def _host_digest() -> bytes:
     """Return a digest of what machine code depends on besides the program: jaxlib, this package, processor, flags."""
+    # Machine code for one processor may crash on another with the same name of the architecture, so its features
+    # count.
     digest = _sha256()
     machine = os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_IDENTIFIER", "")
     processor = ""
@@ -140,7 +144,7 @@ def _host_digest() -> bytes:
     return digest.digest()
 
 
-def cache_path(program: bytes, devices: tuple[Any, ...]) -> str | None:
+def cache_path(program: bytes, devices: tuple[Device, ...]) -> str | None:
     """Return the path of a program's file, given the digest of its code and options; None if it is not cached."""
     if not is_enabled():
         return None
@@ -151,6 +155,7 @@ def cache_path(program: bytes, devices: tuple[Any, ...]) -> str | None:
     if d.client.process_index() or any(x.process_index for x in devices):
         return None  # programs that span processes are not cached: each process would need all parts of the program
     kind = f"{d.platform}\0{d.device_kind}\0{d.client.platform_version}\0{len(devices)}".encode()
+    # Two characters are a subfolder: folders with tens of thousands of files are slow on some file systems.
     name = _sha256(program + _host_digest() + kind).hexdigest()
     return os.path.join(folder, name[:2], name)
 
@@ -169,6 +174,7 @@ def read(path: str) -> bytes | None:
         os.utime(path)  # `trim` deletes the files with the oldest times first
     except OSError:  # a read-only directory
         pass
+    # Magic, SHA-256 digest, payload.
     start = len(_MAGIC) + 32
     payload = data[start:]
     return payload if data[:start] == _MAGIC + _file_digest(path, payload) else None
@@ -183,6 +189,8 @@ def _file_digest(path: str, payload: bytes) -> bytes:
 def store(path: str, payload: bytes) -> bool:
     """Write an executable to its file. Return whether that worked; errors are reported as a warning, once."""
     folder, name = os.path.split(path)
+    # Process and thread in the name: several may store the same program at once. The last rename wins, with equal
+    # content.
     temporary = os.path.join(folder, f".new-{os.getpid()}-{threading.get_ident()}-{name[:8]}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -216,9 +224,9 @@ raise_persistent_cache_errors.watch(lambda value, is_local: _make_folder.cache_c
 class _Space:
     """The bytes that this process may write before it measures the directory again: 1/16 of the limit.
 
-    Measuring scans all files. So its cost per byte written does not depend on the number of files and processes, and
-    the directory exceeds its limit by at most 1/16 per process. The first budget is random, so that short processes
-    measure the directory sometimes, too.
+    Measuring scans all files. So its cost per byte written does not depend on the number of files and processes. The
+    directory exceeds its limit by at most 1/16 per process. The first budget is random, so that short processes measure
+    the directory sometimes, too.
     """
 
     def __init__(self) -> None:

@@ -7,16 +7,18 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from typing import Any
 
-from lamina_ir import config
+from lamina_ir import ClosedJaxpr, config
+from lamina_lowering import Lowered
+
+from .._typing import SettingValue
 
 __all__ = ["dump", "dump_ir_modes", "dump_ir_to", "include_debug_info_in_dumps"]
 
 _MODES = ("stablehlo", "jaxpr")
 
 
-def _check_folder(value: Any) -> None:
+def _check_folder(value: SettingValue) -> None:
     if value is not None and not isinstance(value, (str, os.PathLike)):
         raise ValueError(f"config dump_ir_to: expected a folder, or '' for none; got {value!r:.200}")
 
@@ -37,7 +39,7 @@ include_debug_info_in_dumps = config.Option("include_debug_info_in_dumps", True,
 _count = itertools.count()
 
 
-def dump(call: str, name: str, lowered: Any, closed: Any) -> None:
+def dump(call: str, name: str, lowered: Lowered, closed: ClosedJaxpr) -> None:
     """Write a program to the folder `config.dump_ir_to`.
 
     The files are numbered, e.g. `lamina_ir0003_jit_step.mlir` with the StableHLO and `lamina_ir0003_jit_step.jaxpr.txt`

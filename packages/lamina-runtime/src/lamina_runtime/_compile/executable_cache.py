@@ -11,20 +11,24 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, config
 from lamina_ir.interfaces import Compiler
+from lamina_ir.typing import CacheKey, Device
+from lamina_lowering import Lowered
 
 from .. import _jaxlib
 from . import compiler as compile_compiler, disk_cache
 from .._backend import client_state, error_translation, fork_state
 from .._sharding import shardings
+from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
 
 __all__ = ["CacheStats", "CompileSettings", "LoadedExecutable", "MAX_PROGRAMS", "cache_stats",
            "check_compiler_options", "clear_memory", "compile", "memoize", "memory_usage"]
 
+_P = TypeVar("_P", bound=Any)  # a program with an attribute `loaded`
 disable_most_optimizations = config.Option("disable_most_optimizations", False, keyed=True,
                                            help="compile faster to slower programs, to find faults of an optimisation")
 MAX_PROGRAMS = 1024
@@ -56,11 +60,11 @@ class CompileSettings(NamedTuple):
     cheap: bool = False                # small programs: fast compilation with cheaper emitters
     continue_after_error: bool = False   # multi-device programs: an exception in a callback stops no device
     shardy: bool = False               # partition with Shardy, because the program contains maps
-    compiler_options: tuple[tuple[str, Any], ...] = ()   # the user's compiler options
+    compiler_options: OptionPairs = ()   # the user's compiler options
     rolled_loops: bool = False         # LLVM does not unroll loops
 
 
-def check_compiler_options(call: str, options: Any) -> tuple[tuple[str, Any], ...]:
+def check_compiler_options(call: str, options: CompilerOptions | None) -> OptionPairs:
     """Return the user's `compiler_options` as sorted pairs. TypeError unless they are a dict of names and scalars."""
     if not options:
         return ()
@@ -98,16 +102,16 @@ class LoadedExecutable:
 
     __slots__ = ("executable", "key", "size", "failures", "memo_keys", "device")
 
-    def __init__(self, executable: Any, key: Any, size: int, device: Any,
+    def __init__(self, executable: Executable, key: object, size: int, device: Device,
                  failures: error_translation.CallbackFailures | None = None) -> None:
         self.executable, self.key, self.size, self.device, self.failures = executable, key, size, device, failures
-        self.memo_keys: weakref.WeakKeyDictionary[ClosedJaxpr, set[Any]] = weakref.WeakKeyDictionary()
+        self.memo_keys: weakref.WeakKeyDictionary[ClosedJaxpr, set[CacheKey]] = weakref.WeakKeyDictionary()
 
 
 _lock = threading.Lock()
 _evicted = 0  # executables evicted since freed memory was last returned to the system
-_dead_keys: deque[Any] = deque()  # keys of executables whose only program has been collected
-_compile_locks: dict[Any, threading.Lock] = {}  # held while the executable of a key is compiled
+_dead_keys: deque[CacheKey] = deque()  # keys of executables whose only program has been collected
+_compile_locks: dict[CacheKey, threading.Lock] = {}  # held while the executable of a key is compiled
 _counts = {"memory_hits": 0, "disk_hits": 0, "misses": 0, "stored": 0}
 
 
@@ -136,7 +140,7 @@ def _count(name: str) -> None:
         _counts[name] += 1
 
 
-def check_size(lowered: Any) -> None:
+def check_size(lowered: Lowered) -> None:
     """Raise an error for a module that would crash XLA's compiler (RecursionError), or take too long (ValueError)."""
     size = getattr(lowered, "size", None)  # absent in the output of other lowerings
     if size is None:
@@ -153,7 +157,7 @@ def check_size(lowered: Any) -> None:
                          "lax.scan for repeated steps, or jit the inner part and call it from Python")
 
 
-def compile(lowered: Any, devices: tuple[Any, ...], options: CompileSettings) -> LoadedExecutable:
+def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSettings) -> LoadedExecutable:
     """Return the executable of a lowered program, from the caches or the compiler.
 
     If several threads request the same program, one compiles it and the others wait.
@@ -200,15 +204,17 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: CompileSettings) ->
                 _counts["memory_hits"] += 1
         try:
             if found is None:
-                found = _load_or_compile(compiler, lowered, key, devices, options)
+                found = _load_or_compile(compiler, lowered, len(code), key, devices, options)
                 _insert(found)
         finally:
+            # A thread that comes now may make a new lock while others still wait for this one. That is harmless: all
+            # of them look into the table first.
             _compile_locks.pop(key, None)
     return found
 
 
-def _load_or_compile(compiler: Compiler, lowered: Any, key: Any, devices: tuple[Any, ...],
-                     options: CompileSettings) -> LoadedExecutable:
+def _load_or_compile(compiler: Compiler, lowered: Lowered, code_size: int, key: tuple[bytes, tuple[Device, ...]],
+                     devices: tuple[Device, ...], options: CompileSettings) -> LoadedExecutable:
     """Return the executable from the disk cache, or compile it and store it there."""
     device_list = shardings.device_list(devices)
     settings = _compile_options(options, tuple([d.id for d in devices]))
@@ -224,11 +230,11 @@ def _load_or_compile(compiler: Compiler, lowered: Any, key: Any, devices: tuple[
     seconds = time.perf_counter() - start
     _count("misses")
     if path is None:
-        return LoadedExecutable(made, key, _BASE + _PER_CODE * len(lowered.bytecode()), devices[0])
+        return LoadedExecutable(made, key, _BASE + _PER_CODE * code_size, devices[0])
     try:
         payload = made.serialize()
     except Exception:  # not every platform can serialise every program
-        return LoadedExecutable(made, key, _BASE + _PER_CODE * len(lowered.bytecode()), devices[0])
+        return LoadedExecutable(made, key, _BASE + _PER_CODE * code_size, devices[0])
     if disk_cache.should_store(seconds, len(payload)) and disk_cache.store(path, payload):
         _count("stored")
     if len(payload) <= _RELOAD_MAX_BYTES and len(client_state.current.executables) >= _RELOAD_MIN_PROGRAMS:
@@ -236,7 +242,8 @@ def _load_or_compile(compiler: Compiler, lowered: Any, key: Any, devices: tuple[
     return LoadedExecutable(made, key, _BASE + _PER_STORED * len(payload), devices[0])
 
 
-def _deserialize(client: Any, payload: bytes, device_list: Any, settings: Any) -> Any:
+def _deserialize(client: Client, payload: bytes, device_list: DeviceList,
+                 settings: JaxlibCompileOptions) -> Executable | None:
     """Return a deserialised executable; None if jaxlib rejects it."""
     try:
         return client.deserialize_executable(payload, device_list, settings)
@@ -245,7 +252,7 @@ def _deserialize(client: Any, payload: bytes, device_list: Any, settings: Any) -
 
 
 @lru_cache(maxsize=1024)
-def _compile_options(options: CompileSettings, ids: tuple[int, ...]) -> Any:
+def _compile_options(options: CompileSettings, ids: tuple[int, ...]) -> JaxlibCompileOptions:
     """Return jaxlib's `CompileOptions` for devices with these ids."""
     r, p = options.num_replicas, options.num_partitions
     o = _jaxlib.CompileOptions()
@@ -267,7 +274,7 @@ def _compile_options(options: CompileSettings, ids: tuple[int, ...]) -> Any:
 # --- the memory cache ---------------------------------------------------------------------------------------------
 # Executables are referenced from two places: the LRU table `executables`, and memo entries of programs (`memoize`). So
 # an eviction must remove both, which `LoadedExecutable.memo_keys` makes possible.
-def memoize(closed: ClosedJaxpr, key: Any, make: Callable[[], Any]) -> Any:
+def memoize(closed: ClosedJaxpr, key: tuple[CacheKey, ...], make: Callable[[], _P]) -> _P:
     """Memoize `make()` with a program until its executable is evicted.
 
     The result must have an attribute `loaded` with the `LoadedExecutable`.
@@ -290,11 +297,11 @@ def _evict_all(closed_state: client_state.ClientState) -> None:
         closed.drop_memo(key)
 
 
-def _memo_entries(evicted: Iterable[LoadedExecutable]) -> list[tuple[ClosedJaxpr, Any]]:
+def _memo_entries(evicted: Iterable[LoadedExecutable]) -> list[tuple[ClosedJaxpr, CacheKey]]:
     return [(closed, key) for loaded in evicted for closed, keys in loaded.memo_keys.items() for key in keys]
 
 
-def _on_program_collected(key: Any) -> None:
+def _on_program_collected(key: CacheKey) -> None:
     """Drop the executable of a program with host callbacks after the program was garbage-collected.
 
     This finalizer can run in a thread that holds `_lock`, so it must not wait for the lock. If the lock is taken, the
@@ -320,7 +327,7 @@ def _pop_dead() -> list[LoadedExecutable]:
     return found
 
 
-def _insert(loaded: LoadedExecutable, program: ClosedJaxpr | None = None, memo_key: Any = None) -> bool:
+def _insert(loaded: LoadedExecutable, program: ClosedJaxpr | None = None, memo_key: CacheKey | None = None) -> bool:
     """Insert an executable or mark it as recently used; evict others if the limits are exceeded.
 
     Args:
@@ -361,7 +368,7 @@ def _insert(loaded: LoadedExecutable, program: ClosedJaxpr | None = None, memo_k
         trim = _evicted >= _EVICTIONS_PER_TRIM
         if trim:
             _evicted = 0
-        entries = _memo_entries(evicted)
+        entries = _memo_entries(evicted) if evicted else ()
     for closed, key in entries:
         closed.drop_memo(key)
     # jaxlib's fast-path caches limit the number of their entries, not their bytes, and hold executables. Programs in

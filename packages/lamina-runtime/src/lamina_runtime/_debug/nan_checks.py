@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any
 
 import numpy as np
-from lamina_ir import CallbackError, ClosedJaxpr, config, dtypes, prims, trees
+from lamina_ir import CallbackError, ClosedJaxpr, Var, config, dtypes, prims, trees
 from lamina_ir.extend import Placement, Tiles, single_map_eqn, find_per_member_map
 from lamina_tracing import jit
 from lamina_tracing.extend import describe_batch_position, eager_source_requests, find_user_source
+from lamina_ir.typing import Tree, Value
 
 from .. import _jaxlib
 from .._array import arrays
@@ -29,16 +29,18 @@ from . import nan_locator
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl
 from .._placement.process_shards import process_shard_shapes
+from .._typing import Array, CallObject, SettingValue
 
 __all__ = ["check_results", "check_results_multi_process", "install", "is_enabled", "saving_copies"]
 
 
 def is_enabled() -> bool:
     """Return whether results are checked in this thread."""
-    return bool(config.debug_nans.value or config.debug_infs.value)
+    nans, infs = config.debug_nans, config.debug_infs
+    return nans.ever_enabled and bool(nans.value) or infs.ever_enabled and bool(infs.value)
 
 
-def _find_nonfinite(x: Any) -> str | None:
+def _find_nonfinite(x: Value) -> str | None:
     """Return 'a NaN' or 'an infinity' if the addressable shards of an array have one and its check is on; else None."""
     if type(x) is not ArrayImpl or not dtypes.is_inexact(x.aval.dtype) or x.is_deleted():
         return None
@@ -48,18 +50,19 @@ def _find_nonfinite(x: Any) -> str | None:
 
 
 class _SavedCopies(threading.local):
-    copies: dict[int, Any] = {}
+    copies: dict[int, Value] = {}
 
 
 _saved = _SavedCopies()
 
 
 @contextmanager
-def saving_copies(given: Sequence[Any]) -> Iterator[None]:
+def saving_copies(given: Sequence[Array]) -> Iterator[None]:
     """Context for a call that donates `given`: save copies of these arrays, so that the call can be run again.
 
     Of an array over several processes, each process copies its own shards.
     """
+    # Keyed by id: the arrays live as long as the call, so ids are not reused meanwhile.
     old, _saved.copies = _saved.copies, {id(x): np.array(x) if x._sharding.is_fully_addressable else copy(x)
                                          for x in given}
     try:
@@ -68,7 +71,7 @@ def saving_copies(given: Sequence[Any]) -> Iterator[None]:
         _saved.copies = old
 
 
-def _find_bad_result(outs: Sequence[Any]) -> tuple[Any, str] | None:
+def _find_bad_result(outs: Sequence[Value]) -> tuple[Array, str] | None:
     return next(((x, what) for x, what in [(x, _find_nonfinite(x)) for x in outs] if what is not None), None)
 
 
@@ -76,7 +79,7 @@ def _setting_name(what: str) -> str:
     return "config.debug_nans" if what == "a NaN" else "config.debug_infs"
 
 
-def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = None, flat: Sequence[Any] = (),
+def check_results(name: str, outs: Sequence[Value], closed: ClosedJaxpr | None = None, flat: Sequence[Value] = (),
                   prim: str | None = None, placement: Placement | None = None) -> None:
     """Raise FloatingPointError if a result has a NaN, naming the primitive and its source line.
 
@@ -107,6 +110,7 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
         error = FloatingPointError(format_message())
         error.format_message = format_message  # type: ignore[attr-defined]
         raise error
+    # The launch has deleted the donated arguments.
     flat = _restore_donated(flat)
     if closed is not None:
         closed = nan_locator.drop_resultless_effects(closed)
@@ -118,6 +122,7 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
         reason = _HAS_EFFECTS
     else:
         line = find_user_source(2)
+        # The search produces the bad value again, and must not be checked itself.
         with config.debug_nans(False), config.debug_infs(False):
             found = nan_locator.locate_nan(closed, flat, what == "a NaN", line, placement)
         if found is not None:
@@ -133,7 +138,7 @@ _PERMUTED = ("the devices of its maps are not in the order of the processes; cal
 _NOT_REPRODUCED = "it does not occur when the operations run one by one: the compiler reorders operations"
 
 
-def _restore_donated(flat: Sequence[Any]) -> list[Any]:
+def _restore_donated(flat: Sequence[Value]) -> list[Value]:
     return [_saved.copies.get(id(a), a) if type(a) is ArrayImpl and a.is_deleted() else a for a in flat]
 
 
@@ -143,8 +148,8 @@ def _unlocated_error(name: str, what: str, result: str, reason: str) -> Floating
 
 
 # --- several processes ------------------------------------------------------------------------------------------------
-def check_results_multi_process(name: str, closed: ClosedJaxpr, placement: Placement, flat: Sequence[Any], outs: Sequence[Any],
-           failure: CallbackError | None) -> None:
+def check_results_multi_process(name: str, closed: ClosedJaxpr, placement: Placement, flat: Sequence[Value],
+                                outs: Sequence[Value], failure: CallbackError | None) -> None:
     """Check the results of a multi-process launch. If one process saw an error, all processes raise.
 
     All processes of the program must call this after each checked launch, in the order of the launches.
@@ -182,6 +187,7 @@ def check_results_multi_process(name: str, closed: ClosedJaxpr, placement: Place
     with config.debug_nans(False), config.debug_infs(False):
         if is_global:
             replicated = shardings.tiled_sharding(placement.devices, Tiles())
+            # A collective, which all processes reach: they have the same consensus.
             gathered = jit(lambda *xs: xs, out_shardings=replicated)(*flat)
             process_args = [[_to_host(x, a.dtype) for x, a in zip(gathered, closed.in_avals)]]
         else:
@@ -193,7 +199,7 @@ def check_results_multi_process(name: str, closed: ClosedJaxpr, placement: Place
     raise FloatingPointError(f"{found.text(name)} ({_setting_name(what)} is on)")
 
 
-def _to_host(x: Any, dtype: np.dtype) -> np.ndarray:
+def _to_host(x: Value, dtype: np.dtype) -> np.ndarray:
     return np.asarray(arrays.host_value(x) if type(x) is ArrayImpl else x, dtype)
 
 
@@ -212,7 +218,7 @@ def _arg_types_by_process(closed: ClosedJaxpr, placement: Placement) -> list[lis
                 for p in range(len(member_counts))]
     in_axes = {} if e is None else dict(zip(e.invars, e.params["in_axes"]))
 
-    def shape(v: Any, n: int) -> tuple[int, ...]:
+    def shape(v: Var, n: int) -> tuple[int, ...]:
         at = in_axes.get(v)
         return v.aval.shape if at is None else (*v.aval.shape[:at], n, *v.aval.shape[at + 1:])
 
@@ -229,7 +235,7 @@ def _split_bytes(data: bytes, types: Sequence[tuple[tuple[int, ...], np.dtype]])
 
 
 # --- calls on the C++ fast path ---------------------------------------------------------------------------------------
-def _after_call(call: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _after_call(call: CallObject, args: Sequence[Tree], kwargs: Mapping[str, Tree], out: Tree) -> None:
     leaves = trees.tree_leaves(out)
     if not any(_find_nonfinite(x) for x in leaves):
         return
@@ -242,9 +248,11 @@ def _after_call(call: Any, args: Any, kwargs: Any, out: Any) -> None:
     check_results(name, leaves, spec.trace_call(args, kwargs, flat, tree, static).closed, flat)
 
 
-def _update_hook(value: Any, is_local: bool) -> None:
+def _update_hook(value: SettingValue, is_local: bool) -> None:
+    # jaxlib calls the hook after each fast-path call. Without checks it is None, which costs nothing.
     hook = _after_call if is_enabled() else None
     eager_source_requests[:] = [True] if hook else []
+    # A block sets a value for its thread only, which takes precedence in jaxlib too.
     if not is_local:
         _jaxlib.post_hook_state.set_global(hook)
         return

@@ -1,8 +1,8 @@
 """Locate the first NaN or infinity of a program by running it again, primitive by primitive.
 
-The report has the primitive, its operands and source line, the iterations of the enclosing loops, the device, the
-position on the mapped axes and the process. Code outside of maps runs on its device. Maps run with the NumPy evaluator,
-all members in lockstep; multi-process maps run with the arguments of all processes.
+The report has the primitive, its operands and source line, and the iterations of the enclosing loops. It also has the
+device, the position on the mapped axes and the process. Code outside of maps runs on its device. Maps run with the
+NumPy evaluator, all members in lockstep; multi-process maps run with the arguments of all processes.
 """
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes, evaluate_primitive, evaluate_spmd, rewrite
+from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, Source, Var, dtypes, evaluate_primitive, evaluate_spmd, rewrite
 from lamina_ir.extend import (PROCESSES, Grid, AxisPosition, Placement, LoopIteration, format_axes, single_map_eqn,
                               find_shard_maps, first_member_program, find_per_member_map, running_axis_positions,
                               running_iterations, format_iterations, observing_equations)
 from lamina_tracing import hooks
 from lamina_tracing.extend import describe_batch_position
+from lamina_ir.typing import Device, Value
 
 from .._array import arrays
 from .._jaxlib import ArrayImpl
@@ -40,12 +41,12 @@ class NonFiniteResult(NamedTuple):
 
     eqn: Eqn
     kind: str
-    operands: Sequence[Any]
-    line: Any
+    operands: Sequence[Value]
+    line: Source | None
     batch: str = ""
     iterations: tuple[LoopIteration, ...] = ()
     axes: Axes = ()
-    device: Any = None
+    device: Device = None
     process: int | None = None
 
     def text(self, name: str) -> str:
@@ -64,7 +65,7 @@ class NonFiniteResult(NamedTuple):
                 f"its operands were {operand_texts}")
 
 
-def _describe_value(x: Any) -> str:
+def _describe_value(x: Value) -> str:
     value = np.asarray(x)
     if value.size == 0 or not (value.dtype.kind in "fiub" or dtypes.is_float(value.dtype)):
         return f"{value.dtype.name}{list(value.shape)}"
@@ -108,24 +109,26 @@ class _Search:
       found: the result; None until one is found.
     """
 
-    def __init__(self, nans: bool, line: Any, find_device: dict[str, FindDevice]) -> None:
+    def __init__(self, nans: bool, line: Source | None, find_device: dict[str, FindDevice]) -> None:
         self.nans, self.line, self.find_device = nans, line, find_device
         self.found: NonFiniteResult | None = None
 
-    def find_bad(self, x: Any) -> str | None:
+    def find_bad(self, x: Value) -> str | None:
         return find_nonfinite(np.asarray(x), self.nans, not self.nans)
 
-    def describe_example(self, eqn: Eqn, x: Any) -> str:
+    def describe_example(self, eqn: Eqn, x: Value) -> str:
         """Return a text with the bad example of a batch; "" if unknown."""
         value = np.asarray(x)
         return describe_batch_position(eqn.source, eqn.primitive, np.isnan(value) if self.nans else np.isinf(value))
 
     # --- in lockstep, by NumPy ----------------------------------------------------------------------------------------
-    def run_lockstep(self, run: Callable[[], Any], iterations: Sequence[LoopIteration] = (), op: str = "xla_pmap") -> None:
+    def run_lockstep(self, run: Callable[[], object], iterations: Sequence[LoopIteration] = (),
+                     op: str = "xla_pmap") -> None:
         """Call `run()`, which evaluates maps of primitive `op` with NumPy; stop at the first bad result."""
         find_device = self.find_device[op]
 
-        def observe(eqn: Eqn, operands: Any, results: Any) -> None:
+        def observe(eqn: Eqn, operands: Value, results: Value) -> None:
+            # NumPy evaluates a map in lockstep: each value is a list with one entry per member.
             for members in results:
                 for i, x in enumerate(members):
                     kind = self.find_bad(x)
@@ -137,34 +140,36 @@ class _Search:
                         raise _Stop
 
         try:
+            # NumPy would warn of the very values that are searched.
             with observing_equations(observe), np.errstate(all="ignore"):
                 run()
         except _Stop:
             pass
 
     # --- one primitive at a time, on the device -----------------------------------------------------------------------
-    def run_program(self, closed: ClosedJaxpr, args: Sequence[Any], line: Any,
-                    iterations: Sequence[LoopIteration] = ()) -> list[Any]:
+    def run_program(self, closed: ClosedJaxpr, args: Sequence[Value], line: Source | None,
+                    iterations: Sequence[LoopIteration] = ()) -> list[Value]:
         """Run a program and return its results. At the first bad result set `found` and stop.
 
         `line` is the line of the call, used for equations of library functions, which have no line of their own.
         `iterations` are those of the enclosing loops.
         """
         jaxpr = closed.jaxpr
-        env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts))
+        env: dict[Var, Value] = dict(zip(jaxpr.constvars, closed.consts))
         env.update(zip(jaxpr.invars, args))
 
-        def read(a: Any) -> Any:
+        def read(a: Atom) -> Value:
             return a.val if type(a) is Literal else env[a]
 
         for eqn in jaxpr.eqns:
             prim = eqn.primitive
             values = [read(a) for a in eqn.invars]
+            # Nested programs first: the bad equation is inside of the call or loop that returns the bad value.
             nested_outs = self.run_nested(eqn, values, eqn.source or line, iterations)
             if self.found:
                 return []
             if nested_outs is not None:
-                outs: Any = nested_outs
+                outs: Sequence[Value] = nested_outs
             else:
                 out = hooks.evaluator.primitive(prim, values, eqn.params)
                 outs = out if prim.multiple else (out,)
@@ -176,20 +181,24 @@ class _Search:
             env.update(zip(eqn.outvars, outs))
         return [read(a) for a in jaxpr.outvars]
 
-    def _find_bad_in_array(self, x: Any) -> str | None:
+    def _find_bad_in_array(self, x: Value) -> str | None:
+        # A NumPy value is an operand or constant of the user, not a result of this evaluation.
         if type(x) is not ArrayImpl or not dtypes.is_inexact(x.aval.dtype):
             return None
         return self.find_bad(arrays.host_value(x))
 
-    def run_nested(self, eqn: Eqn, values: list[Any], line: Any, iterations: Sequence[LoopIteration]) -> list[Any] | None:
+    def run_nested(self, eqn: Eqn, values: list[Value], line: Source | None,
+                   iterations: Sequence[LoopIteration]) -> list[Value] | None:
         """Run the nested programs of a call or of control flow one primitive at a time; None for other primitives."""
         name, params = eqn.primitive.name, eqn.params
 
-        def run(program: ClosedJaxpr, args: Sequence[Any], iteration: int | None = None) -> list[Any]:
+        def run(program: ClosedJaxpr, args: Sequence[Value], iteration: int | None = None) -> list[Value]:
             running = iterations if iteration is None else (*iterations, LoopIteration(name, iteration, line))
             return self.run_program(program, args, line, running)
 
         if name in ("xla_pmap", "shard_map"):
+            # Members communicate, so they cannot be run one after the other. If nothing is found, the map runs on its
+            # devices (None).
             self.run_lockstep(lambda: evaluate_primitive(eqn.primitive, [np.asarray(x) for x in values], params),
                               iterations, name)
             return None
@@ -201,6 +210,7 @@ class _Search:
         if name == "while":
             a, b = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
             carry = values[b:]
+            # The test is part of an iteration: its equations may produce the bad value, too.
             count = 0
             while count != params.get("max_iters"):
                 go = run(params["cond_jaxpr"], values[:a] + carry, count)
@@ -226,25 +236,25 @@ class _Search:
 
 
 # --- devices of positions on the mapped axes --------------------------------------------------------------------------
-def _unknown_device(axes: Axes) -> tuple[Any, int | None]:
+def _unknown_device(axes: Axes) -> tuple[Device, int | None]:
     return None, None
 
 
-def _device_finders(placement: Placement | None, closed: ClosedJaxpr, across: bool) -> dict[str, FindDevice]:
+def _make_device_finders(placement: Placement | None, closed: ClosedJaxpr, across: bool) -> dict[str, FindDevice]:
     """Return, for each kind of map, a function from a position on its axes to (device, process).
 
     `across`: the program is a multi-process program, so the process is reported.
     """
     if placement is None:
         return {"xla_pmap": _unknown_device, "shard_map": _unknown_device}
-    return {"xla_pmap": _pmap_finder(placement, across), "shard_map": _shard_map_finder(closed, across)}
+    return {"xla_pmap": _make_pmap_finder(placement, across), "shard_map": _make_shard_map_finder(closed, across)}
 
 
-def _shard_map_finder(closed: ClosedJaxpr, across: bool) -> FindDevice:
+def _make_shard_map_finder(closed: ClosedJaxpr, across: bool) -> FindDevice:
     # Axis names -> mesh of a shard_map. If two have the same names, the first one in the program counts.
     grids = {e.params["mesh"][0]: e.params["mesh"] for e in reversed(find_shard_maps(closed))}
 
-    def of_mesh(axes: Axes) -> tuple[Any, int | None]:
+    def of_mesh(axes: Axes) -> tuple[Device, int | None]:
         numbers = {a.name: a.number for a in axes}
         mesh = next((m for names, m in grids.items() if {*names} == {*numbers}), None)
         if mesh is None:
@@ -255,10 +265,10 @@ def _shard_map_finder(closed: ClosedJaxpr, across: bool) -> FindDevice:
     return of_mesh
 
 
-def _pmap_finder(placement: Placement, across: bool) -> FindDevice:
+def _make_pmap_finder(placement: Placement, across: bool) -> FindDevice:
     devices = placement.devices
 
-    def of_member(axes: Axes) -> tuple[Any, int | None]:
+    def of_member(axes: Axes) -> tuple[Device, int | None]:
         d = devices[axes[0].number]
         return d, d.process_index if across else None
 
@@ -267,10 +277,11 @@ def _pmap_finder(placement: Placement, across: bool) -> FindDevice:
     here = len(placement.visible_devices)
     grid = Grid.from_axes(placement.axes) if placement.axes else None
 
-    def of_place(axes: Axes) -> tuple[Any, int | None]:
+    def of_place(axes: Axes) -> tuple[Device, int | None]:
         block, local_axes = 0, list(axes)
         if across and local_axes:
             first = local_axes[0]
+            # The outermost axis spans the processes, with equally many members in each.
             block = first.number if first.name is PROCESSES else first.number * (len(devices) // here) // first.size
             if first.name is PROCESSES:
                 del local_axes[0]
@@ -282,6 +293,7 @@ def _pmap_finder(placement: Placement, across: bool) -> FindDevice:
             return None, process
         free_axes, positions = tuple(range(len(grid.sizes))), [0] * len(grid.sizes)
         for a in local_axes:
+            # The same assignment of mesh axes as in lowering (`lower_map`), outermost map first.
             grid_axes = grid.allocate_axes(free_axes, a.size)
             for axis, i in zip(grid_axes, np.unravel_index(a.number, [grid.sizes[t] for t in grid_axes])):
                 positions[axis] = int(i)
@@ -293,7 +305,7 @@ def _pmap_finder(placement: Placement, across: bool) -> FindDevice:
 
 
 # --- entry points -----------------------------------------------------------------------------------------------------
-def locate_nan(closed: ClosedJaxpr, flat: Sequence[Any], nans: bool, line: Any,
+def locate_nan(closed: ClosedJaxpr, flat: Sequence[Value], nans: bool, line: Source | None,
                placement: Placement | None) -> NonFiniteResult | None:
     """Find the first bad result of a program that runs in this process.
 
@@ -306,7 +318,8 @@ def locate_nan(closed: ClosedJaxpr, flat: Sequence[Any], nans: bool, line: Any,
     Returns:
       The result; None if this run produces none, e.g. because the compiler had reordered operations.
     """
-    search = _Search(nans, line, _device_finders(placement, closed, False))
+    search = _Search(nans, line, _make_device_finders(placement, closed, False))
+    # Replicas of a pmap: their body is evaluated for all members in lockstep, as its collectives need.
     if placement is not None and placement.one_member_per_device and not find_shard_maps(closed):
         _run_single_map(search, closed, [[np.asarray(x) for x in flat]], placement)
     else:
@@ -314,8 +327,8 @@ def locate_nan(closed: ClosedJaxpr, flat: Sequence[Any], nans: bool, line: Any,
     return search.found
 
 
-def locate_nan_multi_process(closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], nans: bool, line: Any,
-              placement: Placement) -> NonFiniteResult | None:
+def locate_nan_multi_process(closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], nans: bool,
+                             line: Source | None, placement: Placement) -> NonFiniteResult | None:
     """Find the first bad result of a multi-process program, in any process.
 
     Args:
@@ -327,7 +340,7 @@ def locate_nan_multi_process(closed: ClosedJaxpr, parts: Sequence[Sequence[np.nd
     if nested_map is not None:
         parts = _member_args(closed, nested_map, parts, placement)
         closed, placement = first_member_program(closed, placement)
-    search = _Search(nans, line, _device_finders(placement, closed, True))
+    search = _Search(nans, line, _make_device_finders(placement, closed, True))
     if placement.one_member_per_device and not find_shard_maps(closed):
         _run_single_map(search, closed, parts, placement)
     elif placement.one_member_per_device and placement.local_devices:
@@ -341,7 +354,7 @@ def locate_nan_multi_process(closed: ClosedJaxpr, parts: Sequence[Sequence[np.nd
     return search.found
 
 
-def _member_processes(devices: Sequence[Any]) -> tuple[list[int], list[int]]:
+def _member_processes(devices: Sequence[Device]) -> tuple[list[int], list[int]]:
     """Return (process, index within the process) of each member, given its first device.
 
     Processes are numbered in order of appearance.
@@ -366,8 +379,8 @@ def _run_single_map(search: _Search, closed: ClosedJaxpr, parts: Sequence[Sequen
     e = single_map_eqn(closed)
     assert e is not None
     owners, numbers = _member_processes(placement.devices)
-    arg_index: dict[Any, int] = {v: i for i, v in enumerate(closed.jaxpr.invars)}
-    consts: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
+    arg_index: dict[Atom, int] = {v: i for i, v in enumerate(closed.jaxpr.invars)}
+    consts: dict[Atom, Value] = dict(zip(closed.jaxpr.constvars, closed.consts))
     args = []
     for v, axis in zip(e.invars, e.params["in_axes"]):
         if v in arg_index:

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 from lamina_ir import trees
 from lamina_ir.extend import Grid, Placement, Tiles, count_devices, infer_arg_tiles
@@ -13,19 +12,22 @@ from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import lower_xmaps
 from lamina_tracing import make_jaxpr
 from lamina_tracing.extend import JitSpec, Tracer, function_name
+from lamina_ir.typing import Function, Tree
+from lamina_ir.trees import PyTreeDef
 
 from .._backend import backends
+from .._typing import XlaComputation
 
 __all__ = ["xla_computation"]
 
 _MAX_UNTUPLED_ARGS = 100
 
 
-def _is_parts(x: Any) -> bool:
+def _is_parts(x: object) -> bool:
     return x is None or (isinstance(x, tuple) and all(isinstance(n, int) or n is None for n in x) and bool(x))
 
 
-def _shardings(what: str, parts: Any, tree: Any) -> tuple[list[Tiles] | None, int]:
+def _shardings(what: str, parts: Tree, tree: PyTreeDef) -> tuple[list[Tiles] | None, int]:
     """Return (tiles of each leaf, number of partitions).
 
     A leaf of `parts` is None (replicated), or the number of parts of each dimension.
@@ -55,11 +57,11 @@ def _shardings(what: str, parts: Any, tree: Any) -> tuple[list[Tiles] | None, in
     return tiles, num_parts
 
 
-def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
-                    axis_env: Sequence[tuple[Hashable, int]] | None = None, in_parts: Any = None, out_parts: Any = None,
-                    backend: str | None = None, tuple_args: bool | None = False,
+def xla_computation(fun: Function, static_argnums: int | Sequence[int] = (),
+                    axis_env: Sequence[tuple[Hashable, int]] | None = None, in_parts: Tree = None,
+                    out_parts: Tree = None, backend: str | None = None, tuple_args: bool | None = False,
                     instantiate_const_outputs: bool | None = None, return_shape: bool = False,
-                    donate_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+                    donate_argnums: int | Sequence[int] = ()) -> Function:
     """Return a function that builds the XLA computation of `fun` for example arguments.
 
     Args:
@@ -90,7 +92,7 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
     spec = JitSpec(fun, static_argnums=static_argnums, donate_argnums=donate_argnums, call="xla_computation")
     staged = make_jaxpr(fun, static_argnums, axis_env, return_shape=True)
 
-    def computation(*args: Any, **kwargs: Any) -> Any:
+    def computation(*args: Tree, **kwargs: Tree) -> XlaComputation | tuple[XlaComputation, Tree]:
         _, tree, _ = spec.split(args, kwargs)
         closed, shapes = staged(*args, **kwargs)
         if any(isinstance(c, Tracer) for c in closed.consts):

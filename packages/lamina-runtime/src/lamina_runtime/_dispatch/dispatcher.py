@@ -1,12 +1,12 @@
 """Implement the `dispatcher` hook: `jit` and `pmap` on jaxlib's call object."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from lamina_tracing import hooks
 from lamina_tracing.extend import CallSpec
+from lamina_ir.typing import Device, Function
 
 from .._backend import backends
 from . import jit_call
@@ -18,20 +18,20 @@ __all__ = ["XlaDispatcher", "install"]
 class XlaDispatcher:
     """The `dispatcher` hook: makes the callables of `jit` and `pmap`, and counts devices."""
 
-    def jit(self, spec: CallSpec) -> Callable[..., Any]:
+    def jit(self, spec: CallSpec) -> Function:
         return jit_call.build_call(spec)
 
-    def pmap(self, spec: CallSpec) -> Callable[..., Any]:
+    def pmap(self, spec: CallSpec) -> Function:
         return jit_call.build_call(spec)
 
     def device_count(self, backend: str | None) -> int | None:
         return len(backends.local_devices(backend=backend))
 
-    def share(self, devices: Sequence[Any] | None, backend: str | None) -> tuple[int, int]:
+    def share(self, devices: Sequence[Device] | None, backend: str | None) -> tuple[int, int]:
         return backends.process_share(devices, backend)
 
-    def rows_of_each(self, rows: int, devices: Sequence[Any] | None,
-                     backend: str | None) -> tuple[list[tuple[tuple[Any, ...], int]], int]:
+    def rows_of_each(self, rows: int, devices: Sequence[Device] | None,
+                     backend: str | None) -> tuple[list[tuple[tuple[Device, ...], int]], int]:
         """Exchange the numbers of rows between processes. All processes of the devices must call this.
 
         Args:

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
@@ -12,6 +12,8 @@ from lamina_ir.extend import CONSUMING_USES, Tiles, collect_facts, lower_keys, s
 from lamina_parallel.extend import parse_mesh
 from lamina_tracing import hooks
 from lamina_tracing.extend import eval_jaxpr
+from lamina_ir.typing import CacheKey, Device, Function, Outputs, ParamValue, Params, Tree, Value
+from lamina_ir.trees import PyTreeDef
 
 from .. import _jaxlib
 from .._array import arrays, key_array, key_reuse_check, transfer
@@ -22,10 +24,13 @@ from .._execute import effects, executable, piecewise
 from .._placement import resolve
 from .._sharding import shardings
 from .._jaxlib import pytree_registry
+from .._typing import CallObject
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
 _MAX_PRIMITIVE_CALLS = 2048
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _cache = _jaxlib.PjitFunctionCache(capacity=executable_cache.MAX_PROGRAMS)
 _lock = threading.Lock()
 
@@ -34,12 +39,14 @@ class XlaEvaluator:
     """The `evaluator` hook: runs primitives and programs with XLA."""
 
     def __init__(self) -> None:
-        self._without_params: dict[Primitive, Any] = {}
-        self._with_params: dict[Any, Any] = {}
+        self._without_params: dict[Primitive, Function] = {}
+        self._with_params: dict[CacheKey, Function] = {}
 
-    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def primitive(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         try:  # in CPython a try block costs nothing unless an exception is raised
             if not params:
+                # No lock on the way of a hit: reading a dict is atomic. Two threads may both make a call object; the
+                # second one is only redundant.
                 run = self._without_params.get(prim)
                 if run is None:
                     run = self._without_params[prim] = _make_primitive_call(prim, {})
@@ -71,12 +78,12 @@ class XlaEvaluator:
             self._without_params.clear()
             self._with_params.clear()
 
-    def _store(self, key: Any, run: Any) -> Any:
+    def _store(self, key: CacheKey, run: Function) -> Function:
         with _lock:
             _evict_half(self._with_params, _MAX_PRIMITIVE_CALLS)
             return self._with_params.setdefault(key, run)
 
-    def _run_with_subprograms(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _run_with_subprograms(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         """Run a primitive with nested programs.
 
         Its call object is cached on the first nested program, so that it is freed together with that program.
@@ -97,9 +104,10 @@ class XlaEvaluator:
         if prim.name in ("xla_pmap", "shard_map"):
             body = params["call_jaxpr"]
             avals = tuple([aval_of(a) for a in args])
+            # The arguments of an evaluation are values of a program that may read them again.
             params = {**params, "donated_invars": (False,) * len(args)}
             key = ("map", avals, *(v for k, v in params.items() if k != "call_jaxpr"))
-            mapped = body.memo(key, lambda: _one_equation(prim, params, avals))
+            mapped = body.memo(key, lambda: _make_one_equation_program(prim, params, avals))
             return tuple(self.program(mapped, args, params["name"]))
         sub = params[prim.subprograms[0]]
         if not isinstance(sub, ClosedJaxpr):
@@ -110,14 +118,15 @@ class XlaEvaluator:
         stored = sub.memo(key, lambda: (_make_primitive_call(prim, params), params))
         return stored[0](*args)
 
-    def program(self, closed: ClosedJaxpr, args: Sequence[Any], name: str = "program") -> list[Any]:
+    def program(self, closed: ClosedJaxpr, args: Sequence[Value], name: str = "program") -> list[Value]:
+        # Cached with the program, so that the executable is freed together with it.
         run = closed.memo(("evaluator", name), lambda: _make_program_call(closed, name))
         return run(*args)
 
-    def device_put(self, x: Any, device: Any) -> Any:
+    def device_put(self, x: Value, device: Device) -> Value:
         return transfer.device_put(x, device)
 
-    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+    def array(self, value: np.ndarray, aval: ShapedArray) -> Value:
         if dtypes.is_key(aval.dtype):
             return key_array.put_keys(value, lambda data: self.array(data, aval_of(data)))
         if not transfer_guard.any_guard_set:
@@ -126,18 +135,18 @@ class XlaEvaluator:
             return arrays.put(value, backends.default_device(), False, aval)
 
 
-def _evict_half(table: dict[Any, Any], limit: int) -> None:
+def _evict_half(table: dict[_K, _V], limit: int) -> None:
     """Drop the oldest half of a table that is full."""
     if len(table) >= limit:
         for old in list(table)[:limit // 2]:
             table.pop(old, None)
 
 
-def _make_call_object(name: str, miss: Any) -> Any:
-    def plain(*args: Any) -> Any:  # jaxlib calls this while jit is disabled
+def _make_call_object(name: str, miss: Callable[..., jit_call.MissResult]) -> CallObject:
+    def plain(*args: Tree) -> Outputs:  # jaxlib calls this while jit is disabled
         return miss(*args)[0]
 
-    def on_miss(*args: Any) -> tuple[Any, Any, bool]:
+    def on_miss(*args: Tree) -> jit_call.MissResult:
         try:
             return miss(*args)
         except BaseException:
@@ -146,35 +155,37 @@ def _make_call_object(name: str, miss: Any) -> Any:
 
     call = jit_call.make_call_object(name, plain, on_miss, (), cache=_cache)
     call.__name__ = name
+    # Weak: `on_miss` belongs to the call object, and a strong reference would be a cycle.
     call_ref = weakref.ref(call)
     return call
 
 
-def _make_hashable(v: Any) -> Any:
+def _make_hashable(v: ParamValue) -> ParamValue:
     if isinstance(v, (list, tuple)):
         return tuple(id(x) if isinstance(x, ClosedJaxpr) else _make_hashable(x) for x in v)
     return v
 
 
-def _one_equation(prim: Primitive, params: dict[str, Any], avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
+def _make_one_equation_program(prim: Primitive, params: Params, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
     found = prim.infer(*avals, **params)
     invars = [Var(a) for a in avals]
     outvars = [Var(a) for a in (found if prim.multiple else (found,))]
     return ClosedJaxpr(Jaxpr((), invars, [Eqn(prim, invars, outvars, params)], outvars))
 
 
-def _make_primitive_call(prim: Primitive, params: dict[str, Any]) -> Any:
-    programs: dict[Any, ClosedJaxpr] = {}
+def _make_primitive_call(prim: Primitive, params: Params) -> CallObject:
+    programs: dict[tuple[ShapedArray, ...], ClosedJaxpr] = {}
 
-    def miss(*args: Any) -> tuple[Any, Any, bool]:
+    def miss(*args: Tree) -> jit_call.MissResult:
         if shutdown.blocked_threads:
             shutdown.block_thread()
         changes_before = config.generation.changes_by_other_threads()
         avals = tuple([aval_of(a) for a in args])
+        # One program for all call signatures of these types: committed or not, on whatever device.
         closed = programs.get(avals)
         if closed is None:
             _evict_half(programs, executable_cache.MAX_PROGRAMS)
-            closed = programs[avals] = _one_equation(prim, params, avals)
+            closed = programs[avals] = _make_one_equation_program(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
         result = tuple(outs) if prim.multiple else outs[0]
         fast_path = _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(result)[1])
@@ -184,7 +195,7 @@ def _make_primitive_call(prim: Primitive, params: dict[str, Any]) -> Any:
     return _make_call_object(prim.name, miss)
 
 
-def _make_constraint_call(prim: Primitive, params: dict[str, Any]) -> Any:
+def _make_constraint_call(prim: Primitive, params: Params) -> Function:
     """Make the call object of an eager sharding constraint, which moves the array.
 
     In a program with only a constraint, the compiler would keep the sharding of the argument.
@@ -192,9 +203,10 @@ def _make_constraint_call(prim: Primitive, params: dict[str, Any]) -> Any:
     run, text = _make_primitive_call(prim, params), params["sharding"]
     device_text = text.partition(" on ")[2].partition(" of ")[0]
 
-    def move(x: Any) -> Any:
+    def move(x: Value) -> Value:
         if params["unspecified_dims"] or not device_text:
             return run(x)
+        # A committed array keeps its own order of devices, which may differ from that of the constraint.
         constraint_devices = devices = backends.devices_from_text(device_text)
         if type(x) is _jaxlib.ArrayImpl and x._committed:
             devices = shardings.sharding_devices(x._sharding)
@@ -212,7 +224,7 @@ def _make_constraint_call(prim: Primitive, params: dict[str, Any]) -> Any:
     return move
 
 
-def _make_key_call(prim: Primitive, params: dict[str, Any]) -> Any:
+def _make_key_call(prim: Primitive, params: Params) -> Function:
     """Make the call object that wraps uint32 data as keys, or unwraps keys.
 
     Both share the device memory, so nothing runs on the device.
@@ -220,7 +232,7 @@ def _make_key_call(prim: Primitive, params: dict[str, Any]) -> Any:
     run, wraps = _make_primitive_call(prim, params), prim is prims.random_wrap_p
     use = params.get("use") if params.get("use") in CONSUMING_USES else None
 
-    def convert(x: Any) -> Any:
+    def convert(x: Value) -> Value:
         if wraps and type(x) is _jaxlib.ArrayImpl:
             return key_array.KeyArray(x, prim.infer(x.aval, **params).dtype)
         if wraps or type(x) is not key_array.KeyArray:
@@ -232,7 +244,7 @@ def _make_key_call(prim: Primitive, params: dict[str, Any]) -> Any:
     return convert
 
 
-def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any], Any]:
+def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Value], piecewise.Program | None]:
     """Run a program; return (results, compiled program).
 
     The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well.
@@ -259,7 +271,8 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any]
         raise executable.make_execution_error("evaluation", name, e) from e
 
 
-def _get_fast_path(program: Any, args: Sequence[Any], tree: Any) -> Any:
+def _get_fast_path(program: piecewise.Program | None, args: Sequence[Value],
+                   tree: PyTreeDef) -> executable.FastPath | None:
     """Return the fast path of a program for jaxlib's call object; None if its launches must pass through Python.
 
     These are launches counted in a window, and those under transfer guards.
@@ -269,8 +282,8 @@ def _get_fast_path(program: Any, args: Sequence[Any], tree: Any) -> Any:
     return program.fast_path(key_array.unwrap_keys(args), tree)
 
 
-def _make_program_call(closed: ClosedJaxpr, name: str) -> Any:
-    def miss(*args: Any) -> tuple[Any, Any, bool]:
+def _make_program_call(closed: ClosedJaxpr, name: str) -> CallObject:
+    def miss(*args: Tree) -> jit_call.MissResult:
         if shutdown.blocked_threads:
             shutdown.block_thread()
         changes_before = config.generation.changes_by_other_threads()

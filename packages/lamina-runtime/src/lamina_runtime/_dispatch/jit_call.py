@@ -16,14 +16,18 @@ import pickle
 import weakref
 from collections.abc import Callable, Sequence
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lamina_ir import ClosedJaxpr, config, trees
-from lamina_ir.extend import Placement, collect_facts, lower_keys
+from lamina_ir.extend import Placement, collect_facts
 from lamina_parallel.extend import global_view
 from lamina_tracing import jit, hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, StagedProgram, Tracer, contains_tracer, api_boundary,
                                    filter_traceback, trace_state, translate_error)
+from lamina_ir.typing import CacheKey, Function, Outputs, Sharding, StaticValue, Tree, Value
+from lamina_ir.extend.unchecked import lower_keys
+from typing_extensions import override
+from lamina_ir.trees import PyTreeDef
 
 from .. import _jaxlib
 from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
@@ -37,25 +41,28 @@ from .._sharding import shardings
 from .._launch import multi_process
 from .._jaxlib import ArrayImpl
 from .._jaxlib.pytree_registry import CALL_REGISTRY
+from .._typing import Array, CallObject, SignatureCache
 
 __all__ = ["build_call", "install", "make_call_object", "place_unhandled_arg"]
 
 _cache = _jaxlib.PjitFunctionCache(capacity=executable_cache.MAX_PROGRAMS)
 staging_state = _jaxlib.new_state("staging", None)
 _debug_bounds = config.debug_bounds
+# The result of a `miss` function: (result of the call, fast path or None, whether to evict the signature).
+MissResult: TypeAlias = tuple[Outputs, "executable.FastPath | None", bool]
 
 
 def _note_staging(begins: bool) -> None:
     staging_state.set_local(True if begins else _jaxlib.UNSET)
 
 
-def place_unhandled_arg(x: Any, sharding: Any, layout: Any) -> Any:
+def place_unhandled_arg(x: Value, sharding: Sharding, layout: object) -> Array:
     """Place an argument that jaxlib cannot place itself."""
     return executable.place_arg(x, sharding)
 
 
-def make_call_object(name: str, fun: Callable[..., Any] | None, miss: Callable[..., Any], key: Any,
-                static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = (), cache: Any = _cache) -> Any:
+def make_call_object(name: str, fun: Function | None, miss: Function, key: CacheKey, static_argnums: Sequence[int] = (),
+                     static_argnames: Sequence[str] = (), cache: SignatureCache = _cache) -> CallObject:
     """Make a C++ call object.
 
     `miss(*args, **kwargs)` is called for a new signature. It returns (result, fast path or None, whether to evict the
@@ -65,7 +72,7 @@ def make_call_object(name: str, fun: Callable[..., Any] | None, miss: Callable[.
                         place_unhandled_arg, cache)
 
 
-def build_call(spec: CallSpec) -> Callable[..., Any]:
+def build_call(spec: CallSpec) -> Function:
     """Make the callable of a `jit` or a `pmap`."""
     if spec.device is not None and spec.backend is not None:
         raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
@@ -74,7 +81,7 @@ def build_call(spec: CallSpec) -> Callable[..., Any]:
     call = miss_handler.add_call_object("held", miss_handler.on_user_call, miss_handler.call_undispatched)
     call.miss_handler = miss_handler
     _copy_metadata(call, spec)
-    user_call = call if isinstance(spec, JitSpec) else _with_clear_errors(spec, call, miss_handler)
+    user_call = call if isinstance(spec, JitSpec) else _wrap_errors(spec, call, miss_handler)
     return _DonatingCall(spec, user_call) if spec.donate_argnums else user_call
 
 
@@ -94,7 +101,7 @@ class _BoundCall(NamedTuple):
     """
 
     staged: StagedProgram
-    flat: Sequence[Any]
+    flat: Sequence[Value]
     donated: tuple[bool, ...]
     user_shardings: dispatch_user_shardings.UserShardings | None
     placement: Placement | None
@@ -129,19 +136,23 @@ class _CacheMissHandler:
         self.shardings_key = dispatch_user_shardings.get_shardings_key(spec)
         self.compiler_options = executable_cache.check_compiler_options(spec.call, spec.compiler_options)
         self.window: Any = None
-        self.counting_call: Any = None
-        self.call_refs: list[Any] = []
+        self.counting_call: CallObject = None
+        self.call_refs: list[weakref.ref[CallObject]] = []
         self.multi_process_calls: multi_process_call_cache.CallCache | None = None
 
-    def add_call_object(self, which: str, miss: Any, plain: Any) -> Any:
+    def add_call_object(self, which: str, miss: Function, plain: Function) -> CallObject:
         """Make a call object that calls `miss`, and register it.
 
         While jit is disabled, jaxlib calls `plain` instead if it is a map.
         """
         spec, statics = self.spec, self.spec.statics
+        # Call objects of one function with equal keys share one C++ cache, so the key has everything that changes
+        # what a call does. Shardings are in a form that does not keep clients alive.
         key = (self.dispatcher, which, spec.call, shardings.sharding_key(spec.options_key), statics.nums, statics.names,
                shardings.sharding_key(self.shardings_key), self.compiler_options)
-        fun = _weak_referenceable(spec.function_key) if isinstance(spec, JitSpec) else plain
+        # jaxlib finds the cache of a call object by this function. For a map it is a new one, so its cache is its
+        # own.
+        fun = _make_weak_referenceable(spec.function_key) if isinstance(spec, JitSpec) else plain
         call = make_call_object(spec.name, fun, miss, key, sorted(statics.nums), sorted(statics.names))
         self.call_refs.append(weakref.ref(call))
         return call
@@ -160,12 +171,12 @@ class _CacheMissHandler:
         client_state.clear_call_caches(self.call_refs)
         backends.evict_closed_devices()
 
-    def call_undispatched(self, *args: Any, **kwargs: Any) -> Any:
+    def call_undispatched(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Run a map while jit is disabled: maps still run as maps. jaxlib calls this directly."""
         return self.on_user_call(*args, **kwargs)[0]
 
     @api_boundary
-    def on_user_call(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+    def on_user_call(self, *args: Tree, **kwargs: Tree) -> MissResult:
         """Handle a miss of the user's call object."""
         spec = self.spec
         try:
@@ -183,9 +194,11 @@ class _CacheMissHandler:
                     if shutdown.blocked_threads:
                         shutdown.block_thread()
                     return spec.fun(*args, **kwargs) if spec.is_library_function else spec.inline_call(args, kwargs), None, True
+            # The window must see every launch, so the user's call object has no fast path. The second object has it,
+            # and Python counts around it.
             if self.window is not None:
                 if self.counting_call is None:
-                    on_miss: Any = functools.partial(_on_counted_miss, weakref.ref(self))
+                    on_miss: Function = functools.partial(_on_counted_miss, weakref.ref(self))
                     self.counting_call = self.add_call_object("counted", on_miss,
                                                               lambda *args, **kwargs: on_miss(*args, **kwargs)[0])
                 return self.note_launch(self.counting_call(*args, **kwargs)), None, False
@@ -193,10 +206,11 @@ class _CacheMissHandler:
                 return found[0], None, False
             return self.compile_and_run(args, kwargs)
         except BaseException:
+            # jaxlib keeps the entry of a signature whose miss raised, and the entry holds devices.
             self.on_error()
             raise
 
-    def run_repeated(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+    def run_repeated(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[Tree] | None:
         """Return (result,) of a multi-process call with a cached signature; None for other calls."""
         if (trace_state.trace is not EVALUATION or shutdown.blocked_threads or hooks.dispatcher is not self.dispatcher
                 or config.disable_jit.value or self.multi_process_calls is None):
@@ -210,14 +224,14 @@ class _CacheMissHandler:
         except _jaxlib.JaxRuntimeError as e:
             raise executable.make_execution_error(self.spec.call, self.spec.name, e) from e
 
-    def note_launch(self, out: Any) -> Any:
+    def note_launch(self, out: Tree) -> Tree:
         """Count the launch of a call of `counting_call`, and return its result."""
         if trace_state.trace is EVALUATION:
             self.window.note_launch((out,) if type(out) is ArrayImpl else
                                [x for x in CALL_REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
         return out
 
-    def compile_and_run(self, args: Any, kwargs: Any, counted: bool = False) -> tuple[Any, Any, bool]:
+    def compile_and_run(self, args: Sequence[Tree], kwargs: dict[str, Tree], counted: bool = False) -> MissResult:
         """Return (result, fast path or None, whether to evict the signature).
 
         Early exits are ordered from cheapest to most expensive; the first one is in `on_user_call`. A signature is
@@ -230,8 +244,10 @@ class _CacheMissHandler:
         spec = self.spec
         if shutdown.blocked_threads:
             shutdown.block_thread()
-        if hooks.dispatcher is not self.dispatcher:  # replaced since the function was made
+        # A plugin, or the NumPy dispatcher, is in force now. Evicted, because it may be replaced again.
+        if hooks.dispatcher is not self.dispatcher:
             return spec.make_callable(hooks.dispatcher)(*args, **kwargs), None, True
+        # Read before tracing: see the comparison below.
         changes_before = config.generation.changes_by_other_threads()
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and contains_tracer(flat):
@@ -251,6 +267,7 @@ class _CacheMissHandler:
                 or call.has_moved_args):
             return result, None, False  # no fast path: jaxlib cannot reshard arguments, or check keys
         if program.const_args:
+            # Deleting such a constant must clear the fast path, which would pass the deleted buffer to the program.
             for call_ref in self.call_refs:
                 launch_guards.register_reader(program.const_args, call_ref)
         if program.window is not None:
@@ -263,10 +280,12 @@ class _CacheMissHandler:
             self._note_multi_process_call(args, kwargs, call, program)
         return result, self._make_fast_path(call, program, result) if counted or self.window is None else None, changed
 
-    def _bind(self, staged: StagedProgram, tree: Any, flat: Sequence[Any], donated: tuple[bool, ...]) -> Any:
+    def _bind(self, staged: StagedProgram, tree: PyTreeDef, flat: Sequence[Value], donated: tuple[bool, ...]) -> Tree:
         """Make the call an equation of the program that is being traced."""
         spec = self.spec
-        user_shardings = self._user_shardings(staged, tree)
+        user_shardings = None
+        if self.shardings_key is not None:
+            user_shardings = dispatch_user_shardings.get_user_shardings(spec, staged, tree)
         if self.compiler_options:
             raise ValueError(f"jit of `{spec.name}`: compiler_options apply to a whole program, but this call is "
                              "inside another program. Pass them to the outermost jit")
@@ -274,23 +293,26 @@ class _CacheMissHandler:
             return dispatch_user_shardings.call_with_constraints(spec, staged, user_shardings, flat, donated)
         return spec.bind_program(staged, flat, donated)
 
-    def _user_shardings(self, staged: StagedProgram, tree: Any) -> dispatch_user_shardings.UserShardings | None:
-        """Return the in_shardings and out_shardings of a call; None if it has none."""
-        return None if self.shardings_key is None else dispatch_user_shardings.get_user_shardings(self.spec, staged, tree)
-
-    def _resolve(self, staged: StagedProgram, tree: Any, flat: Sequence[Any], donated: tuple[bool, ...]) -> _BoundCall:
+    def _resolve(self, staged: StagedProgram, tree: PyTreeDef, flat: Sequence[Value],
+                 donated: tuple[bool, ...]) -> _BoundCall:
         """Choose the devices of a call, and move its arguments to the user's shardings."""
         spec, kind = self.spec, self.spec.call
-        user_shardings = self._user_shardings(staged, tree)
+        user_shardings = None
+        if self.shardings_key is not None:
+            user_shardings = dispatch_user_shardings.get_user_shardings(spec, staged, tree)
         format_arg = functools.partial(spec.argument_path, tree)
         facts, keyed_program, reuse_check = collect_facts(staged.closed), None, None
         if facts.has_keys:
             keyed_program = staged.closed
             reuse_check = key_reuse_check.begin_call(keyed_program, flat, spec.is_library_function)
             staged, flat = staged._replace(closed=lower_keys(keyed_program)), key_array.unwrap_keys(flat)
-            user_shardings = self._user_shardings(staged, tree)
+            if user_shardings is not None:
+                user_shardings = dispatch_user_shardings.get_user_shardings(spec, staged, tree)
+            # Keys inside only: arguments and results need no wrapping.
             if key_array.has_no_keys(keyed_program):
                 keyed_program = None
+        # Before anything is moved: before jaxlib 0.12, a launch on several devices with a deleted array ends the
+        # process.
         launch_guards.check_usable(kind, spec.name, flat, format_arg)
         args_before, placement = flat, None
         if user_shardings is not None:
@@ -302,10 +324,10 @@ class _CacheMissHandler:
         return _BoundCall(staged, flat, donated, user_shardings, placement, format_arg, keyed_program, reuse_check,
                           has_moved_args)
 
-    def _run(self, call: _BoundCall) -> tuple[executable.CompiledProgram | piecewise.PiecewiseProgram, Any]:
+    def _run(self, call: _BoundCall) -> tuple[piecewise.Program, Tree]:
         """Compile the program of a call and run it; return the compiled program and the result."""
         spec, kind, staged, flat = self.spec, self.spec.call, call.staged, call.flat
-        program: executable.CompiledProgram | piecewise.PiecewiseProgram
+        program: piecewise.Program
         try:
             if call.placement is None:
                 program = piecewise.PiecewiseProgram(kind, spec.name, staged.closed, flat, call.format_arg,
@@ -328,20 +350,24 @@ class _CacheMissHandler:
             call.reuse_check.finish(outs)
         return program, trees.tree_unflatten(staged.out_tree, outs)
 
-    def _note_multi_process_call(self, args: Any, kwargs: Any, call: _BoundCall, program: Any) -> None:
+    def _note_multi_process_call(self, args: Sequence[Tree], kwargs: dict[str, Tree], call: _BoundCall,
+                                 program: piecewise.Program) -> None:
         """Cache a call over several processes, so that `run_repeated` finds it."""
+        # That cache compares arrays only: no static arguments, and no shardings to which arguments are moved.
         if call.user_shardings is None and not self.spec.statics.nums and not self.spec.statics.names:
             self.multi_process_calls = self.multi_process_calls or multi_process_call_cache.CallCache()
             self.multi_process_calls.note(args, kwargs, call.flat, program, call.staged.out_tree)
 
-    def _make_fast_path(self, call: _BoundCall, program: Any, result: Any) -> executable.FastPath | None:
+    def _make_fast_path(self, call: _BoundCall, program: piecewise.Program, result: Tree) -> executable.FastPath | None:
         """Return the data with which jaxlib runs further calls without Python; None if it must not."""
+        # The results of the call itself are uint32 arrays. In the tree of the wrapped result, keys are nodes with one
+        # leaf.
         out_tree = call.staged.out_tree if call.keyed_program is None else CALL_REGISTRY.flatten(result)[1]
         return program.fast_path(call.flat, out_tree, call.user_shardings)
 
 
 @api_boundary
-def _on_counted_miss(handler_ref: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+def _on_counted_miss(handler_ref: Any, /, *args: Tree, **kwargs: Tree) -> MissResult:
     """Handle a miss of the counting call object; `handler_ref` is a weak reference to the miss handler."""
     try:
         return handler_ref().compile_and_run(args, kwargs, True)
@@ -350,12 +376,12 @@ def _on_counted_miss(handler_ref: Any, /, *args: Any, **kwargs: Any) -> tuple[An
         raise
 
 
-def _with_clear_errors(spec: CallSpec, call: Any, miss_handler: _CacheMissHandler) -> Callable[..., Any]:
+def _wrap_errors(spec: CallSpec, call: CallObject, miss_handler: _CacheMissHandler) -> Function:
     """Wrap a mapped function to convert errors that jaxlib raises without `miss`: bad arguments and failed launches.
 
     A launch on many devices takes so long that the extra Python call is not measurable.
     """
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: Tree, **kwargs: Tree) -> Tree:
         try:
             if miss_handler.multi_process_calls is not None:
                 found = miss_handler.run_repeated(args, kwargs)
@@ -380,7 +406,7 @@ def _with_clear_errors(spec: CallSpec, call: Any, miss_handler: _CacheMissHandle
     return mapped
 
 
-def _weak_referenceable(fun: Callable[..., Any]) -> Callable[..., Any]:
+def _make_weak_referenceable(fun: Function) -> Function:
     """Return `fun`, or a partial of it if `fun` does not support weak references or hashing.
 
     jaxlib's cache uses the function as a weak key without checking.
@@ -398,47 +424,53 @@ class _DonatingCall:
     XLA may leave a donated buffer unused. The arrays are deleted in any case, so that later uses raise on every path.
     """
 
-    def __init__(self, spec: CallSpec, call: Any) -> None:
+    def __init__(self, spec: CallSpec, call: CallObject) -> None:
         functools.update_wrapper(self, spec.fun, updated=())
         self.spec, self._call = spec, call
         for name in stages.STAGE_METHODS:
             setattr(self, name, getattr(call, name))
 
     @api_boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         spec, call = self.spec, self._call
+        # Nothing is launched, so nothing is donated: the arrays must stay usable.
         if trace_state.trace is not EVALUATION or config.disable_jit.value:
             return call(*args, **kwargs)
         donated = [x for i, a in enumerate(args) if i in spec.donate_argnums for x in trees.tree_leaves(a)]
         for k, v in kwargs.items():
             if spec.statics.position(k) in spec.donate_argnums:
                 donated += trees.tree_leaves(v)
+        # An array can be passed twice only with two leaves. Most calls pass each once, and need no more than this
+        # set.
         if len(args) + len(kwargs) > 1 or len(donated) > 1:
             flat = trees.tree_leaves((args, kwargs))
             if len({*map(id, flat)}) != len(flat):
                 self._check(args, kwargs)
         return _call_and_delete_donated(spec, call, donated, args, kwargs)
 
-    def _check(self, args: Any, kwargs: Any) -> None:
+    def _check(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> None:
         """Raise an error if a donated array is passed twice. Called only if some array is passed twice."""
         spec = self.spec
         flat, tree, _ = spec.split(args, kwargs)
         format_arg = functools.partial(spec.argument_path, tree)
         launch_guards.check_donation(spec.call, spec.name, flat, spec.donated(args, kwargs), format_arg)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Function:
         return self if instance is None else MethodType(self, instance)
 
-    def __reduce__(self) -> Any:
-        return _reduce(self)
+    @override
+    def __reduce__(self) -> str | tuple[Function, tuple[object, ...]]:
+        return _reduce_call(self)
 
+    @override
     def __repr__(self) -> str:
         return repr(self._call)
 
 
-def _call_and_delete_donated(spec: CallSpec, call: Callable[..., Any], donated: Sequence[Any], args: Any,
-                             kwargs: Any) -> Any:
+def _call_and_delete_donated(spec: CallSpec, call: Function, donated: Sequence[Value], args: Sequence[Tree],
+                             kwargs: dict[str, Tree]) -> Tree:
     """Call a function, then delete the donated arrays."""
+    # A key array has no buffer of its own; the uint32 array below it is donated.
     donated = [x for x in key_array.unwrap_keys(donated) if type(x) is ArrayImpl]
 
     def format_arg(i: int) -> str:
@@ -452,13 +484,14 @@ def _call_and_delete_donated(spec: CallSpec, call: Callable[..., Any], donated: 
         else:
             out = call(*args, **kwargs)
         for x in donated:
+            # Arrays over the same memory, and programs with the array as a constant, must not use it any more.
             if x._readers is not None:
                 launch_guards.invalidate_readers(x)
             _jaxlib.delete(x)
     return out
 
 
-def _copy_metadata(call: Any, spec: CallSpec) -> None:
+def _copy_metadata(call: CallObject, spec: CallSpec) -> None:
     """Copy name, docstring and other metadata of the user's function to the call object."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         try:
@@ -469,18 +502,18 @@ def _copy_metadata(call: Any, spec: CallSpec) -> None:
     call.spec = spec
 
 
-def _eval_shape(call: Any, *args: Any, **kwargs: Any) -> Any:
+def _eval_shape(call: CallObject, *args: Tree, **kwargs: Tree) -> Tree:
     return stages.trace(call.spec, args, kwargs).out_info
 
 
-def _reduce(call: Any) -> Any:
+def _reduce_call(call: CallObject) -> str | tuple[Function, tuple[object, ...]]:
     spec = getattr(call, "spec", None)
     if not isinstance(spec, JitSpec):
         raise pickle.PicklingError(f"{call!r} cannot be pickled: pickle the function it was made of")
     return spec.reduce_callable(call, _restore_jitted)
 
 
-def _restore_jitted(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _restore_jitted(fun: Function, options: dict[str, StaticValue]) -> Function:
     """Restore a jitted function from a pickle."""
     return jit(fun, **options)
 
@@ -491,7 +524,7 @@ def _add_to_signature(option: config.Option | config.Generation) -> None:
     option.watch(_jaxlib.state_watcher(state))
 
 
-def _repr(call: Any) -> str:
+def _format_call(call: object) -> str:
     jitted = isinstance(getattr(call, "spec", None), JitSpec | None)
     return f"<{'jitted' if jitted else 'mapped'} {getattr(call, '__name__', 'function')}>"
 
@@ -503,8 +536,8 @@ def install() -> None:
     call_class.trace = api_boundary(lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs))
     call_class.eval_shape = api_boundary(_eval_shape)
     call_class.clear_cache = lambda self: self.miss_handler.clear()
-    copyreg.pickle(call_class, _reduce)  # replaces jaxlib's own, which would pickle `miss`
-    call_class.__repr__ = _repr
+    copyreg.pickle(call_class, _reduce_call)  # replaces jaxlib's own, which would pickle `miss`
+    call_class.__repr__ = _format_call
     hooks.on_staging.append(_note_staging)
     config.disable_jit.watch(_jaxlib.state_watcher(_jaxlib.disable_jit_state))
     _add_to_signature(executable.no_execution)  # a key, so that jaxlib's fast path misses while it is set

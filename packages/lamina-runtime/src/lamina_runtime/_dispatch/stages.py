@@ -8,8 +8,10 @@ import copy
 import functools
 from importlib import import_module
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from types import ModuleType
 
+import numpy as np
 from lamina_ir import ShapeDtypeStruct, ShapedArray, trees
 from lamina_ir.extend import Placement, explain_mismatch, has_keys, lower_keys, lower_key_aval
 from lamina_lowering import SourceLine, instruction_lines
@@ -18,6 +20,8 @@ from lamina_lowering import merged_rules
 from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import lower_xmaps, global_view
 from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, get_arg_avals
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Sharding, Tree, Value
 
 from .. import _jaxlib
 from .._backend import backends, launch_guards
@@ -27,6 +31,7 @@ from .._array import key_array, key_reuse_check
 from . import user_shardings
 from .._placement import resolve
 from .._array.memory_layout import DeviceLocalLayout, Layout
+from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaComputation
 
 if TYPE_CHECKING:
     from .._placement.plan import Plan
@@ -37,8 +42,8 @@ __all__ = ["ArgInfo", "Compiled", "Lowered", "OutInfo", "STAGE_METHODS", "Traced
 STAGE_METHODS = ("lower", "trace", "eval_shape", "clear_cache")
 
 
-def check_call_args(call: str, spec: CallSpec, in_tree: Any, in_avals: Sequence[Any], args: Any,
-                      kwargs: Any) -> list[Any]:
+def check_call_args(call: str, spec: CallSpec, in_tree: PyTreeDef, in_avals: Sequence[ShapedArray],
+                    args: Sequence[Tree], kwargs: dict[str, Tree]) -> list[Value]:
     """Flatten the arguments of a compiled call. Raise TypeError if their tree or types differ from it."""
     flat, tree = trees.tree_flatten((args, kwargs))
     name = spec.name
@@ -73,7 +78,7 @@ class ArgInfo(NamedTuple):
         return self.aval.shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self.aval.dtype
 
 
@@ -81,12 +86,12 @@ class ArgInfo(NamedTuple):
 class Wrapped(Protocol):
     """A jitted function, which can also be traced and lowered separately."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree: ...
 
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+    def trace(self, *args: Tree, **kwargs: Tree) -> Traced:
         """Trace the function for these arguments."""
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *args: Tree, **kwargs: Tree) -> Lowered:
         """Trace and lower the function for these arguments."""
 
 
@@ -95,16 +100,16 @@ class _Stage:
 
     _spec: CallSpec
     _staged: StagedProgram
-    _in_tree: Any
+    _in_tree: PyTreeDef
     _donated: tuple[bool, ...]
 
     @property
-    def in_avals(self) -> Any:
+    def in_avals(self) -> Tree:
         """(positional arguments, keyword arguments) with a type at each leaf, without static arguments."""
         return trees.tree_unflatten(self._in_tree, self._staged.closed.in_avals)
 
     @property
-    def args_info(self) -> Any:
+    def args_info(self) -> Tree:
         """(positional arguments, keyword arguments) with an `ArgInfo` at each leaf."""
         avals = self._staged.closed.in_avals
         marks = self._donated or (False,) * len(avals)
@@ -116,19 +121,19 @@ class _Stage:
         return tuple(i for i, donated in enumerate(self._donated) if donated)
 
     @property
-    def out_info(self) -> Any:
+    def out_info(self) -> Tree:
         """The result tree with shapes and dtypes."""
         return trees.tree_unflatten(self._staged.out_tree, [
             ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape)
             for a in self._staged.closed.out_avals])
 
     @property
-    def in_tree(self) -> Any:
+    def in_tree(self) -> PyTreeDef:
         """The tree of (positional arguments, keyword arguments)."""
         return self._in_tree
 
     @property
-    def out_tree(self) -> Any:
+    def out_tree(self) -> PyTreeDef:
         """The tree of the result."""
         return self._staged.out_tree
 
@@ -141,8 +146,8 @@ class Traced(_Stage):
       fun_name, keep_unused: of the jitted function.
     """
 
-    def __init__(self, spec: CallSpec, staged: StagedProgram, in_tree: Any, donated: tuple[bool, ...],
-                 arg_specs: Sequence[Any]) -> None:
+    def __init__(self, spec: CallSpec, staged: StagedProgram, in_tree: PyTreeDef, donated: tuple[bool, ...],
+                 arg_specs: Sequence[ShapedArray | resolve.ArgSpec]) -> None:
         self._spec = spec
         self._staged = staged
         self._in_tree = in_tree
@@ -188,8 +193,8 @@ class Lowered(_Stage):
                                rules=self._rules, keep_unused=spec.keep_unused)
 
     @classmethod
-    def from_flat_info(cls, lowering: Lowered, in_tree: Any, in_avals: Any, donate_argnums: Sequence[int],
-                       out_tree: Any, no_kwargs: bool = False) -> Lowered:
+    def from_flat_info(cls, lowering: Lowered, in_tree: PyTreeDef, in_avals: Tree, donate_argnums: Sequence[int],
+                       out_tree: PyTreeDef, no_kwargs: bool = False) -> Lowered:
         """Return a lowered call with other trees for the same flat arguments and results.
 
         Args:
@@ -238,7 +243,7 @@ class Lowered(_Stage):
         """
         return self._lowered.source_map()
 
-    def compiler_ir(self, dialect: str | None = None) -> Any:
+    def compiler_ir(self, dialect: str | None = None) -> Module | XlaComputation:
         """Return the MLIR module, or with dialect 'hlo' jaxlib's XlaComputation, for tools."""
         if dialect == "hlo":
             return _computation(self._lowered)
@@ -257,7 +262,7 @@ class Lowered(_Stage):
         """Return XLA's platform-independent estimate before optimization: 'flops', 'bytes accessed' (bytes), ..."""
         return _jaxlib.module_cost(backends.client("cpu"), _computation(self._lowered).get_hlo_module())
 
-    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+    def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
         """Compile the call for the devices on which it would run.
 
         Args:
@@ -271,7 +276,7 @@ class Lowered(_Stage):
 class Compiled(_Stage):
     """A compiled call: callable with arguments of the compiled types; has cost, memory and shardings."""
 
-    def __init__(self, lowered: Lowered, compiler_options: dict[str, Any] | None = None) -> None:
+    def __init__(self, lowered: Lowered, compiler_options: CompilerOptions | None = None) -> None:
         self._lowered, self._layout = lowered, lowered._layout
         self._spec, self._staged, self._in_tree, self._donated = (lowered._spec, lowered._staged, lowered._in_tree,
                                                                   lowered._donated)
@@ -285,7 +290,7 @@ class Compiled(_Stage):
         except _jaxlib.JaxRuntimeError as e:
             raise executable.make_execution_error(spec.call, spec.name, e) from e
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Run the call on arrays of exactly the compiled types, without static arguments.
 
         Raises:
@@ -323,25 +328,25 @@ class Compiled(_Stage):
                                      self._overrides, self._lowered._rules)
 
     @property
-    def input_shardings(self) -> Any:
+    def input_shardings(self) -> Tree:
         """(positional arguments, keyword arguments) with a sharding at each leaf; None for unused arguments."""
         flat = [s if is_used else None for s, is_used in zip(self._program.in_shardings, self._program.used_args)]
         return trees.tree_unflatten(self._in_tree, flat)
 
     @property
-    def output_shardings(self) -> Any:
+    def output_shardings(self) -> Tree:
         """The result tree with the sharding of each array."""
         return trees.tree_unflatten(self._staged.out_tree,
                                     self._program.out_shardings[:self._staged.out_tree.num_leaves])
 
-    def input_layouts(self) -> Any:
+    def input_layouts(self) -> Tree:
         """Return (positional arguments, keyword arguments) with a `Layout` at each leaf; None for unused arguments."""
         arg_layouts = iter([*self._program.executable.get_parameter_layouts()][len(self._program.const_args):])
         flat = [_make_layout(next(arg_layouts), s) if is_used else None
                 for s, is_used in zip(self._program.in_shardings, self._program.used_args)]
         return trees.tree_unflatten(self._in_tree, flat)
 
-    def output_layouts(self) -> Any:
+    def output_layouts(self) -> Tree:
         """Return the result tree with the `Layout` of each array."""
         tree = self._staged.out_tree
         pairs = zip(self._program.executable.get_output_layouts(), self._program.out_shardings[:tree.num_leaves])
@@ -352,7 +357,7 @@ class Compiled(_Stage):
         found = self._program.executable.cost_analysis()
         return found[0] if isinstance(found, (list, tuple)) else found
 
-    def memory_analysis(self) -> Any:
+    def memory_analysis(self) -> MemoryStats:
         """Return an object with the bytes of arguments, results and temporaries as attributes."""
         return self._program.executable.get_compiled_memory_stats()
 
@@ -377,21 +382,21 @@ class Compiled(_Stage):
         """
         return instruction_lines(self.as_text(), self.source_map())
 
-    def runtime_executable(self) -> Any:
+    def runtime_executable(self) -> Executable:
         """Return jaxlib's executable."""
         return self._program.executable
 
 
-def _make_layout(text: Any, sharding: Any) -> Layout:
+def _make_layout(text: object, sharding: Sharding) -> Layout:
     return Layout(DeviceLocalLayout.from_text(str(text)), sharding)
 
 
-def _planning() -> Any:
+def _planning() -> ModuleType:
     """Return the module that builds plans. The package imports it lazily, at the first use."""
     return import_module("lamina_runtime._placement.build_plan")
 
 
-def _placement(step: Any, flat: Sequence[Any]) -> Placement:
+def _placement(step: Lowered | Compiled, flat: Sequence[Value]) -> Placement:
     """Return the placement of the call of a step with these arguments, or types."""
     spec = step._spec
     return resolve.resolve_placement(spec.call, spec.name, lower_keys(step._staged.closed), flat, step._donated, spec.device,
@@ -399,7 +404,7 @@ def _placement(step: Any, flat: Sequence[Any]) -> Placement:
                                 functools.partial(spec.argument_path, step._in_tree))
 
 
-def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:
+def trace(spec: CallSpec, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Traced:
     """Trace a call. Arguments may be any objects with shape and dtype."""
     flat = spec.split(args, kwargs)[0]
     with global_view(flat):
@@ -412,6 +417,6 @@ def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:
             key_array.unwrap_keys(flat), staged.closed.in_avals, strict=True)])
 
 
-def lower(spec: CallSpec, args: Any, kwargs: Any) -> Lowered:
+def lower(spec: CallSpec, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Lowered:
     """Trace and lower a call."""
     return trace(spec, args, kwargs).lower()

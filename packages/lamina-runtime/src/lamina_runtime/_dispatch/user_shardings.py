@@ -7,13 +7,14 @@ it then runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from lamina_ir import trees
+from lamina_ir import ShapedArray, trees
 from lamina_parallel import PartitionSpec
 from lamina_parallel.extend import mesh_in_scope
 from lamina_tracing import lax
 from lamina_tracing.extend import CallSpec, StagedProgram, result_path
+from lamina_ir.typing import Device, Sharding, Tree, Value
+from lamina_ir.trees import PyTreeDef
 
 from .. import _jaxlib
 from .._execute import executable
@@ -37,12 +38,12 @@ class UserShardings:
 
     __slots__ = ("ins", "outs", "devices", "in_tree", "mesh")
 
-    def __init__(self, ins: tuple[Any, ...], outs: tuple[Any, ...], devices: tuple[Any, ...] | None,
-                 in_tree: Any) -> None:
+    def __init__(self, ins: tuple[Sharding | None, ...], outs: tuple[Sharding | None, ...],
+                 devices: tuple[Device, ...] | None, in_tree: PyTreeDef) -> None:
         self.ins, self.outs, self.devices, self.in_tree = ins, outs, devices, in_tree
         self.mesh = next((s._mesh for s in (*ins, *outs) if s is not None and s._mesh is not None), None)
 
-    def place_args(self, spec: CallSpec, flat: Sequence[Any]) -> list[Any]:
+    def place_args(self, spec: CallSpec, flat: Sequence[Value]) -> list[Value]:
         """Move the arguments to their shardings. Raise ValueError for an argument committed to another sharding."""
         out = []
         for i, (x, sharding) in enumerate(zip(flat, self.ins)):
@@ -56,11 +57,11 @@ class UserShardings:
         return out
 
 
-def _is_leaf(x: Any) -> bool:
+def _is_leaf(x: object) -> bool:
     return x is None or isinstance(x, (_jaxlib.Sharding, PartitionSpec))
 
 
-def get_shardings_key(spec: CallSpec) -> Any:
+def get_shardings_key(spec: CallSpec) -> tuple[object, ...] | None:
     """Return a cache key of the shardings of a `jit`; None if it has none. Raise TypeError for other leaves."""
     if spec.in_shardings is None and spec.out_shardings is None:
         return None
@@ -75,7 +76,7 @@ def get_shardings_key(spec: CallSpec) -> Any:
     return tuple(key)
 
 
-def get_user_shardings(spec: CallSpec, staged: StagedProgram, tree: Any) -> UserShardings | None:
+def get_user_shardings(spec: CallSpec, staged: StagedProgram, tree: PyTreeDef) -> UserShardings | None:
     """Return the shardings of one signature; None for a `jit` without. Raise ValueError if they do not fit it."""
     key = get_shardings_key(spec)
     if key is None:
@@ -90,7 +91,7 @@ def get_user_shardings(spec: CallSpec, staged: StagedProgram, tree: Any) -> User
     return resolved
 
 
-def _resolve(spec: CallSpec, staged: StagedProgram, tree: Any) -> UserShardings:
+def _resolve(spec: CallSpec, staged: StagedProgram, tree: PyTreeDef) -> UserShardings:
     args, kwargs = trees.tree_unflatten(tree, staged.closed.in_avals[len(staged.outer):])
     if kwargs and spec.in_shardings is not None:
         raise ValueError(f"jit of `{spec.name}`: in_shardings are for positional arguments; got {sorted(kwargs)} by "
@@ -110,8 +111,8 @@ def _resolve(spec: CallSpec, staged: StagedProgram, tree: Any) -> UserShardings:
     return UserShardings(ins, outs, devices, tree)
 
 
-def _flatten_shardings(spec: CallSpec, what: str, shardings_tree: Any, avals: Any,
-                       format_leaf: Callable[[int], str]) -> tuple[Any, ...]:
+def _flatten_shardings(spec: CallSpec, what: str, shardings_tree: Tree, avals: Sequence[ShapedArray],
+                       format_leaf: Callable[[int], str]) -> tuple[Sharding | None, ...]:
     """Return a sharding or None for each leaf of a tree of types. `format_leaf` returns the name of a leaf."""
     leaves = trees.tree_leaves(avals)
     if _is_leaf(shardings_tree):
@@ -129,8 +130,8 @@ def _flatten_shardings(spec: CallSpec, what: str, shardings_tree: Any, avals: An
         for i, (s, a) in enumerate(zip(resolved, leaves))])
 
 
-def call_with_constraints(spec: CallSpec, staged: StagedProgram, layout: UserShardings, flat: Sequence[Any],
-                          donated: tuple[bool, ...]) -> Any:
+def call_with_constraints(spec: CallSpec, staged: StagedProgram, layout: UserShardings, flat: Sequence[Value],
+                          donated: tuple[bool, ...]) -> Tree:
     """Call a jitted function inside another program, with sharding constraints on its arguments and results.
 
     The constraints take effect only if the enclosing program runs on several devices.
@@ -139,6 +140,6 @@ def call_with_constraints(spec: CallSpec, staged: StagedProgram, layout: UserSha
     return trees.tree_unflatten(staged.out_tree, _constrain(trees.tree_leaves(out), layout.outs))
 
 
-def _constrain(values: Sequence[Any], constraints: Sequence[Any]) -> list[Any]:
+def _constrain(values: Sequence[Value], constraints: Sequence[Sharding | None]) -> list[Value]:
     return [x if s is None or s.num_devices == 1 else lax.with_sharding_constraint(x, s)
             for x, s in zip(values, constraints)]

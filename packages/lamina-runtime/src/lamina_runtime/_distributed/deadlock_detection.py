@@ -4,7 +4,7 @@ For example process 0 waits in a launch with 1, process 1 in a launch with 2, an
 
 A launch that has waited for a while asks the processes it waits for what they wait for, then asks those in turn. If the
 answers contain a cycle, all processes in it are asked again. If none has moved between the two answers, there was a
-moment at which all of them waited for each other, so none can ever continue. Then all raise the same error.
+moment at which all of them waited for each other. So none can ever continue. Then all raise the same error.
 
 A process is considered waiting only if none of its threads can still start a launch: a process that is merely late is
 never part of a deadlock. `docs/multi_process/launch-consistency.md` has the proof.
@@ -20,6 +20,7 @@ from typing import Any
 
 from . import thread_frames
 from .launch_description import MAX_DESCRIPTIONS, MAX_WITH_TEXT
+from .._typing import Message
 
 __all__ = ["Wait", "WaitGraph", "find_deadlock", "has_runnable_thread"]
 
@@ -41,12 +42,12 @@ class Wait:
         counts its changes.
     """
 
-    def __init__(self, number: int, description: dict[str, Any], launch: list[Any]) -> None:
+    def __init__(self, number: int, description: Message, launch: list[Any]) -> None:
         self.is_current, self.description = False, description
-        self.verdict: dict[str, Any] | None = None
-        self.report: dict[str, Any] = {"id": number, "version": 0, "launch": launch}
+        self.verdict: Message | None = None
+        self.report: Message = {"id": number, "version": 0, "launch": launch}
 
-    def update(self, **fields: Any) -> None:
+    def update(self, **fields: object) -> None:
         """Set the report, which is valid until `is_current` is cleared.
 
         Args:
@@ -67,7 +68,7 @@ class WaitGraph:
       has_runnable_thread: whether a thread may still start a launch, given those that wait: see `has_runnable_thread`.
     """
 
-    def __init__(self, rank: int, ask: Callable[[int, dict[str, Any]], dict[str, Any] | None],
+    def __init__(self, rank: int, ask: Callable[[int, Message], Message | None],
                  has_runnable_thread: Callable[[Mapping[int, Any]], bool]) -> None:
         self._rank, self._ask, self._has_runnable_thread = rank, ask, has_runnable_thread
         self._waits: dict[int, Wait] = {}
@@ -75,7 +76,7 @@ class WaitGraph:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def begin(self, description: dict[str, Any], launch: list[Any]) -> Wait:
+    def begin(self, description: Message, launch: list[Any]) -> Wait:
         """Register that this thread's launch waits. `description` is for the error; `launch` identifies it."""
         wait = Wait(next(self._numbers), description, launch)
         with self._lock:
@@ -102,7 +103,7 @@ class WaitGraph:
             with self._lock:
                 del self._threads[me]
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, question: Message) -> Message:
         """Answer another process, which asks for the waits of this one, or reports a deadlock ("ids")."""
         with self._lock:
             if "ids" in question:
@@ -111,9 +112,11 @@ class WaitGraph:
                         self._waits[number].verdict = question
                 return {}
             waits, threads = list(self._waits.values()), dict(self._threads)
+            # One launch that is not current, or one thread that can run, may still make this process come to any
+            # launch. So it is not waiting.
             if not waits or not all(w.is_current for w in waits) or self._has_runnable_thread(threads):
                 return {}
-            answer: dict[str, Any] = {"waits": [w.report for w in waits]}
+            answer: Message = {"waits": [w.report for w in waits]}
             if question.get("describe"):
                 answer["description"] = waits[0].description
             return answer
@@ -123,6 +126,8 @@ class WaitGraph:
         begun = time.monotonic()
         while True:
             reports = self._collect(begun + _MAX_SEARCH)
+            # The reports are of different moments, so a cycle in them may never have existed. The second round of
+            # questions decides.
             first, members = find_deadlock(reports)
             if self._rank != first:  # one process reports, so that all get the same report
                 return
@@ -134,7 +139,7 @@ class WaitGraph:
             time.sleep(_RETRY_PAUSE)
         # The second round of questions: if no report has changed since the first round, all waited at the moment in
         # between.
-        descriptions: dict[int, Any] = {}
+        descriptions: dict[int, Message] = {}
         for r in members:
             answer = self._query(r, True)
             if answer.get("waits") != reports[r]:
@@ -152,12 +157,12 @@ class WaitGraph:
             else:
                 any(self._ask(r, verdict) is not None for _ in range(3))  # up to three attempts
 
-    def _collect(self, until: float) -> dict[int, list[dict[str, Any]]]:
+    def _collect(self, until: float) -> dict[int, list[Message]]:
         """Return process -> reports of its waits, for this process, those it waits for, those they wait for, and so on.
 
         Return {} if that takes too long, or at once if the only process that this one waits for is merely late.
         """
-        reports: dict[int, list[dict[str, Any]]] = {}
+        reports: dict[int, list[Message]] = {}
         todo = [self._rank]
         for r in todo:  # which grows meanwhile
             answer = self._query(r, False)
@@ -170,12 +175,12 @@ class WaitGraph:
                 return {}
         return reports
 
-    def _query(self, rank: int, describe: bool) -> dict[str, Any]:
+    def _query(self, rank: int, describe: bool) -> Message:
         question = {"describe": describe}
         return self.answer(question) if rank == self._rank else self._ask(rank, question) or {}
 
 
-def find_deadlock(reports: dict[int, list[dict[str, Any]]]) -> tuple[int | None, dict[int, list[int]]]:
+def find_deadlock(reports: dict[int, list[Message]]) -> tuple[int | None, dict[int, list[int]]]:
     """Return the processes that cannot continue without one another: (the first of them, process -> ids of its waits).
 
     Args:
@@ -198,7 +203,7 @@ def find_deadlock(reports: dict[int, list[dict[str, Any]]]) -> tuple[int | None,
     """
     stuck = {(r, w["id"]): w for r, waits in reports.items() for w in waits}
 
-    def may_come(q: int, r: int, w: dict[str, Any]) -> bool:
+    def may_come(q: int, r: int, w: Message) -> bool:
         """Whether process q may still come to the launch w of process r."""
         return not reports.get(q) or any((q, v["id"]) not in stuck or r in v["pairs" if w["answer"] else "sent"]
                                          for v in reports[q])

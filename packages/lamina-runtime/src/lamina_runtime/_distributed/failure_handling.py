@@ -13,8 +13,8 @@ Steps 1 and 3 use `gloo_sockets`, which says what they rely on.
 All processes do so, hence all pending multi-process launches fail at once. No others are launched afterwards.
 Connections between devices of one process are made in the same way, and are preserved.
 
-If a launch that all processes had agreed on fails in one process only, the others wait for its data in the same way,
-and are unblocked in the same way.
+A launch that all processes had agreed on may fail in one process only. The others then wait for its data in the same
+way, and are unblocked in the same way.
 """
 from __future__ import annotations
 
@@ -152,6 +152,7 @@ class FailureMonitor:
         Raises:
           ProcessLostError, LaunchFailedError: a process or launch has failed, and `act` has not ended in time.
         """
+        # A thread inside of jaxlib cannot be interrupted, so the caller must be another thread.
         results: list[_T] = []
         errors: list[BaseException] = []
 
@@ -188,6 +189,8 @@ class FailureMonitor:
         """Context in which devices of this process are connected. Their connections survive later cuts."""
         held = self._cut_lock.acquire(timeout=_LOCK_TIMEOUT)  # a callback of one launch may wait for another
         try:
+            # Connections that appear meanwhile belong to a group of devices of this process alone. Those of a
+            # multi-process group must be cut after a loss, even if both of their devices are here.
             before = gloo_sockets.internal_connections(self._all_addresses)
             yield
             self._preserved.update(gloo_sockets.internal_connections(self._all_addresses) - before)

@@ -1,6 +1,6 @@
 """Find, count and shut down the sockets that Gloo opened in this process, and connect to Gloo in place of a lost process.
 
-If a process is lost, Gloo's threads in the other processes wait for its data, and a group of devices that is being
+If a process is lost, Gloo's threads in the other processes wait for its data. A group of devices that is being
 connected waits for its connections. Only an end of these connections unblocks them. No documented way exists:
 
 - Gloo's own timeout is half an hour, and jaxlib does not pass another one (`make_gloo_tcp_collectives` takes a client of
@@ -67,12 +67,15 @@ def shut_connections(addresses: frozenset[Address], preserved: set[int]) -> None
 def internal_connections(addresses: frozenset[Address]) -> set[int]:
     """Return the inodes of both ends of connections of this process with itself through these addresses."""
     ends = {_inode(s): _endpoints(s) for s in _tcp_sockets()}
+    # Both ends of such a connection are sockets of this process: the remote address of one is the local address of
+    # the other.
     local = {e[0] for e in ends.values() if e}
     return {n for n, e in ends.items() if e and e[1] in local and not addresses.isdisjoint(e)}
 
 
 def count_external_connections(addresses: frozenset[Address]) -> int:
     """Return how many connections with other processes through these addresses are open at both ends."""
+    # Connections between devices of this process say nothing about others.
     internal, count = internal_connections(addresses), 0
     for s in _tcp_sockets():
         if not addresses.isdisjoint(_endpoints(s)) and _inode(s) not in internal:
@@ -108,6 +111,7 @@ def _tcp_sockets() -> Iterable[socket.socket]:
     """Yield duplicates of this process's TCP sockets, including those of C++ code. Each is valid until the next one."""
     for name in os.listdir("/dev/fd"):
         try:
+            # A duplicate, because the socket object closes its descriptor; C++ keeps the original.
             number = os.dup(int(name))
         except (OSError, ValueError):
             continue  # closed meanwhile

@@ -17,6 +17,7 @@ from typing import Any
 from .. import _jaxlib
 from .._backend import peer_errors
 from .._launch import multi_process
+from .._typing import Message
 
 __all__ = ["HostGather", "begin_gather"]
 
@@ -39,9 +40,11 @@ class HostGather:
         self.count: int = 1 if session is None else session.connection.count
         if session is not None:
             with _lock:
+                # All processes make the same gathers in the same order, so equal numbers mean the same gather in each
+                # of them.
                 self._number = next(_numbers.setdefault(session, count()))
 
-    def gather(self, **values: Any) -> list[dict[str, Any]]:
+    def gather(self, **values: object) -> list[Message]:
         """Return the values that each process passes here, by process index. Values must be JSON.
 
         Raises:
@@ -55,7 +58,7 @@ class HostGather:
             self._set(f"{self._round}/all", json.dumps(self._collect()))
         return self._await_answer()
 
-    def _await_answer(self) -> list[dict[str, Any]]:
+    def _await_answer(self) -> list[Message]:
         every = json.loads(self._wait(f"{self._round}/all", 0))
         self._round += 1
         if isinstance(every, dict):
@@ -96,7 +99,7 @@ class HostGather:
         except Exception:  # the original error is raised, not the failure to report it
             pass
 
-    def _post(self, values: dict[str, Any]) -> None:
+    def _post(self, values: dict[str, object]) -> None:
         self._posted = self._round
         self._set(f"{self._round}/{self.rank}", json.dumps(values))
 

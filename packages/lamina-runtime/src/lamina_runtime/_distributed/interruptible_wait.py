@@ -1,7 +1,7 @@
 """Wait for arrays such that the wait ends when a process is lost, for platforms whose collectives cannot be aborted.
 
 On CPU the connections of Gloo are cut (`failure_handling`), so all pending work fails. The connections of NCCL cannot
-be reached from here. The GPU client is configured to abort its collectives when it learns of a failure, but it may not
+be reached from here. The GPU client is configured to abort its collectives when it learns of a failure. But it may not
 learn of it, or may be inside a call that does not return.
 
 So once a multi-process GPU client is made, no thread waits for an array inside jaxlib. Arrays are polled instead. If a
@@ -15,11 +15,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+
+from lamina_ir.typing import Value
 
 from .. import _jaxlib
 from .._backend import waiting
 from . import failure_handling
+from .._typing import Array
 
 __all__ = ["InterruptibleWaiter", "install"]
 
@@ -38,12 +40,12 @@ class InterruptibleWaiter:
 
     def __init__(self, monitor: failure_handling.FailureMonitor) -> None:
         self._monitor = monitor
-        self._newest: Any = None  # of the latest multi-process launch; a device runs its programs in order
+        self._newest: Array | None = None  # of the latest multi-process launch; a device runs its programs in order
         self._lost_at: float | None = None  # when a loss was first seen
-        self._queue: deque[tuple[int, Any]] = deque()  # (bytes, smallest result) of launches that may be in progress
+        self._queue: deque[tuple[int, Array]] = deque()  # (bytes, smallest result) of launches that may be in progress
         self._held_bytes, self._lock = 0, threading.Lock()
 
-    def note_launch(self, outs: Sequence[Any]) -> None:
+    def note_launch(self, outs: Sequence[Value]) -> None:
         """Record a multi-process launch with these results. Wait while too many launches are in progress.
 
         Raises:
@@ -70,10 +72,10 @@ class InterruptibleWaiter:
                     self._queue.popleft()
                     self._held_bytes -= size
 
-    def _is_done(self, x: Any) -> bool:
+    def _is_done(self, x: Array) -> bool:
         return x.is_deleted() or x.is_ready()
 
-    def wait(self, x: Any) -> Any:
+    def wait(self, x: Array) -> Array:
         """Wait until an array is computed, and return it.
 
         Raises:
@@ -82,7 +84,7 @@ class InterruptibleWaiter:
         self._poll("block_until_ready", x)
         return _jaxlib.wait_for(x)
 
-    def _poll(self, call: str, x: Any) -> None:
+    def _poll(self, call: str, x: Array) -> None:
         pause = 1e-5
         while not self._is_done(x):
             self._check(call, self._newest is not None and not self._is_done(self._newest))

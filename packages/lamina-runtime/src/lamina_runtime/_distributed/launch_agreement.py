@@ -24,7 +24,8 @@ from typing import Any, NoReturn
 from . import deadlock_detection, peer_sockets, launch_description
 from .peer_sockets import TOKEN_BYTES, Peer
 from .launch_description import AgreementError, CollectiveTimeoutError
-from .._launch.multi_process import collective_timeout_seconds
+from .._launch.multi_process import MultiProcessProgram, collective_timeout_seconds
+from .._typing import Message
 
 __all__ = ["Agreement", "AgreementError", "CollectiveTimeoutError", "exchange_rounds"]
 
@@ -82,6 +83,8 @@ class _LaunchGroup:
         try:
             for p in self.pairs:
                 if not p.lock.acquire(False):
+                    # Otherwise this thread would count as one that may still start a launch. A cycle through this
+                    # lock would never be found.
                     with self._wait_graph.waiting_for_lock(p.lock):
                         p.lock.acquire()
                 held.append(p)
@@ -108,11 +111,11 @@ class Agreement:
     """
 
     def __init__(self, sockets: peer_sockets.PeerSockets, mode: str = "every",
-                 check_peers: Callable[[Any], None] = lambda program: None,
+                 check_peers: Callable[[MultiProcessProgram], None] = lambda program: None,
                  raise_if_lost: Callable[[str, Sequence[int]], None] = lambda call, ranks: None,
-                 digest: Callable[[Any], bytes] = launch_description.digest,
-                 describe: Callable[[Any], dict[str, Any]] = launch_description.describe_launch,
-                 has_runnable_thread: Callable[[Mapping[int, Any]], bool] = deadlock_detection.has_runnable_thread,
+                 digest: Callable[[MultiProcessProgram], bytes] = launch_description.digest,
+                 describe: Callable[[MultiProcessProgram], Message] = launch_description.describe_launch,
+                 has_runnable_thread: Callable[[Mapping[int, object]], bool] = deadlock_detection.has_runnable_thread,
                  ) -> None:
         self.sockets, self.rank, self.digest, self.describe = sockets, sockets.rank, digest, describe
         self.check_peers, self.raise_if_lost = check_peers, raise_if_lost
@@ -126,7 +129,7 @@ class Agreement:
         """Close the sockets. Waiting launches raise an error."""
         self.sockets.close()
 
-    def _group_and_digest(self, program: Any) -> tuple[_LaunchGroup, bytes]:
+    def _group_and_digest(self, program: MultiProcessProgram) -> tuple[_LaunchGroup, bytes]:
         """Compute the group and digest of a program, and store both in it."""
         ranks = program.processes
         with self._lock:
@@ -136,7 +139,7 @@ class Agreement:
         program.launch_group = pair = (group, self.digest(program))
         return pair
 
-    def agree(self, program: Any) -> None:
+    def agree(self, program: MultiProcessProgram) -> None:
         """Return once all processes of a program are about to launch it.
 
         Raises:
@@ -179,10 +182,13 @@ class Agreement:
         try:
             for to, of in group.rounds:
                 for p in to:
+                    # Set before the send: if it is interrupted, the peer may have the token and must get a notice.
                     p.token_sent = True
                     p.send(p.token)
                 for p in of:
                     data = p.receive_token()
+                    # Another token, a token with more behind it, or the end of the connection (b""): `feed` keeps the
+                    # bytes, so the slow path loses nothing.
                     if data != p.token:
                         p.feed(data)
                         if not data:
@@ -204,13 +210,13 @@ class _LaunchComparison:
       descriptions: process -> description of its launch.
     """
 
-    def __init__(self, agreement: Agreement, group: _LaunchGroup, program: Any, digest: bytes) -> None:
+    def __init__(self, agreement: Agreement, group: _LaunchGroup, program: MultiProcessProgram, digest: bytes) -> None:
         self.agreement, self.group, self.program, self.pairs = agreement, group, program, group.pairs
         self._digest = digest
         self.differing: set[Peer] = set()
         self.answered: set[Peer] = set()
-        self.first_notice: dict[str, Any] | None = None
-        self.descriptions: dict[int, dict[str, Any]] = {}
+        self.first_notice: Message | None = None
+        self.descriptions: dict[int, Message] = {}
         self._failed = False
         self._notified: set[Peer] = set()
         self._gave_up_another: set[Peer] = set()  # peers whose notice of another launch was answered here
@@ -245,7 +251,7 @@ class _LaunchComparison:
         for p in pairs:
             p.fast_path_ready = False
             p.feed(b"")
-            p.token = self._token_for(p)
+            p.token = self._make_token(p)
         for p in pairs:
             if p.send is None and not p.disconnected:
                 agreement.sockets.connect(p)
@@ -261,6 +267,8 @@ class _LaunchComparison:
                 if self.differing or self.first_notice:
                     self._fail("differ" if self.differing or self.first_notice is None else self.first_notice["notice"])
                 continue  # the peer had given up another launch, and may still come to this one
+            # Notices are handled before tokens are sent: a token that follows an unanswered notice would be dropped
+            # by the peer.
             if self._send_tokens():
                 break
             if agreement.sockets.closed:
@@ -335,7 +343,7 @@ class _LaunchComparison:
         raise launch_description.make_error("deadlock", self.descriptions, self.agreement.rank, self._deadlock)
 
     # --- tokens ---------------------------------------------------------------------------------------------------
-    def _token_for(self, p: Peer) -> bytes:
+    def _make_token(self, p: Peer) -> bytes:
         return blake2b(p.state + self._digest, digest_size=TOKEN_BYTES).digest()
 
     def _send_tokens(self) -> bool:
@@ -364,6 +372,7 @@ class _LaunchComparison:
         if type(f) is bytes:
             if p.awaits_notice:
                 return True  # drop it: the peer sent it before it knew that a launch was given up
+            # A second token of a peer belongs to its next launch. It stays in the queue.
             if p.token_received or self._failed or (p in self._gave_up_another and not p.token_sent):
                 return False
             p.token_received = True
@@ -379,7 +388,8 @@ class _LaunchComparison:
         p.notices_received += 1
         p.expects_notice = False
         if p.notices_sent >= p.notices_received:  # it answers one of ours
-            if self._failed and p.notices_sent == p.notices_received:  # that of this launch, not of an earlier one
+            # Notices are answered in order, so equal counts mean that this is the answer to the latest one.
+            if self._failed and p.notices_sent == p.notices_received:
                 self.answered.add(p)
                 self._add_descriptions(f["descriptions"])
             if p.notices_sent == p.notices_received:
@@ -393,6 +403,7 @@ class _LaunchComparison:
             self._deadlock = self._deadlock or f["deadlock"]
             self._add_descriptions(f["descriptions"])
         else:  # it gave up another launch, to which this process did not come
+            # The peer raised; this process only acknowledges, and the two continue with a new chain.
             self._send_notice(p, "answer")
             self._reset_state(p)
             self.differing.discard(p)
@@ -402,7 +413,7 @@ class _LaunchComparison:
     def _reset_state(self, p: Peer) -> None:
         """Start a new chain of states with a peer. Both sides do so when as many notices were sent as received."""
         p.state = blake2b(b"notices %d" % p.notices_sent, digest_size=TOKEN_BYTES).digest()
-        p.token = self._token_for(p)
+        p.token = self._make_token(p)
         p.token_sent = p.token_received = False
 
     # --- notices --------------------------------------------------------------------------------------------------
@@ -418,10 +429,10 @@ class _LaunchComparison:
                       "descriptions": self.descriptions, "late": self._late,
                       "launch": self._launch_id() if same_group else None, "deadlock": self._deadlock})
 
-    def _launch_id(self) -> list[Any]:
+    def _launch_id(self) -> list[object]:
         return [[*self.group.ranks], self.group.launches, self.group.failures]
 
-    def _own_description(self) -> dict[str, Any]:
+    def _own_description(self) -> Message:
         return {**self.agreement.describe(self.program), "number": self.group.launches + 1}
 
     def _notify(self, kind: str, those: Sequence[Peer]) -> None:
@@ -434,7 +445,7 @@ class _LaunchComparison:
                 self._notified.add(p)
                 self._send_notice(p, kind)
 
-    def _add_descriptions(self, received: dict[str, Any]) -> None:
+    def _add_descriptions(self, received: Message) -> None:
         """Add the descriptions that a peer sent. If this launch was given up, forward the new ones to all peers."""
         new = {int(r): s for r, s in received.items() if int(r) not in self.descriptions}
         self.descriptions.update(new)
@@ -478,8 +489,8 @@ class _LaunchComparison:
             direct = {p.rank for p in self.pairs if not p.disconnected}
             unanswered = any(p.notices_sent > p.notices_received and not p.disconnected for p in present)
             may_come = kind == "differ" and not missing.isdisjoint(direct)
-            # Stop when all descriptions are known, or when no answer is due and the rest would have to come from
-            # processes that are late (wait `_ABSENT_TIMEOUT` for what others forward of them).
+            # Stop when all descriptions are known, or when no answer is due and the rest are those of late processes.
+            # Wait `_ABSENT_TIMEOUT` for what others forward of them.
             if not missing or not (unanswered or may_come) and (passed > _ABSENT_TIMEOUT
                                                                 or missing <= {p.rank for p in self.pairs}):
                 break

@@ -4,13 +4,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, LaminaError, Literal, subprograms
+from lamina_ir import ClosedJaxpr, Eqn, LaminaError, Literal, Source, subprograms
 from lamina_tracing.extend import find_user_source
 
 from .peer_sockets import TOKEN_BYTES
+from .._typing import Message
+from .._launch.multi_process import MultiProcessProgram
 
 __all__ = ["MAX_DESCRIPTIONS", "MAX_WITH_TEXT", "AgreementError", "CollectiveTimeoutError", "describe_launch", "digest",
            "make_error"]
@@ -51,7 +52,7 @@ _CONSTANT = re.compile(r"stablehlo\.constant dense(_resource)?<[^>]*>")
 _PER_PROCESS = frozenset(("axis_size", "devices", "global_arg_shapes", "here", "sharding"))
 
 
-def digest(program: Any) -> bytes:
+def digest(program: MultiProcessProgram) -> bytes:
     """Return 16 bytes that are the same for the same program in all processes.
 
     They depend on the module; on the operations with their literals, axes and groups; on the devices and the donated
@@ -59,14 +60,17 @@ def digest(program: Any) -> bytes:
     between processes. Nothing depends on the process: no source line, no address, no name except those in the module.
     """
     place = program.placement
+    # Printing large constants would cost time, and all constants are removed below: they are data, and may differ.
     asm = program.lowered.module.operation.get_asm(enable_debug_info=False, large_elements_limit=16)
     hasher = blake2b(_CONSTANT.sub("constant", asm).encode(), digest_size=TOKEN_BYTES)
     devices = [(int(d.process_index), int(d.id)) for d in place.devices]
     hasher.update(repr((program.call, place.grid, place.one_member_per_device, devices, place.donated)).encode())
+    # Names of axes are arbitrary objects of the user; their `repr` may contain an address.
     for name, size in place.axes:
         hasher.update(f"{_stable_text(name)} {size}".encode())
     # The constants were removed from the module, so the literals and parameters of the equations are added.
     if program.source_program is not None:
+        # In the order of the program, with each nested program once, at its first use: the same in all processes.
         for e, _ in _iter_equations(program.source_program):
             literals = [_stable_text(v.val) for v in e.invars if type(v) is Literal]
             params = [f"{n}={_stable_text(v)}" for n, v in sorted(e.params.items()) if n not in _PER_PROCESS]
@@ -74,28 +78,30 @@ def digest(program: Any) -> bytes:
     return hasher.digest()
 
 
-def _stable_text(x: Any) -> str:
+def _stable_text(x: object) -> str:
     """Format a value without anything that differs between processes, such as addresses or the order of sets."""
     if isinstance(x, (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), np.dtype)):
         return repr(x)
     if isinstance(x, (tuple, list, frozenset, set)):
         parts = [_stable_text(n) for n in x]
+        # Sets are sorted by text: their order depends on hashes, which Python randomizes per process.
         return f"({', '.join(parts if isinstance(x, (tuple, list)) else sorted(parts))})"
     if isinstance(x, (np.generic, np.ndarray)):
         return repr(x.item()) if x.ndim == 0 else f"{x.dtype}{x.shape}"
+    # Any other object counts by its type only: its text may contain an address.
     return type(x).__qualname__
 
 
-def _format_axes(e: Any) -> str:
+def _format_axes(e: Eqn) -> str:
     axes = [e.params[p] for p in e.primitive.axis_params]
     flat = [n for a in axes for n in (a if isinstance(a, tuple) else (a,))]
     return ", ".join(map(_stable_text, flat))
 
 
-def _iter_equations(closed: ClosedJaxpr) -> Iterator[tuple[Any, str]]:
+def _iter_equations(closed: ClosedJaxpr) -> Iterator[tuple[Eqn, str]]:
     """Yield (equation, its line and enclosing primitives) of a program and its subprograms, each subprogram once."""
     seen = {closed}
-    todo: list[tuple[ClosedJaxpr, str, Any]] = [(closed, "", None)]
+    todo: list[tuple[ClosedJaxpr, str, Source | None]] = [(closed, "", None)]
     while todo:
         program, inside, line = todo.pop()
         later = []
@@ -112,7 +118,7 @@ def _iter_equations(closed: ClosedJaxpr) -> Iterator[tuple[Any, str]]:
         todo += reversed(later)
 
 
-def describe_launch(program: Any) -> dict[str, Any]:
+def describe_launch(program: MultiProcessProgram) -> Message:
     """Return a JSON object that describes a launch in the error of processes whose launches differ."""
     closed, place = program.source_program, program.placement
     collectives: list[str] = []
@@ -136,12 +142,12 @@ def describe_launch(program: Any) -> dict[str, Any]:
             "text": text}
 
 
-def _hex_digest(program: Any) -> str:
+def _hex_digest(program: MultiProcessProgram) -> str:
     return str(program.launch_group[1].hex())
 
 
 # --- all of them --------------------------------------------------------------------------------------------------
-def make_error(kind: str, descriptions: dict[int, dict[str, Any]], own: int, late: list[int]) -> Exception:
+def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list[int]) -> Exception:
     """Return the error of a launch that was not agreed: the same in all processes that have the same descriptions.
 
     Args:
@@ -158,7 +164,7 @@ def make_error(kind: str, descriptions: dict[int, dict[str, Any]], own: int, lat
         s = descriptions[own]
         what = f" ({s['collectives'][0]})" if s["collectives"] else ""
         return CollectiveTimeoutError(
-            f"{s['call']}{what}: {_processes(late)} did not come to this launch within collective_timeout_seconds; "
+            f"{s['call']}{what}: {_format_ranks(late)} did not come to this launch within collective_timeout_seconds; "
             f"none of its data has been exchanged\n{text}\nA process that comes late raises this too; the next launch "
             "that all come to works")
     if kind == "interrupted":
@@ -167,10 +173,10 @@ def make_error(kind: str, descriptions: dict[int, dict[str, Any]], own: int, lat
                               f"of its data has been exchanged\n{text}")
     if kind == "deadlock":
         return AgreementError(
-            f"{_processes(late)} wait for one another, each to come to its launch: none of these can begin, and none "
-            f"of their data has been exchanged\n{text}\n{_FIX}")
+            f"{_format_ranks(late)} wait for one another, each to come to its launch: none of these can begin, and "
+            f"none of their data has been exchanged\n{text}\n{_FIX}")
     return AgreementError(
-        f"{_processes(ranks)} launch different programs over their devices; none of their data has been exchanged\n"
+        f"{_format_ranks(ranks)} launch different programs over their devices; none of their data has been exchanged\n"
         f"{text}\n{_FIX}")
 
 
@@ -178,21 +184,22 @@ _FIX = ("Every process must launch the same programs over several processes, in 
         "same in all of them works")
 
 
-def _processes(ranks: list[int]) -> str:
+def _format_ranks(ranks: list[int]) -> str:
     shown = ", ".join(map(str, ranks[:16])) + (f" and {len(ranks) - 16} more" if len(ranks) > 16 else "")
     return f"process {shown}" if len(ranks) == 1 else f"processes {shown}"
 
 
-def _format_launches(descriptions: dict[int, dict[str, Any]], absent: list[int]) -> Iterator[str]:
+def _format_launches(descriptions: dict[int, Message], absent: list[int]) -> Iterator[str]:
     """Yield the lines of the error: equal launches once, with their collectives and the difference from the first."""
-    equal: dict[Any, list[int]] = {}
+    equal: dict[tuple[object, ...], list[int]] = {}
     for r in sorted(descriptions):
         s = descriptions[r]
+        # The number of the launch counts too: the same program in another position is another launch.
         equal.setdefault((s["digest"], s["at"], s["number"], s["call"]), []).append(r)
     for at, ranks in enumerate(equal.values()):
         s = descriptions[ranks[0]]
-        devices = f"{s['count']} devices of {_processes(s['processes'])}"
-        line = f"  {_processes(ranks)}: launch {s['number']}, {s['call']}({s['types']}) over {devices}"
+        devices = f"{s['count']} devices of {_format_ranks(s['processes'])}"
+        line = f"  {_format_ranks(ranks)}: launch {s['number']}, {s['call']}({s['types']}) over {devices}"
         yield line + (f", at {s['at']}" if s["at"] else "")
         for c in s["collectives"] or ["no collectives of its own; the compiler may put some in"]:
             yield f"      {c}"
@@ -201,10 +208,10 @@ def _format_launches(descriptions: dict[int, dict[str, Any]], absent: list[int])
             if s["digest"] != first["digest"] and s["collectives"] == first["collectives"]:
                 yield from _format_difference(min(descriptions), first, ranks[0], s)
     if absent:
-        yield f"  {_processes(absent)}: not there"
+        yield f"  {_format_ranks(absent)}: not there"
 
 
-def _format_difference(one: int, a: dict[str, Any], other: int, b: dict[str, Any]) -> Iterator[str]:
+def _format_difference(one: int, a: Message, other: int, b: Message) -> Iterator[str]:
     """Yield lines that show where two programs with equal collectives differ."""
     if a["devices"] != b["devices"]:
         yield f"      devices: process {one} names {a['devices']}, process {other} {b['devices']}"

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import rendezvous_protocol
+from .._typing import Message
 
 __all__ = ["TOKEN_BYTES", "Peer", "PeerSockets", "poll_peers"]
 
@@ -74,7 +75,7 @@ class Peer:
         self._buffer = bytearray()
         self._skips_left = self._last_skips = 0
 
-    def send_frame(self, what: bytes | dict[str, Any]) -> None:
+    def send_frame(self, what: bytes | Message) -> None:
         """Send a token or a message. Errors are only noted: the caller finds a dead peer by `disconnected`."""
         if isinstance(what, dict):
             text = json.dumps(what).encode()
@@ -130,9 +131,11 @@ class Peer:
                 del buffer[:TOKEN_BYTES]
                 continue
             length = _HEADER.unpack_from(buffer)[1]
+            # A corrupt length would make this process wait for bytes that never come.
             if length > _MAX_MESSAGE:
                 self.disconnected = True
                 return
+            # The rest of the message has not arrived yet; it stays in the buffer.
             if len(buffer) < TOKEN_BYTES + length:
                 return
             self.frames.append(json.loads(bytes(buffer[TOKEN_BYTES:TOKEN_BYTES + length])))
@@ -178,6 +181,7 @@ class Peer:
 
 def poll_peers(peers: Iterable[Peer], seconds: float) -> None:
     """Wait at most `seconds` until any of these peers has sent something, and receive it."""
+    # `poll`, not `select`, which fails for descriptors of 1024 and more.
     poll, by_descriptor = select.poll(), {}
     for p in peers:
         if p.in_socket is None:
@@ -209,9 +213,10 @@ class PeerSockets:
         self.rank, self._key, self._look_up = rank, key, look_up
         self._known: dict[int, Peer] = {}
         self._lock = threading.Lock()
+        # Bounds the threads that a stranger without the token can make this process start.
         self._call_limit = threading.BoundedSemaphore(64)
-        self._addresses: dict[int, dict[str, Any]] = {}
-        self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda question: {}
+        self._addresses: dict[int, Message] = {}
+        self.answer: Callable[[Message], Message] = lambda question: {}
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listeners = [socket.create_server((host, 0), family=family, backlog=256)]
         self._name = os.urandom(16).hex()
@@ -240,16 +245,19 @@ class PeerSockets:
         try:
             s = self._open("peer", peer.rank, _SLOW_TIMEOUT)
             s.settimeout(None)
+            # A timeout of the system: a peer that is stopped, and no longer reads, must not block the sender for
+            # ever.
             s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(_SLOW_TIMEOUT))
         except (OSError, ValueError, KeyError):
             peer.disconnected = True
             return
         with self._lock:
             peer.out_socket, peer.send = s, s.send
+            # `close` ran meanwhile and did not see this socket.
             if self.closed:
                 peer.close()
 
-    def ask(self, rank: int, question: dict[str, Any]) -> dict[str, Any] | None:
+    def ask(self, rank: int, question: Message) -> Message | None:
         """Return a peer's answer to a question; None if there is none in time.
 
         A thread of the peer answers over a connection of its own, so this works whatever the peer's launches wait for.
@@ -314,6 +322,8 @@ class PeerSockets:
             parts = self._name, challenge, str(int(rank)), nonce
             purposes = [p for p in ("peer", "question") if hmac.compare_digest(
                 proof.encode(), rendezvous_protocol.mac(self._key, p, *parts).encode())]
+            # The MAC includes the name of this listener and its challenge. So it cannot be replayed here or at
+            # another process.
             if not purposes:
                 raise PermissionError("no token")
             own_proof = rendezvous_protocol.mac(self._key, "here", challenge, nonce).encode()
@@ -327,6 +337,8 @@ class PeerSockets:
             # A timeout of the socket itself: `settimeout` would add a `poll` to each `recv`.
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(_FAST_TIMEOUT))
             with self._lock:
+                # A second connection in the name of a peer is refused: it could replace the first one between two
+                # tokens.
                 if self.closed or peer.in_socket is not None:
                     raise PermissionError("connected already")
                 s.sendall(own_proof)
@@ -391,12 +403,12 @@ def _connect_unix(name: str, seconds: float) -> socket.socket | None:
     return s
 
 
-def _send_message(s: socket.socket, message: dict[str, Any]) -> None:
+def _send_message(s: socket.socket, message: Message) -> None:
     text = json.dumps(message).encode()
     s.sendall(_HEADER.pack(_MAGIC, len(text), 0) + text)
 
 
-def _receive_message(s: socket.socket) -> dict[str, Any]:
+def _receive_message(s: socket.socket) -> Message:
     length = _HEADER.unpack(_receive_exactly(s, _HEADER.size))[1]
     if length > _MAX_MESSAGE:
         raise ValueError("message too long")

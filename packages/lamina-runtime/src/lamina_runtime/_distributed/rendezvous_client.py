@@ -17,10 +17,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from . import rendezvous_protocol
 from .rendezvous_protocol import CALL
+from .._typing import Message
 
 __all__ = ["CoordinatorConnection", "Event", "join"]
 
@@ -83,6 +83,8 @@ class CoordinatorConnection:
     def start(self, disconnect: Callable[[], None]) -> None:
         """Start the thread. `disconnect()` is called first if the coordinator is lost or about to end."""
         self._disconnect = disconnect
+        # Beats come several times per timeout. So a silence of that length means that the coordinator or the network
+        # is gone.
         self._lines.socket.settimeout(self.heartbeat)
         self._thread = threading.Thread(target=self._listen, name="lamina-coordinator-connection", daemon=True)
         self._thread.start()
@@ -90,6 +92,7 @@ class CoordinatorConnection:
     def add_listener(self, act: Callable[[Event], None]) -> None:
         """Call `act(event)`, which must be fast, for each loss, leave and failure, including those known already."""
         with self.changed:
+            # Under the lock, so that no event is missed between the list of known ones and the registration.
             known: list[Event] = [(kind, r) for kind, those in (("lost", self.lost), ("left", self.left),
                                                                 ("failed", self.failed)) for r in those]
             self._listeners.append(act)
@@ -125,6 +128,8 @@ class CoordinatorConnection:
             except TimeoutError:
                 reason, message = "the coordinator gives no sign of life", None
             now = time.monotonic()
+            # Beats come several times per timeout. After a longer pause, if `recv` did not time out, this process
+            # slept.
             if now - heard > self.heartbeat:
                 woke = now
             heard = now
@@ -148,6 +153,7 @@ class CoordinatorConnection:
                     self._record(known, rank, str(message.get("name")))
                     self._notify((kind, rank))
         if not self._leaving:
+            # First: jaxlib's client aborts the process if it notices the end of its service.
             self._disconnect()
             if reason:  # a machine is off, the network is cut or this process slept: the others may consider it lost
                 self.mark_lost(self.rank, f"process {self.rank} (this one: {reason})")
@@ -194,10 +200,11 @@ class CoordinatorConnection:
     def _notify(self, event: Event) -> None:
         with self.changed:
             listeners = list(self._listeners)
+        # Outside of the lock: a listener may wait for a thread that needs it.
         for act in listeners:
             act(event)
 
-    def _read(self) -> dict[str, Any] | None:
+    def _read(self) -> Message | None:
         """Return the coordinator's next message, None if the connection was closed. TimeoutError if it is silent."""
         try:
             while (message := self._lines.pop()) is None:
@@ -205,12 +212,13 @@ class CoordinatorConnection:
                     return None
             return message
         except (OSError, ValueError) as e:
+            # These errors mean silence of the network. Any other one means that the connection was closed.
             if isinstance(e, OSError) and (isinstance(e, TimeoutError) or e.errno in _SILENCE_ERRORS):
                 raise TimeoutError("nothing was heard") from e
             return None
 
 
-def join(address: str, rank: int, count: int, about: dict[str, Any], key: bytes, timeout: float,
+def join(address: str, rank: int, count: int, about: Message, key: bytes, timeout: float,
          start_coordinator: Callable[[], str] | None = None, names_may_come: bool = False) -> CoordinatorConnection:
     """Connect to the coordinator at an address, and wait until all processes have done so.
 
@@ -259,10 +267,11 @@ def join(address: str, rank: int, count: int, about: dict[str, Any], key: bytes,
         elif time.monotonic() >= until:
             raise TimeoutError(f"{CALL}: process {rank} found no coordinator at {address} within {timeout:g} s "
                                f"({reason}). {advice}")
+        # Processes start in any order, so that nothing listens yet is normal.
         time.sleep(_RETRY_PAUSE)
 
 
-def _handshake(s: socket.socket, rank: int, count: int, about: dict[str, Any], key: bytes, until: float,
+def _handshake(s: socket.socket, rank: int, count: int, about: Message, key: bytes, until: float,
                address: str) -> CoordinatorConnection | None:
     """Authenticate and wait for the other processes. None if the coordinator has just ended: another one may follow."""
     lines = rendezvous_protocol.LineStream(s)
@@ -283,6 +292,7 @@ def _handshake(s: socket.socket, rank: int, count: int, about: dict[str, Any], k
         raise ValueError(f"{CALL}: the coordinator at {address} uses protocol {greeting['lamina']!r} and process "
                          f"{rank} {rendezvous_protocol.PROTOCOL}: install the same version of lamina-runtime "
                          "everywhere")
+    # The nonce is this side's challenge: the coordinator's proof contains it, so an old proof cannot be replayed.
     nonce, left = os.urandom(16).hex(), max(until - time.monotonic(), 0.1)
     hello = json.dumps({**about, "rank": rank, "count": count, "nonce": nonce, "timeout": left, "pid": os.getpid(),
                         "host": socket.gethostname()})
@@ -307,7 +317,7 @@ def _handshake(s: socket.socket, rank: int, count: int, about: dict[str, Any], k
         raise e if str(e).startswith(CALL) else ConnectionError(foreign) from e
 
 
-def _raise_if_error(message: dict[str, Any] | None, where: str) -> dict[str, Any]:
+def _raise_if_error(message: Message | None, where: str) -> Message:
     """Return the message. Raise the error that it contains, or ConnectionError for a closed connection (None)."""
     if message is None:
         raise ConnectionError(f"{CALL}: the coordinator {where} ended. Set LAMINA_COORDINATOR_LOG=file to see its "

@@ -1,6 +1,6 @@
 """Shared parts of the rendezvous protocol: addresses, lines of JSON, and the token that authorizes processes.
 
-Processes meet in this protocol before jaxlib connects them, because jaxlib aborts the process if an address is wrong, a
+Processes meet in this protocol before jaxlib connects them. jaxlib would abort the process if an address is wrong, a
 process index is taken or a peer never comes. `coordinator` is the server side, `rendezvous_client` the client side;
 `docs/multi_process/processes.md` has a diagram.
 
@@ -18,7 +18,8 @@ import json
 import os
 import socket
 import stat
-from typing import Any
+
+from .._typing import Message
 
 __all__ = ["CALL", "MAX_LINE_BYTES", "PROTOCOL", "LineStream", "check_reachable", "format_address", "load_token", "mac",
            "parse_address", "resolve", "set_keepalive"]
@@ -30,7 +31,7 @@ LOOPBACK_NAMES = ("localhost", "ip6-localhost", "localhost.localdomain")
 
 
 # --- addresses ----------------------------------------------------------------------------------------------------
-def parse_address(address: Any, argument: str = "coordinator_address") -> tuple[str, int]:
+def parse_address(address: object, argument: str = "coordinator_address") -> tuple[str, int]:
     """Split `host:port`. ValueError if it has another form."""
     name, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
     if not name.strip("[]") or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
@@ -79,6 +80,8 @@ def set_keepalive(s: socket.socket, seconds: float) -> None:
     """Let a connection fail after half of `seconds` without an answer from the network, and send lines at once."""
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Silence is noticed after idle + 3 intervals: seconds / 4 + 3 * seconds / 12 = seconds / 2. TCP_USER_TIMEOUT is
+    # the same limit for data that is sent and not acknowledged.
     for name, value in (("TCP_KEEPIDLE", seconds / 4), ("TCP_KEEPINTVL", seconds / 12), ("TCP_KEEPCNT", 3),
                         ("TCP_USER_TIMEOUT", seconds * 500)):  # milliseconds
         if hasattr(socket, name):
@@ -94,7 +97,7 @@ class LineStream:
         self.socket = s
         self._buffer = b""
 
-    def send(self, **fields: Any) -> None:
+    def send(self, **fields: object) -> None:
         """Send an object. Errors are ignored: the reading side notices a broken connection."""
         try:
             self.socket.sendall(json.dumps(fields).encode() + b"\n")
@@ -107,7 +110,7 @@ class LineStream:
         self._buffer += more
         return bool(more)
 
-    def pop(self) -> dict[str, Any] | None:
+    def pop(self) -> Message | None:
         """Return the next complete object, None if there is none yet. ValueError if it is not a JSON object."""
         line, end, rest = self._buffer.partition(b"\n")
         if not end:
@@ -123,7 +126,7 @@ class LineStream:
             raise ValueError("not an object")
         return found
 
-    def read(self, timeout: float) -> dict[str, Any] | None:
+    def read(self, timeout: float) -> Message | None:
         """Wait for the next object. None if the connection was closed. Raises TimeoutError or ValueError."""
         self.socket.settimeout(max(timeout, 0.01))
         while (found := self.pop()) is None:
@@ -140,6 +143,7 @@ class LineStream:
 # --- the token ----------------------------------------------------------------------------------------------------
 def mac(key: bytes, *parts: str) -> str:
     """Return the MAC of some texts under a key. Lengths are included, so that texts cannot be shifted between parts."""
+    # "1:a2:bc" is not "2:ab1:c": without lengths, ("a", "bc") and ("ab", "c") would have one MAC.
     text = "".join(f"{len(p)}:{p}" for p in ("lamina", *parts))
     return hmac.new(key, text.encode(), "sha256").hexdigest()
 
@@ -164,6 +168,7 @@ def load_token() -> bytes:
         if not named and not os.path.exists(path):
             _create_token_file(path)
         with open(path, "rb") as f:
+            # Of the open file, not of the path: the file cannot be exchanged between the check and the read.
             status = os.fstat(f.fileno())
             token = f.read(MAX_LINE_BYTES).strip()
     except OSError as e:
@@ -179,6 +184,7 @@ def load_token() -> bytes:
 def _create_token_file(path: str) -> None:
     """Create the file atomically, and once even if several processes do so at the same time."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    # A complete file appears at once under the final name, so no process reads half a token.
     draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
         f.write(os.urandom(32).hex() + "\n")

@@ -42,6 +42,8 @@ class ServiceProxy:
                 s.shutdown(socket.SHUT_RDWR)
         for t in self._threads:
             t.join()
+        # Closed only after the threads have ended: a closed number could be reused while a thread still reads from
+        # it.
         for s in self._sockets:
             s.close()
 
@@ -55,6 +57,7 @@ class ServiceProxy:
             except OSError:
                 client.close()
                 continue
+            # Requests are small, so waiting for more data to fill a packet would only add latency.
             for s in (client, service):
                 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # Days may pass between two connections of device groups; routers drop idle connections.

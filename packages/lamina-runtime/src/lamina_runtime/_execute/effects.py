@@ -11,15 +11,16 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from lamina_ir import Primitive, aval_of, shaped
+from lamina_ir.typing import Device, Params, Value
 
 from .. import _jaxlib
 from .._array import arrays
 from .._backend import backends, client_state, error_translation, waiting
 from .._jaxlib import ArrayImpl
+from .._typing import Array, LaunchReceipt
 
 __all__ = ["EffectOrder", "effects_barrier", "get_effect_order", "note_launch", "run_callback", "wait_at_exit"]
 
@@ -34,18 +35,20 @@ class EffectOrder:
     `lock` is held while an ordered program is launched, so that two threads cannot launch with the same token.
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Device) -> None:
         self.device = device
         self.lock = threading.RLock()
-        self._last: Any = None
+        self._last: Array | None = None
 
-    def token(self) -> Any:
+    def token(self) -> Array:
         """Return the token for the next ordered program; a new one at the start, and after a failed program."""
         last = self._last
         if last is not None and not last.is_deleted():
+            # Not waited for: the next program queues behind it on the device.
             if not last.is_ready():
                 return last
             try:
+                # A ready token may be an error. It would poison every later program, so a new one is made.
                 waiting.wait_for(last)
                 return last
             except _jaxlib.LAUNCH_ERRORS:
@@ -53,7 +56,7 @@ class EffectOrder:
         self._last = arrays.put(np.int32(0), self.device, False, _TOKEN)
         return self._last
 
-    def set_token(self, token: Any) -> None:
+    def set_token(self, token: Array) -> None:
         """Store the token result of a launched program."""
         self._last = token
 
@@ -68,11 +71,12 @@ class EffectOrder:
             waiting.wait_for(last)
 
 
-def get_effect_order(device: Any) -> EffectOrder:
+def get_effect_order(device: Device) -> EffectOrder:
     """Return the sequence of ordered effects of a device."""
     effect_orders = client_state.current.effect_order
     found = effect_orders.get(device)
     if found is None:
+        # `setdefault` is atomic, so that all threads use one lock.
         found = effect_orders.setdefault(device, EffectOrder(device))
     return found
 
@@ -81,7 +85,7 @@ def get_effect_order(device: Any) -> EffectOrder:
 _failures: list[Exception] = []
 
 
-def note_launch(receipt: Any) -> None:
+def note_launch(receipt: LaunchReceipt) -> None:
     """Register a launched program with effects; `receipt` completes when its effects have happened."""
     pending = client_state.current.pending_effects
     pending.append(receipt)
@@ -89,9 +93,10 @@ def note_launch(receipt: Any) -> None:
         _wait_for_oldest(pending)
 
 
-def _wait_for_oldest(pending: deque[Any]) -> None:
+def _wait_for_oldest(pending: deque[LaunchReceipt]) -> None:
     try:
         pending.popleft().block_until_ready()
+    # Another thread has taken it.
     except IndexError:
         pass
     except _jaxlib.LAUNCH_ERRORS as e:
@@ -140,7 +145,7 @@ atexit.register(wait_at_exit)
 
 
 # --- eager callbacks ----------------------------------------------------------------------------------------------
-def run_callback(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
+def run_callback(prim: Primitive, args: Sequence[Value], params: Params) -> tuple[Array, ...]:
     """Call a callback on concrete values, without a compiled program.
 
     Args:
@@ -158,6 +163,7 @@ def run_callback(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -
         value.flags.writeable = False
         values.append(value)
     if params.get("ordered"):
+        # This callback runs now, on the host, so the ordered effects of earlier programs must have happened.
         for order in list(client_state.current.effect_order.values()):
             order.wait()
     if params["callback"].placed:

@@ -5,13 +5,18 @@ import time
 import weakref
 from collections import namedtuple
 from collections.abc import Sequence
-from typing import Any
+from itertools import compress
+from operator import attrgetter
+from typing import Any, Protocol
 
-from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, config, thread_effect_token
+from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, thread_effect_token
 from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles
-from lamina_lowering import lower, merged_rules
+from lamina_lowering import Lowered, lower, merged_rules
 from lamina_parallel.extend import mesh_in_scope, lower_xmaps
 from lamina_tracing.extend import logger, log_cache_miss
+from lamina_ir.typing import CacheKey, Device, Sharding, Value
+from lamina_ir.trees import PyTreeDef
+from lamina_parallel import Mesh
 
 from .. import _jaxlib
 from .._array import arrays, transfer
@@ -24,6 +29,7 @@ from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .._placement.resolve import device_names, program_mesh
 from .._compile.compile_effort import CompileEffort, compile_effort
+from .._typing import Array, LaunchReceipt, LoweringRules, OpSharding, OptionPairs, ResultHandler
 
 __all__ = ["CompiledProgram", "FastPath", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
 
@@ -32,11 +38,22 @@ no_execution = config.Option("no_execution", False, help="raise an error instead
                              "a single primitive; for tools that only trace, lower and compile")
 
 # The tuple that jaxlib's call object needs to run a signature without Python. jaxlib reads the fields by name.
+_get_sharding = attrgetter("_sharding")
 FastPath = namedtuple("FastPath", "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
                                   "kept_var_bitvec in_device_local_layouts const_args")
 
 
-def compile_and_log(low: Any, devices: tuple[Any, ...], options: Any, call: str, name: str, closed: ClosedJaxpr) -> Any:
+class UserShardingsLike(Protocol):
+    """The part of `_dispatch.user_shardings.UserShardings` that a launch uses."""
+
+    @property
+    def outs(self) -> tuple[Sharding | None, ...]: ...
+    @property
+    def mesh(self) -> Mesh | None: ...
+
+
+def compile_and_log(low: Lowered, devices: tuple[Device, ...], options: executable_cache.CompileSettings, call: str,
+                    name: str, closed: ClosedJaxpr) -> executable_cache.LoadedExecutable:
     """Compile a lowered program; log it with `config.log_compiles`, and write it to a file with `config.dump_ir_to`."""
     if dump_ir.dump_ir_to.value is not None:
         dump_ir.dump(call, name, low, closed)
@@ -84,7 +101,7 @@ class CompiledProgram:
                  "_closed", "effect_order", "effectful", "name", "named_results", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
-                 compiler_options: tuple[tuple[str, Any], ...], rules: Any) -> None:
+                 compiler_options: OptionPairs, rules: LoweringRules) -> None:
         devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
@@ -100,13 +117,18 @@ class CompiledProgram:
         self.executable = self.loaded.executable
         ordered = self.effect_order is not None
         self.used_args = self.lowered.used_args[:-1] if ordered else self.lowered.used_args
+        # In the local view jaxlib sees only the devices of this process, and must not take a part for a single-device
+        # array.
         make_sharding = shardings.process_part_sharding if placement.local_devices else shardings.tiled_sharding
         here = placement.visible_devices
         everywhere = make_sharding(here, Tiles())
-        self.in_shardings = [everywhere if t is None else make_sharding(here, t) for t in placement.in_tiles] or [
-            everywhere] * len(self.used_args)
-        launch_guards.check_constants(call, name, self.lowered.const_args)
-        self.const_args = [place_arg(c, everywhere) for c in self.lowered.const_args]
+        self.in_shardings = [everywhere] * len(self.used_args)
+        if placement.in_tiles:
+            self.in_shardings = [everywhere if t is None else make_sharding(here, t) for t in placement.in_tiles]
+        self.const_args: list[Array] = []
+        if self.lowered.const_args:
+            launch_guards.check_constants(call, name, self.lowered.const_args)
+            self.const_args = [place_arg(c, everywhere) for c in self.lowered.const_args]
         self.out_shardings = [everywhere if t is None else make_sharding(here, t) for t in self._result_tiles(closed)]
         if self._mesh is not None and placement.one_member_per_device and (len(here) > 1 or not placement.local_devices):
             self.out_shardings = [shardings.as_named_sharding(self._mesh, s, a.ndim)
@@ -115,7 +137,7 @@ class CompiledProgram:
             self.out_shardings.append(everywhere)
         avals = [*self.out_avals, *self.lowered.out_avals[len(self.out_avals):]]
         self.result_handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
-        self.named_results: dict[Any, tuple[list[Any], list[Any]]] = {}
+        self.named_results: dict[CacheKey, tuple[list[ResultHandler], list[Sharding]]] = {}
         self.window = self._choose_window(facts)
 
     def _find_effect_order(self) -> effects.EffectOrder:
@@ -132,29 +154,32 @@ class CompiledProgram:
                              f"{len(devices)}. Use ordered=False")
         return effects.get_effect_order(devices[0])
 
-    def _member_devices(self) -> tuple[Any, ...]:
+    def _member_devices(self) -> tuple[Device, ...]:
         """The devices of one member, if the members of a map are lowered as if each were a process; else those visible."""
         here = self.placement.visible_devices
         return here[:len(here) // self.placement.local_members]
 
-    def _lower(self, closed: ClosedJaxpr, keep_unused: bool, rules: Any) -> Any:
+    def _lower(self, closed: ClosedJaxpr, keep_unused: bool, rules: LoweringRules) -> Lowered:
         placement, prefix, by_id = self.placement, "", None
         if self.effect_order is not None:
             closed = thread_effect_token(closed)
             if placement.donated:
+                # The token is one more operand.
                 placement = placement._replace(donated=(*placement.donated, False))
         if placement.one_member_per_device:
             prefix = "pmap_" if self._mesh is None else "shard_map_"
         if placement.partitions > 1:
             devices = self._member_devices()
+            # Partition numbers follow the order of the device list; the text of a sharding numbers devices by id.
             by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)
         return lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
                      platform=rules.platform, partition_order=by_id)
 
-    def _compile(self, closed: ClosedJaxpr, compiler_options: tuple[tuple[str, Any], ...]) -> executable_cache.LoadedExecutable:
+    def _compile(self, closed: ClosedJaxpr, compiler_options: OptionPairs) -> executable_cache.LoadedExecutable:
         placement, low = self.placement, self.lowered
         unspecified: tuple[bool, ...] = ()
         if placement.partitions > 1:
+            # Only these results may be sharded by the partitioner; the others have the user's sharding.
             unspecified = tuple([t is None for t in placement.out_tiles]) or (True,) * len(self.out_avals)
         if self.processes:
             compiler_options = (*_jaxlib.multi_process_overrides(low.platform), *compiler_options)
@@ -187,6 +212,8 @@ class CompiledProgram:
         devices = self.placement.devices
         if self.launcher is not None or len(devices) == 1 and not self.placement.one_member_per_device:
             return None
+        # Without a partitioner the module has the collectives of the program; a partitioner may add some, so there
+        # the HLO is searched.
         if self.placement.one_member_per_device:
             return launch_guards.client_window(devices[0].client) if facts.has_collectives else None
         return launch_guards.collective_window(self.executable, devices[0])
@@ -196,7 +223,8 @@ class CompiledProgram:
         """The source program; None if it has been freed."""
         return self._closed()
 
-    def result_shardings(self, flat: Sequence[Any], user_shardings: Any = None) -> tuple[list[Any], list[Any]]:
+    def result_shardings(self, flat: Sequence[Value],
+                         user_shardings: UserShardingsLike | None = None) -> tuple[list[ResultHandler], list[Sharding]]:
         """Return result handlers and shardings, as NamedShardings if a mesh over exactly these devices is known.
 
         The mesh is looked up in: the user shardings, the arguments, the mesh in scope, the sharding constraints.
@@ -205,7 +233,7 @@ class CompiledProgram:
         if placement.one_member_per_device or placement.local_devices or not placement.committed:
             return self.result_handlers, self.out_shardings
         devices = placement.devices
-        mesh: Any = None
+        mesh: Mesh | None = None
         for x in flat:
             if type(x) is ArrayImpl and x._sharding._mesh is not None:
                 mesh = x._sharding._mesh
@@ -216,7 +244,9 @@ class CompiledProgram:
                 return self._name_results(other, None if user_shardings is None else user_shardings.outs)
         return self.result_handlers, self.out_shardings
 
-    def _name_results(self, mesh: Any, user_outs: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
+    def _name_results(self, mesh: Mesh,
+                      user_outs: Sequence[Sharding | None] | None) -> tuple[list[ResultHandler], list[Sharding]]:
+        # Shardings that place alike but have other names differ in their `alias_id`.
         key = mesh, None if user_outs is None else tuple([0 if s is None else s.alias_id for s in user_outs])
         found = self.named_results.get(key)
         if found is None:
@@ -231,7 +261,7 @@ class CompiledProgram:
             found = self.named_results[key] = handlers, shardings_out
         return found
 
-    def run(self, flat: Sequence[Any], user_shardings: Any = None) -> list[Any]:
+    def run(self, flat: Sequence[Value], user_shardings: UserShardingsLike | None = None) -> list[Array]:
         """Launch on flat arguments with any placement, and return the flat results.
 
         `user_shardings` are those of arguments and results, or None.
@@ -240,6 +270,7 @@ class CompiledProgram:
             raise RuntimeError(f"{self.call} of `{self.name}`: config no_execution is set, and this would run a "
                                "compiled program. Trace, lower and compile it instead (lower(...).compile()), or unset "
                                "it")
+        # The names of results depend on the arguments, not on the program: one executable serves several meshes.
         handlers = self.result_shardings(flat, user_shardings)[0]
         args = list(self.const_args)
         if args:
@@ -254,6 +285,7 @@ class CompiledProgram:
             except CallbackError as e:
                 if self.launcher is None:
                     raise
+                # The error is exchanged below: the other processes would wait for this one in the next collective.
                 outs, failure = [], e
         if self.window is not None:
             self.window.note_launch(outs)
@@ -275,17 +307,19 @@ class CompiledProgram:
             observers.notify(self, flat, outs)
         return list(outs)
 
-    def _start(self, args: list[Any], handlers: list[Any]) -> Sequence[Any]:
+    def _start(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
         if self.launcher is not None:
             return self.launcher.launch(self, args, lambda: self._launch(args, handlers))
         if not self.first_launch_done:
             self.first_launch_done = True
+            # Several devices of one process also connect through Gloo. A loss must not cut the connections of this
+            # group.
             launcher = client_state.current.launcher
             if launcher is not None:
                 return launcher.launch_local_first(lambda: self._launch(args, handlers), args)
         return self._launch(args, handlers)
 
-    def _launch(self, args: list[Any], handlers: list[Any]) -> list[Any]:
+    def _launch(self, args: list[Value], handlers: list[ResultHandler]) -> list[Array]:
         order = self.effect_order
         if not self.effectful:
             return self.executable.execute_sharded(args).consume_with_handlers(handlers)
@@ -294,6 +328,7 @@ class CompiledProgram:
             outs = result.consume_with_handlers(handlers)
             self._note_launch(result.consume_token())
             return outs
+        # From reading the token to storing the next one. Two launches with one token would run in any order.
         with order.lock:
             try:
                 result = self.executable.execute_sharded([*args, order.token()], with_tokens=True)
@@ -305,13 +340,16 @@ class CompiledProgram:
             effects.note_launch(result.consume_token())
         return outs
 
-    def _note_launch(self, receipt: Any) -> None:
+    def _note_launch(self, receipt: LaunchReceipt) -> None:
+        # With collected failures the launch is waited for here: `launch_and_wait` must see the errors of its own
+        # callbacks.
         if self.loaded.failures is None:
             effects.note_launch(receipt)
         else:
             receipt.block_until_ready()
 
-    def fast_path(self, flat: Sequence[Any], out_tree: Any, user_shardings: Any = None) -> Any:
+    def fast_path(self, flat: Sequence[Value], out_tree: PyTreeDef,
+                  user_shardings: UserShardingsLike | None = None) -> FastPath | None:
         """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
 
         Python is needed for: multi-process launches, errors of callbacks, launch watchers, NaN checks on several
@@ -328,21 +366,23 @@ class CompiledProgram:
             return None
         for x, k, s in zip(flat, self.used_args, self.in_shardings):
             if k and type(x) is ArrayImpl and x._sharding is not s and x._sharding != s:
+                # jaxlib asks `shard_arg_fallback` only if the number of devices differs.
                 if x._sharding.num_devices == n and type(x._sharding) is not SingleDeviceSharding:
                     return None
         n_const, n_out = len(self.const_args), len(self.result_handlers)
+        # jaxlib prepends the constants to the arguments.
         used_args = [True] * n_const + list(self.used_args)
-        in_shardings = [c._sharding for c in self.const_args] + [s for s, k in zip(self.in_shardings, self.used_args) if k]
+        in_shardings = [*map(_get_sharding, self.const_args), *compress(self.in_shardings, self.used_args)]
         return FastPath(self.executable, out_tree, in_shardings, self.result_shardings(flat, user_shardings)[1], self.out_avals,
                         [self.placement.committed] * n_out, used_args, [None] * len(in_shardings), self.const_args)
 
 
-def _tiles_from_proto(proto: Any) -> Tiles:
+def _tiles_from_proto(proto: OpSharding) -> Tiles:
     tiles = _jaxlib.sharding_from_proto(proto)
     return Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
 
 
-def _program_mesh_of(closed: ClosedJaxpr, placement: Placement) -> Any:
+def _program_mesh_of(closed: ClosedJaxpr, placement: Placement) -> Mesh | None:
     """Return the mesh that names the devices of the results; None if the program names none."""
     if placement.partitions == 1 and not placement.one_member_per_device:
         return None
@@ -351,13 +391,15 @@ def _program_mesh_of(closed: ClosedJaxpr, placement: Placement) -> Any:
     return mesh.local_mesh if is_local_view else mesh
 
 
-def place_arg(x: Any, sharding: Any, aval: Any = None) -> Any:
+def place_arg(x: Value, sharding: Sharding, aval: ShapedArray | None = None) -> Array:
     """Return an argument with the sharding that the program expects."""
     if type(x) is ArrayImpl:
+        # The cheapest case first: most arguments are the results of an earlier call.
         old = x._sharding
         if old is sharding or old == sharding:
             return x
         if old.num_devices == 1 and sharding.num_devices == 1:
+            # A part of an array over processes that is on one device: it can be used without a copy.
             single = arrays.as_single_device_array(x)
             if single._sharding._device == shardings.sharding_devices(sharding)[0]:
                 return single
@@ -374,7 +416,7 @@ def place_arg(x: Any, sharding: Any, aval: Any = None) -> Any:
 
 
 def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool = False,
-                compiler_options: tuple[tuple[str, Any], ...] = (), rules: Any = None) -> CompiledProgram:
+                compiler_options: OptionPairs = (), rules: LoweringRules | None = None) -> CompiledProgram:
     """Return the program compiled for a placement, from the cache if it is there.
 
     Args:
@@ -383,7 +425,8 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
       rules: the lowering rules of a call that is already lowered; None, or those of another platform: the current
         rules.
     """
-    closed = lower_xmaps(closed)
+    if collect_facts(closed).has_xmap:
+        closed = lower_xmaps(closed)
     platform = backends.lowering_platform(placement.devices[0])
     if rules is None or rules.platform != platform:
         rules = merged_rules(platform)

@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from collections.abc import Sequence
 
 from lamina_tracing import hooks
+from lamina_ir.typing import Outputs, Params, Value
+from lamina_ir import ClosedJaxpr, Primitive
+from typing_extensions import override
 
 from .. import _jaxlib
 from .._backend import backends, client_state, fork_state, transfer_counters, waiting
+from .._typing import Array
 
 __all__ = ["install"]
 
 
-def _check_ready(x: Any) -> Any:
+def _check_ready(x: Array) -> Array:
     """Raise an error if an array is not computed yet: waiting for it would hang. The wait hook of a child."""
     if isinstance(x, _jaxlib.ArrayImpl) and not x.is_deleted() and not x.is_ready():
         raise RuntimeError(f"an array was not computed before the fork and cannot be computed here: {fork_state.REASON}. "
@@ -42,11 +46,13 @@ class _WarningNumPyEvaluator(hooks.NumPyEvaluator):
             warnings.warn(f"{fork_state.REASON}: from now on it computes with NumPy, which is slow. {fork_state.FIX}",
                           RuntimeWarning, stacklevel=4)
 
-    def primitive(self, prim: Any, args: Any, params: Any) -> Any:
+    @override
+    def primitive(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         self._warn_once()
         return super().primitive(prim, args, params)
 
-    def program(self, closed: Any, args: Any) -> Any:
+    @override
+    def program(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
         self._warn_once()
         return super().program(closed, args)
 

@@ -16,6 +16,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from lamina_ir.typing import Value
+
+from .._typing import (
+    Array, Client, CoordinationClient, CoordinationService, HloTiles, JaxlibCompileOptions, JaxlibDevice,
+    JaxlibSharding, JaxlibState, OpSharding, OptionPairs, ResultHandler, SettingValue)
+
 MIN_VERSION, VERSION_BOUND = (0, 10, 2), (0, 13)
 
 
@@ -23,17 +29,18 @@ class _RefuseJax:
     """Import hook that refuses `import jax`: jax would overwrite the methods set on jaxlib's array class."""
 
     @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(name: str, path: Sequence[str] | None = None,
+                  target: object = None) -> importlib.machinery.ModuleSpec | None:
         if name != "jax" or importlib.machinery.PathFinder.find_spec(name, path) is None:
             return None
         return importlib.machinery.ModuleSpec(name, _RefuseJax)  # type: ignore[arg-type]
 
     @staticmethod
-    def create_module(spec: Any) -> None:
+    def create_module(spec: object) -> None:
         return None
 
     @staticmethod
-    def exec_module(module: Any) -> None:
+    def exec_module(module: object) -> None:
         raise ImportError("jax cannot be imported in a process that has imported lamina_runtime: both would own "
                           "jaxlib's one array class. Use a process for each")
 
@@ -72,7 +79,7 @@ cpu_feature_guard.check_cpu_features()  # before loading the large library, for 
 # set_typed_ndarray_type segfaults unless this was imported before.
 from jaxlib import weakref_lru_cache as _weakref_lru_cache  # noqa: E402, F401
 from jaxlib import _jax, utils, xla_client as xc  # noqa: E402
-from lamina_ir import config  # noqa: E402
+from lamina_ir import ShapedArray, config  # noqa: E402
 
 from . import lapack_registration  # noqa: E402
 
@@ -104,7 +111,7 @@ to_dlpack = _jax.buffer_to_dlpack_managed_tensor
 UNSET = _jax.config.unset
 
 
-def new_state(name: str, value: Any, keyed: bool = True) -> Any:
+def new_state(name: str, value: object, keyed: bool = True) -> JaxlibState:
     """Make a setting that jaxlib's call path reads: global, with thread-local overrides.
 
     A `keyed` setting is part of the cache key of every call, so that changing it causes cache misses.
@@ -120,9 +127,9 @@ _jax.jax_jit.set_disable_jit_state(disable_jit_state)
 _jax.jax_jit.set_post_hook_state(post_hook_state)
 
 
-def state_watcher(state: Any) -> Callable[[Any, bool], None]:
+def state_watcher(state: JaxlibState) -> Callable[[SettingValue, bool], None]:
     """Return a watcher for `config.Option.watch` that keeps `state` equal to the option."""
-    def on_change(value: Any, is_local: bool) -> None:
+    def on_change(value: SettingValue, is_local: bool) -> None:
         if is_local:
             state.set_local(UNSET if value is config.UNSET else value)
         else:
@@ -130,7 +137,7 @@ def state_watcher(state: Any) -> Callable[[Any, bool], None]:
     return on_change
 
 
-def _collect(phase: str, info: Any) -> None:
+def _collect(phase: str, info: object) -> None:
     # jaxlib defers the release of references that it drops on threads without the GIL.
     _jax.collect_garbage()
 
@@ -191,7 +198,7 @@ def release_free_memory() -> None:
 _STRAGGLER_FLAG = "--xla_cpu_collective_call_terminate_timeout_seconds"
 
 
-def make_cpu_client(num_devices: int | None, **more: Any) -> Any:
+def make_cpu_client(num_devices: int | None, **more: object) -> Client:
     """Make a CPU client. If `num_devices` is None, XLA_FLAGS determines the number.
 
     XLA aborts the process if a participant of a collective is a minute late. The in-flight window of `launch_guards`
@@ -215,7 +222,7 @@ def make_cpu_client(num_devices: int | None, **more: Any) -> Any:
 _NO_TIMEOUT = 10**7  # seconds, four months: jaxlib converts it to nanoseconds
 
 
-def new_service(address: str, processes: int, limit: int, leaving: int) -> Any:
+def new_service(address: str, processes: int, limit: int, leaving: int) -> CoordinationService:
     """Start the coordination service that processes connect to; `limit` and `leaving` are timeouts in seconds.
 
     `recoverable=True`: otherwise the failure of one process aborts all others. The heartbeat timeout is disabled: a
@@ -226,14 +233,14 @@ def new_service(address: str, processes: int, limit: int, leaving: int) -> Any:
                                                 recoverable=True)
 
 
-def new_distributed_client(address: str, rank: int, limit: int, leaving: int) -> Any:
+def new_distributed_client(address: str, rank: int, limit: int, leaving: int) -> CoordinationClient:
     """Make a client of the coordination service; `limit` and `leaving` are the timeouts of connect and shutdown."""
     return _jax.get_distributed_runtime_client(address, rank, init_timeout=limit, shutdown_timeout=leaving,
                                                heartbeat_timeout=_NO_TIMEOUT, shutdown_on_destruction=False,
                                                use_compression=True)
 
 
-def gloo_collectives(client: Any, host: str) -> Any:
+def gloo_collectives(client: CoordinationClient, host: str) -> object:
     """Make Gloo collectives between the CPU devices of several processes; this process listens at `host`."""
     return _jax.make_gloo_tcp_collectives(distributed_client=client, hostname=host)
 
@@ -243,7 +250,7 @@ def include_dir() -> str:
     return f"{xc.__file__.rpartition('/')[0]}/include"
 
 
-def profile_server(port: int) -> Any:
+def profile_server(port: int) -> object:
     """Start a profiler server at a port; it runs as long as the returned object lives."""
     return import_submodule("_profiler").start_server(port)
 
@@ -263,7 +270,7 @@ COLLECTIVES_BLOCK_LAUNCHES = VERSION_NUMBERS < (0, 12)
 _HAS_SKIP = "_skip_checks" in (xc.array_result_handler.__doc__ or "")
 
 
-def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
+def result_handler(aval: ShapedArray, sharding: JaxlibSharding, committed: bool) -> ResultHandler:
     """Return the function that makes the array of one result.
 
     With its checks on, jaxlib 0.10.2 calls a Python method of the array class for every result.
@@ -273,8 +280,8 @@ def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
     return xc.array_result_handler(aval, sharding, committed)
 
 
-def copy_to_device_list(arrays: Sequence[Any], lists: Sequence[Any], shardings: Sequence[Any],
-                        copy: bool | Sequence[bool]) -> list[Any]:
+def copy_to_device_list(arrays: Sequence[Value], lists: Sequence[Any], shardings: Sequence[JaxlibSharding],
+                        copy: bool | Sequence[bool]) -> list[Array]:
     """Copy arrays between devices, shard by shard.
 
     Without `copy` (for all arrays, or for each), a buffer that is already on its device is shared instead.
@@ -289,12 +296,12 @@ def copy_to_device_list(arrays: Sequence[Any], lists: Sequence[Any], shardings: 
 _ALWAYS, _SHARED = xc.ArrayCopySemantics.ALWAYS_COPY, xc.ArrayCopySemantics.REUSE_INPUT
 
 
-def layout_text(array: Any) -> str:
+def layout_text(array: Array) -> str:
     """Return XLA's text for the memory layout of a single-device array, e.g. `{1,0}`."""
     return str(array._pjrt_layout)
 
 
-def from_dlpack(capsule: Any, device: Any) -> Any:
+def from_dlpack(capsule: object, device: JaxlibDevice) -> Array:
     """Make a single-device array (without aval) over the memory of a DLPack capsule."""
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None)
 
@@ -332,12 +339,12 @@ CompileOptions = xc.CompileOptions
 _HAS_FUSION_SWITCH = VERSION_NUMBERS < (0, 11)
 
 
-def cheap_overrides() -> list[tuple[str, Any]]:
+def cheap_overrides() -> list[tuple[str, bool]]:
     """Return compile settings that halve the compile time of a very small program without slowing it down."""
     return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
 
 
-def disable_loop_unrolling(options: Any) -> Any:
+def disable_loop_unrolling(options: JaxlibCompileOptions) -> JaxlibCompileOptions:
     """Return the compile options with LLVM's loop unrolling disabled.
 
     The switch is an entry of the map `xla_backend_extra_options`, which neither attributes nor overrides can set. So it
@@ -357,11 +364,11 @@ _NO_UNROLLING = _field(3, _field(3, _field(_EXTRA_OPTIONS, _field(1, b"xla_cpu_d
                                            + _field(2, b""))))
 
 # Compile settings for nearly no optimisation.
-UNOPTIMISED: tuple[tuple[str, Any], ...] = (("xla_backend_optimization_level", 0),
+UNOPTIMISED: OptionPairs = (("xla_backend_optimization_level", 0),
                                             ("xla_llvm_disable_expensive_passes", True))
 
 
-def multi_process_overrides(platform: str) -> tuple[tuple[str, Any], ...]:
+def multi_process_overrides(platform: str) -> OptionPairs:
     """Return the compile settings for a program that spans processes, so that each process compiles independently.
 
     On GPUs, XLA shards the autotuning of kernels over the processes by default. If one of them failed or compiled a
@@ -370,16 +377,16 @@ def multi_process_overrides(platform: str) -> tuple[tuple[str, Any], ...]:
     return (("xla_gpu_shard_autotuning", False),) if platform == "cuda" else ()
 
 
-def module_cost(client: Any, module: Any) -> dict[str, float]:
+def module_cost(client: Client, module: object) -> dict[str, float]:
     """Return the compiler's cost estimate of a module before optimisation (flops, bytes accessed, ...)."""
     return dict(_jax.hlo_module_cost_analysis(client, module))
 
 
-def immortalize(x: Any) -> None:
+def immortalize(x: object) -> None:
     """Leak a reference to an object. In a forked child, the destructor of a client waits for threads it lacks."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(x))
 
 
-def sharding_from_proto(proto: Any) -> Any:
+def sharding_from_proto(proto: OpSharding) -> HloTiles:
     """Return the `HloSharding` of an `OpSharding`."""
     return HloSharding.from_proto(proto)

@@ -14,6 +14,7 @@ from typing import Any
 from lamina_ir import config
 
 from .. import _jaxlib
+from .._typing import Client, CoordinationClient, SettingValue
 
 __all__ = ["is_available", "make_client"]
 
@@ -30,7 +31,7 @@ def _check_device_numbers(value: str) -> None:
         raise ValueError(f"config cuda_visible_devices: expected 'all' or numbers of GPUs, as '0,2'; got {value!r}")
 
 
-def _check_options(value: Any) -> None:
+def _check_options(value: SettingValue) -> None:
     if not (value is None or isinstance(value, dict)
             or (isinstance(value, str) and all(":" in part for part in value.split(";") if part.strip()))):
         raise ValueError("config pjrt_client_create_options: expected a dict of names and values, text as "
@@ -60,6 +61,7 @@ def _plugin() -> tuple[int, str] | None:
 
 def is_available() -> bool:
     """Return whether a plugin is installed and the machine seems to have a GPU."""
+    # The usual way to hide all GPUs from a program.
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return False
     return bool(_plugin()) and (os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvidiactl")
@@ -109,12 +111,12 @@ def _visible() -> list[int] | None:
     return None if text == "all" else [int(part) for part in text.split(",")]
 
 
-def _plugin_options() -> dict[str, Any]:
+def _plugin_options() -> dict[str, object]:
     """Parse the setting `pjrt_client_create_options`: a dict, or text such as `name:1;other:text`."""
     setting = pjrt_client_create_options.value
     if not isinstance(setting, str):
         return dict(setting or {})
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     for part in setting.split(";"):
         name, _, text = part.partition(":")
         if name.strip():
@@ -136,8 +138,8 @@ def _check_version(version: int) -> None:
                            f"pip install '{name}[with-cuda]=={_jaxlib.VERSION}', or the other way round")
 
 
-def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: int | None = None,
-                visible: list[int] | None = None) -> Any:
+def make_client(distributed: CoordinationClient | None = None, node_id: int | None = None, num_nodes: int | None = None,
+                visible: list[int] | None = None) -> Client:
     """Make the GPU client, for all GPUs or for those in `visible`. RuntimeError if no plugin is installed.
 
     The setting `cuda_visible_devices` takes precedence over `visible`.
@@ -150,6 +152,7 @@ def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: 
     _check_version(version)
     xc = _jaxlib.xc
     _preload()
+    # A plugin is loaded once per process; a second client, after the first was closed, uses it again.
     if xc.pjrt_plugin_loaded("cuda"):
         c_api = None
     else:

@@ -5,9 +5,10 @@ jaxlib's call path flattens with this registry, so that all other code has to ag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from lamina_ir import trees
+from lamina_ir.typing import Function, Value
+from lamina_ir.trees import PyTreeDef
 
 from .. import _jaxlib
 
@@ -34,17 +35,18 @@ class JaxlibBackend:
         for registry in (REGISTRY, CALL_REGISTRY):
             registry.register_dataclass_node(kind, data, meta)
 
-    def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
+    def register_node(self, kind: type, flatten: Callable[[Function], Function],
+                      unflatten: Callable[[Function, Function], Function]) -> None:
         for registry in (REGISTRY, CALL_REGISTRY):
             registry.register_node(kind, flatten, unflatten)
 
-    def treedef_tuple(self, treedefs: Iterable[Any]) -> Any:
+    def treedef_tuple(self, treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
         return _jaxlib.pytree.treedef_tuple(REGISTRY, list(treedefs))
 
-    def all_leaves(self, values: Iterable[Any]) -> bool:
+    def all_leaves(self, values: Iterable[Value]) -> bool:
         return _jaxlib.pytree.all_leaves(REGISTRY, values)
 
-    def make_treedef(self, node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
+    def make_treedef(self, node_data: tuple[type, object] | None, children: Iterable[PyTreeDef]) -> PyTreeDef:
         return _jaxlib.PyTreeDef.from_node_data_and_children(REGISTRY, node_data, children)
 
 

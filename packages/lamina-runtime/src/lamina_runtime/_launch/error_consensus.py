@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, config, errors, prims, shaped
 from lamina_tracing import hooks
+from lamina_ir.typing import Device, ParamValue
 
 __all__ = ["AXIS", "all_process_collective", "exchange_errors", "first_devices", "gather_rows"]
 
@@ -24,8 +24,8 @@ _OK, _FAILED, _KINDS = 0, 1, ("", "", "a NaN", "an infinity")  # kinds 2 and 3 a
 
 
 @lru_cache(maxsize=256)
-def _collective_program(prim: Primitive, shape: tuple[int, ...], dtype: Any, count: int,
-                        devices: tuple[Any, ...] | None, params: tuple[tuple[str, Any], ...]) -> ClosedJaxpr:
+def _collective_program(prim: Primitive, shape: tuple[int, ...], dtype: np.dtype, count: int,
+                        devices: tuple[Device, ...] | None, params: tuple[tuple[str, ParamValue], ...]) -> ClosedJaxpr:
     """Return the program of a pmap of `prim` over one device of each process. Each passes a (1, *shape) operand."""
     member, stacked = Var(shaped(shape, dtype)), Var(shaped((1, *shape), dtype))
     prim_params = dict(params)
@@ -39,7 +39,7 @@ def _collective_program(prim: Primitive, shape: tuple[int, ...], dtype: Any, cou
     return ClosedJaxpr(Jaxpr((), [stacked], [mapped], [result]))
 
 
-def _clear_caches(closed_devices: Any) -> None:
+def _clear_caches(closed_devices: object) -> None:
     """Drop cached programs, which would keep devices of closed clients alive."""
     _collective_program.cache_clear()
     first_devices.cache_clear()
@@ -48,8 +48,8 @@ def _clear_caches(closed_devices: Any) -> None:
 hooks.on_devices_closed.append(_clear_caches)
 
 
-def all_process_collective(prim: Primitive, data: np.ndarray, count: int, devices: tuple[Any, ...] | None = None,
-                           **params: Any) -> np.ndarray:
+def all_process_collective(prim: Primitive, data: np.ndarray, count: int, devices: tuple[Device, ...] | None = None,
+                           **params: ParamValue) -> np.ndarray:
     """Run a collective over processes, each with its own `data`. Return the result, which is the same in all of them.
 
     Args:
@@ -64,15 +64,15 @@ def all_process_collective(prim: Primitive, data: np.ndarray, count: int, device
 
 
 @lru_cache(maxsize=256)
-def first_devices(devices: tuple[Any, ...]) -> tuple[Any, ...]:
+def first_devices(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     """Return the first device of each process among `devices`, in the same order."""
-    first: dict[int, Any] = {}
+    first: dict[int, Device] = {}
     for d in devices:
         first.setdefault(d.process_index, d)
     return tuple(first.values())
 
 
-def gather_rows(firsts: tuple[Any, ...], data: np.ndarray) -> np.ndarray:
+def gather_rows(firsts: tuple[Device, ...], data: np.ndarray) -> np.ndarray:
     """Gather `data` of all processes along a new axis 0, in the order of `firsts`: one device of each process."""
     if len(firsts) == 1:
         return data[None]
@@ -80,8 +80,9 @@ def gather_rows(firsts: tuple[Any, ...], data: np.ndarray) -> np.ndarray:
                                   axis_index_groups=None, axis_name=AXIS, axis_size=len(firsts), tiled=False)
 
 
-def _gather_bytes(firsts: tuple[Any, ...], data: bytes, lengths: Sequence[int]) -> list[bytes]:
+def _gather_bytes(firsts: tuple[Device, ...], data: bytes, lengths: Sequence[int]) -> list[bytes]:
     """Gather the bytes of all processes. All of them know all lengths; shorter data is padded to the longest."""
+    # A collective needs one length in all processes. Bytes are sent as uint32, so it is a multiple of 4.
     longest = max(lengths) + -max(lengths) % 4
     if not longest:
         return [b""] * len(lengths)
@@ -89,7 +90,7 @@ def _gather_bytes(firsts: tuple[Any, ...], data: bytes, lengths: Sequence[int]) 
     return [row.tobytes()[:n] for row, n in zip(rows, lengths)]
 
 
-def exchange_errors(devices: tuple[Any, ...], failure: Exception | None, bad: str | None,
+def exchange_errors(devices: tuple[Device, ...], failure: Exception | None, bad: str | None,
            arguments: Sequence[np.ndarray] | None) -> tuple[str, list[bytes]] | None:
     """Exchange the errors of a launch between its processes. All processes of `devices` call this.
 
@@ -118,6 +119,7 @@ def exchange_errors(devices: tuple[Any, ...], failure: Exception | None, bad: st
             texts = _gather_bytes(firsts, text, rows[:, 1].tolist())
             if failure is not None:
                 raise failure
+            # The first process that failed, in the order of devices: all processes raise the same text.
             name, _, message = texts[kinds.index(_FAILED)].decode().partition("\n")
             error = FloatingPointError if name == "FloatingPointError" else getattr(errors, name, errors.CallbackError)
             raise error(message)
@@ -125,6 +127,7 @@ def exchange_errors(devices: tuple[Any, ...], failure: Exception | None, bad: st
             return None
         what = _KINDS[next(k for k in kinds if k)]
         sizes = [(int(high) << 31) + int(low) for high, low in rows[:, 2:]]
+        # Locating the source needs the arguments of every process, as each may contain the cause.
         if min(sizes) < 0:
             return what, []
         data = b"".join([np.ascontiguousarray(x).tobytes() for x in arguments or ()])

@@ -14,9 +14,12 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped
 from lamina_tracing import hooks
+from lamina_ir.typing import Device, Value
+from lamina_ir.extend import Placement
 
 from .. import _jaxlib
 from .._backend import backends, client_state, error_translation, launch_guards, peer_errors, waiting
+from .._typing import Array, SettingValue
 
 __all__ = ["MultiProcessLauncher", "MultiProcessProgram", "active_sessions", "agreement",
            "collective_timeout_seconds", "multi_process_launcher"]
@@ -26,13 +29,13 @@ _AXIS = "own"
 active_sessions: list[Any] = []  # the session of `distributed`, if there is one
 
 
-def _check_before_initialize(value: Any) -> None:
+def _check_before_initialize(value: SettingValue) -> None:
     if active_sessions:
         raise RuntimeError(f"config agreement: {value!r} must be chosen before distributed.initialize, the same in all "
                            "processes")
 
 
-def _check_timeout(value: Any) -> None:
+def _check_timeout(value: SettingValue) -> None:
     if value is not None and not 0 < value < 1e8:
         raise ValueError("config collective_timeout_seconds: expected a number of seconds above 0, or None; got "
                          f"{value!r}")
@@ -61,14 +64,14 @@ class MultiProcessProgram(Protocol):
     call: str
     name: str
     processes: tuple[int, ...]
-    placement: Any
+    placement: Placement
     lowered: Any
     loaded: Any
     first_launch_done: bool
     launch_group: Any
 
     @property
-    def source_program(self) -> Any: ...
+    def source_program(self) -> ClosedJaxpr | None: ...
 
 
 class MultiProcessLauncher:
@@ -84,13 +87,13 @@ class MultiProcessLauncher:
     def __init__(self, monitor: peer_errors.FailureMonitor) -> None:
         self.monitor = monitor
         self.waiter: Any = None
-        self.check_agreement: Callable[[MultiProcessProgram], None] = _accept
+        self.check_agreement: Callable[[MultiProcessProgram], None] = _accept_launch
         self._first_lock = threading.Lock()
         self._launch_numbers: dict[tuple[int, ...], Iterator[int]] = {}
         self._local_devices_connected = False
-        self._latest: Any = None  # a view of one result of the latest launch, if that may be running or have failed
+        self._latest: Array | None = None  # a view of one result of the latest launch, if that may be running or have failed
 
-    def launch(self, program: MultiProcessProgram, args: Sequence[Any], start: Callable[[], _Outs]) -> _Outs:
+    def launch(self, program: MultiProcessProgram, args: Sequence[Value], start: Callable[[], _Outs]) -> _Outs:
         """Return `start()`, which launches a multi-process program on `args`, once the previous launch has ended.
 
         Raises:
@@ -101,9 +104,11 @@ class MultiProcessLauncher:
         """
         self.monitor.check(program)
         self.check_agreement(program)
+        # After the agreement, whose exchange takes place while the previous launch still runs.
         if self._latest is not None:
             self._await_latest(program)
         numbers = self._launch_numbers.get(program.processes)
+        # `setdefault` is atomic: two threads get one counter. The number identifies the launch in reports of failures.
         numbers = numbers or self._launch_numbers.setdefault(program.processes, itertools.count())
         number = next(numbers)
         try:
@@ -111,6 +116,8 @@ class MultiProcessLauncher:
         except (peer_errors.ProcessLostError, peer_errors.LaunchFailedError):
             raise
         except BaseException as e:
+            # A broken connection looks like any failed launch. If a process is lost, that is the cause, and the
+            # others know it already.
             if isinstance(e, _jaxlib.LAUNCH_ERRORS) and not error_translation.find_callback_error(e):
                 lost = peer_errors.peer_error_for(f"{program.call} of `{program.name}`", e)
                 if lost is not None:
@@ -155,6 +162,7 @@ class MultiProcessLauncher:
             if lost is not None:
                 raise lost from error
             self._report_failure(program, number, error)  # the results raise it again in whatever reads them here
+        # All device groups of the program are connected, so later launches do not block in jaxlib.
         program.first_launch_done = True
         return outs
 
@@ -164,12 +172,13 @@ class MultiProcessLauncher:
             self.waiter.note_launch(outs)
         return outs, _wait_all(outs)
 
-    def launch_local_first(self, start: Callable[[], _Outs], args: Sequence[Any]) -> _Outs:
+    def launch_local_first(self, start: Callable[[], _Outs], args: Sequence[Value]) -> _Outs:
         """Return `start()`: the first launch, on `args`, of a program over several devices of this process.
 
         Wait for it, so that all connections made meanwhile are known to be local. Those are preserved when a process is
         lost.
         """
+        # The arguments may be results of a multi-process launch that still makes connections.
         _wait_all(args)
         with self.monitor.preserve_connections():
             outs = start()
@@ -190,12 +199,13 @@ class MultiProcessLauncher:
             raise self.monitor.make_error(call) from cause
 
 
-def _view_if_running(outs: Sequence[Any]) -> Any:
+def _view_if_running(outs: Sequence[Value]) -> Array | None:
     """Return an array that shares the buffer of the smallest result, or None if that is computed.
 
     A result above `MAX_HELD_BYTES` is waited for instead of held. If it failed, the view is returned too: it raises
       later.
     """
+    # All results of a launch end together, so the smallest one is enough to wait for, and holds the least memory.
     smallest = outs[0] if len(outs) == 1 else min(outs, key=lambda x: x.nbytes)
     if smallest.nbytes > launch_guards.MAX_HELD_BYTES or smallest.is_ready():
         if _wait_all([smallest]) is None:
@@ -203,7 +213,7 @@ def _view_if_running(outs: Sequence[Any]) -> Any:
     return smallest._rewrap_with_aval_and_sharding(smallest.aval, smallest._sharding)
 
 
-def _wait_all(arrays: Sequence[Any]) -> Exception | None:
+def _wait_all(arrays: Sequence[Value]) -> Exception | None:
     """Wait for all arrays. Return the first error; the array raises it again when it is read."""
     error = None
     for x in arrays:
@@ -214,7 +224,7 @@ def _wait_all(arrays: Sequence[Any]) -> Exception | None:
     return error
 
 
-def _accept(program: MultiProcessProgram) -> None:
+def _accept_launch(program: MultiProcessProgram) -> None:
     """Accept every launch: the default of `MultiProcessLauncher.check_agreement`."""
 
 
@@ -236,7 +246,7 @@ def connect_local_devices() -> None:
     hooks.evaluator.program(closed, [np.zeros(n, np.float32)])
 
 
-def multi_process_launcher(devices: Iterable[Any]) -> tuple[MultiProcessLauncher | None, tuple[int, ...]]:
+def multi_process_launcher(devices: Iterable[Device]) -> tuple[MultiProcessLauncher | None, tuple[int, ...]]:
     """Return (launcher, process indices) of a program on these devices; (None, ()) if all are of one process."""
     launcher = client_state.current.launcher
     processes = tuple(sorted({int(d.process_index) for d in devices})) if launcher is not None else ()

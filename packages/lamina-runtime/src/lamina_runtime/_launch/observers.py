@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, config
 from lamina_ir.extend import Placement, invalidate_caches
+from lamina_ir.typing import Value
+
+from .._typing import Array
 
 __all__ = ["Launch", "notify", "unwatch_launches", "watch_launches", "watchers", "watching_launches"]
 
@@ -29,15 +32,15 @@ class Launch(NamedTuple):
     call: str
     name: str
     program: ClosedJaxpr | None
-    arguments: Sequence[Any]
-    results: Sequence[Any]
+    arguments: Sequence[Value]
+    results: Sequence[Array]
     placement: Placement
 
 
-watchers: list[Callable[[Launch], Any]] = []
+watchers: list[Callable[[Launch], object]] = []
 
 
-def watch_launches(watcher: Callable[[Launch], Any]) -> None:
+def watch_launches(watcher: Callable[[Launch], object]) -> None:
     """Call a function after every launch from now on, in all threads.
 
     Args:
@@ -52,7 +55,7 @@ def watch_launches(watcher: Callable[[Launch], Any]) -> None:
         invalidate_caches()  # invalidates jaxlib's fast-path entries
 
 
-def unwatch_launches(watcher: Callable[[Launch], Any]) -> None:
+def unwatch_launches(watcher: Callable[[Launch], object]) -> None:
     """Stop calling `watcher` after launches. ValueError if it is not registered."""
     if watcher not in watchers:
         raise ValueError(f"unwatch_launches: {watcher!r:.60} does not watch launches")
@@ -62,7 +65,7 @@ def unwatch_launches(watcher: Callable[[Launch], Any]) -> None:
 
 
 @contextmanager
-def watching_launches(watcher: Callable[[Launch], Any]) -> Iterator[None]:
+def watching_launches(watcher: Callable[[Launch], object]) -> Iterator[None]:
     """Context in which a function is called after every launch.
 
     Args:
@@ -83,7 +86,7 @@ def watching_launches(watcher: Callable[[Launch], Any]) -> Iterator[None]:
         unwatch_launches(watcher)
 
 
-def notify(program: Any, flat: Sequence[Any], outs: Sequence[Any]) -> None:
+def notify(program: Any, flat: Sequence[Value], outs: Sequence[Value]) -> None:
     """Call the watchers after a launch of `program`, an `executable.CompiledProgram`."""
     launch = Launch(program.call, program.name, program.source_program, list(flat), list(outs), program.placement)
     for watcher in list(watchers):

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lamina_ir import ClosedJaxpr, Eqn, UnnamedAxis, Var, prims, subprograms, trees
-from lamina_ir.extend import Tiles, single_map_eqn, stack_depth
-from lamina_lowering import SourceLine, xla_computation
+from lamina_ir import ClosedJaxpr, Eqn, ShapedArray, Source, UnnamedAxis, Var, prims, subprograms, trees
+from lamina_ir.extend import Placement, Tiles, single_map_eqn, stack_depth
+from lamina_lowering import Lowered, SourceLine, xla_computation
 from lamina_parallel import Mesh
 from lamina_parallel.extend import lower_xmaps, partition_spec_from_tiles
 from lamina_tracing.extend import result_path
+from lamina_ir.typing import Device
+from lamina_ir.trees import PyTreeDef
 
 from .._compile import executable_cache
 from .hlo_collectives import CollectiveInstruction, parse_collectives
@@ -42,7 +44,7 @@ def build_plan(lowered: Any, program: Any = None) -> Plan:
     number = {d: i for i, d in enumerate(local.flat_devices)}
     to_mesh = [number[d] for d in here]
 
-    def array(name: str, aval: Any, tiles: Tiles | None, read: bool = True) -> ArrayPlan:
+    def array(name: str, aval: ShapedArray, tiles: Tiles | None, read: bool = True) -> ArrayPlan:
         split, copied = (None, ()) if tiles is None else _split_axes(local, tiles.renumber(to_mesh), aval.ndim)
         return ArrayPlan(name, aval, tiles, split, copied, here, read)
 
@@ -58,14 +60,14 @@ def build_plan(lowered: Any, program: Any = None) -> Plan:
                 _memory(low, lowered_program, placement, program, arguments, results), program is not None)
 
 
-def _names(tree: Any, prefix_length: int, format_leaf: Callable[[int], str]) -> list[str]:
+def _names(tree: PyTreeDef, prefix_length: int, format_leaf: Callable[[int], str]) -> list[str]:
     """Return the name of each leaf of a tree in the user's function.
 
     `format_leaf(i)` returns the name of one leaf in time linear in the tree. To avoid quadratic time it is called once
     for all leaves that share the first `prefix_length` keys; the rest of the name is the key path.
     """
     names: list[str] = []
-    prefixes: dict[Any, str] = {}
+    prefixes: dict[tuple[object, ...], str] = {}
     for i, (path, _) in enumerate(trees.tree_leaves_with_path(trees.tree_unflatten(tree, range(tree.num_leaves)))):
         suffix = trees.keystr(path[prefix_length:])
         prefix = prefixes.get(path[:prefix_length])
@@ -79,8 +81,8 @@ def _names(tree: Any, prefix_length: int, format_leaf: Callable[[int], str]) -> 
 def _mesh(lowered: Any, lowered_program: ClosedJaxpr) -> Mesh:
     """Return a mesh of the devices of a call.
 
-    Axis names come from its maps or shardings if these have a mesh over the same devices, else from nested pmaps, else
-    there is one axis "devices".
+    Axis names come from its maps or shardings if these have a mesh over the same devices, else from nested pmaps.
+    Without either there is one axis "devices".
     """
     placement, layout = lowered._place, lowered._layout
     arg_shardings = [getattr(x, "_sharding", None) for x in lowered._arg_specs]
@@ -97,7 +99,7 @@ def _mesh(lowered: Any, lowered_program: ClosedJaxpr) -> Mesh:
     return Mesh(grid.reshape([size for _, size in axes]), [name for name, _ in axes])
 
 
-def _local_part(mesh: Mesh, here: Sequence[Any]) -> Mesh:
+def _local_part(mesh: Mesh, here: Sequence[Device]) -> Mesh:
     """Return the part of the mesh with the devices of the local view: all devices, or those of this process."""
     if {*here} == {*mesh.flat_devices}:
         return mesh
@@ -160,7 +162,8 @@ def _phases(closed: ClosedJaxpr) -> list[PhasePlan]:
     return found
 
 
-def _add_phases(closed: ClosedJaxpr, enclosing: tuple[int, ...], found: list[PhasePlan], seen: set[Any]) -> None:
+def _add_phases(closed: ClosedJaxpr, enclosing: tuple[int, ...], found: list[PhasePlan],
+                seen: set[tuple[ClosedJaxpr, tuple[int, ...]]]) -> None:
     if (closed, enclosing) in seen:
         return
     seen.add((closed, enclosing))
@@ -219,7 +222,7 @@ class _UserCollective(NamedTuple):
     op: str
     axes: tuple[Hashable, ...]
     mesh_axes: frozenset[Hashable]
-    source: Any
+    source: Source | None
 
 
 def _user_collectives(closed: ClosedJaxpr, mesh: Mesh) -> list[_UserCollective]:
@@ -295,7 +298,7 @@ def _format_line(line: SourceLine | None) -> str:
     return f"{line.file}:{line.line} ({line.function})" + (f" [{line.part}]" if line.part else "")
 
 
-def _is_at_line(source: Any, line: SourceLine | None) -> bool:
+def _is_at_line(source: Source | None, line: SourceLine | None) -> bool:
     return line is not None and source is not None and (source.file, source.line, source.function) == (
         line.file, line.line, line.function)
 
@@ -320,8 +323,8 @@ def _group_axes(move: CollectiveInstruction, mesh: Mesh, places: np.ndarray) -> 
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------
-def _memory(low: Any, lowered_program: ClosedJaxpr, placement: Any, program: Any, arguments: Sequence[ArrayPlan],
-            results: Sequence[ArrayPlan]) -> MemoryPlan | None:
+def _memory(low: Lowered, lowered_program: ClosedJaxpr, placement: Placement, program: Any,
+            arguments: Sequence[ArrayPlan], results: Sequence[ArrayPlan]) -> MemoryPlan | None:
     if program is not None:
         m = program.executable.get_compiled_memory_stats()
         return MemoryPlan(m.argument_size_in_bytes, m.output_size_in_bytes, m.temp_size_in_bytes, m.alias_size_in_bytes,

@@ -49,6 +49,7 @@ class CollectiveInstruction(NamedTuple):
             return b if any(a != z for a, z in self.groups) else 0
         if n == 1:
             return 0
+        # b * times / n bytes. A ring all-reduce is a reduce-scatter followed by an all-gather of parts: 2 (n-1)/n b.
         times = {"all-reduce": 2 * (n - 1), "all-gather": n * (n - 1), "collective-broadcast": n}
         return -(-b * times.get(self.kind, n - 1) // n)
 
@@ -100,6 +101,7 @@ def parse_collectives(hlo: str, lines: Mapping[int, SourceLine]) -> tuple[Collec
                 own.append(CollectiveInstruction(kind[1], _operand_bytes(i, instructions), _parse_groups(i.rest), times, looped,
                                 branched, line))
                 continue
+            # Counts multiply along nested loops and add up over call sites.
             trip_count = _trip_count(i, computations) if i.op == "while" else 1
             for other in _uses(i):
                 before = runs.get(other, (0, False, False))
@@ -180,6 +182,8 @@ def _bytes(types: str) -> int:
     """Return the size in bytes of all arrays in the text of a type."""
     total = 0
     for kind, dims in re.findall(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]", types):
+        # The first number in the name of an element type is its bits, as in bf16, u4 and f8e4m3fn. Types below a byte
+        # are packed.
         bits = 8 if kind == "pred" else int((re.search(r"\d+", kind) or ["0"])[0])
         total += -(-bits * math.prod([int(n) for n in dims.split(",") if n]) // 8)
     return total

@@ -7,11 +7,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lamina_ir import ShapedArray
 from lamina_ir.extend import Tiles
 from lamina_parallel import Mesh
+from lamina_ir.typing import Device
+from typing_extensions import override
+from lamina_ir.layers import former_attributes
 
 from .._sharding import drawing
 from .hlo_collectives import CollectiveInstruction
@@ -22,6 +25,7 @@ _MAX_LINES = 16  # per section of the text; further entries are only counted
 _MAX_DRAWN = 12  # arguments or results in a drawing
 
 
+@former_attributes(over="mesh_axes", turns="iterations", within="vector_size", of="map_name")
 class AxisPlan(NamedTuple):
     """How an axis of a map is executed.
 
@@ -43,6 +47,7 @@ class AxisPlan(NamedTuple):
     vector_size: int
     map_name: str
 
+    @override
     def __str__(self) -> str:
         parts = []
         if self.mesh_axes:
@@ -52,6 +57,7 @@ class AxisPlan(NamedTuple):
         return f"{self.name!r}\t{self.size}\t= {' x '.join(parts)}\t({self.map_name})"
 
 
+@former_attributes(turns="iterations", carried="carry_bytes", kept="output_bytes")
 class PhasePlan(NamedTuple):
     """A loop over a serial axis, between two collectives over that axis.
 
@@ -69,12 +75,14 @@ class PhasePlan(NamedTuple):
     output_bytes: int
     line: str
 
+    @override
     def __str__(self) -> str:
         around = f", in each of {' x '.join(map(str, self.iterations[:-1]))} iterations" if len(self.iterations) > 1 else ""
         return (f"{self.name}\t{self.iterations[-1]} iterations{around}\tcarries {format_bytes(self.carry_bytes)}\t"
                 f"outputs {format_bytes(self.output_bytes)}\t{self.line}")
 
 
+@former_attributes(copied="replicated_axes", read="is_used", lies="describe_sharding")
 class ArrayPlan(NamedTuple):
     """The sharding of an argument or a result.
 
@@ -93,7 +101,7 @@ class ArrayPlan(NamedTuple):
     tiles: Tiles | None
     split: tuple[tuple[Hashable, ...], ...] | None
     replicated_axes: tuple[Hashable, ...]
-    devices: tuple[Any, ...]
+    devices: tuple[Device, ...]
     is_used: bool = True
 
     @property
@@ -113,7 +121,7 @@ class ArrayPlan(NamedTuple):
         shape = self.shard_shape
         return None if shape is None else math.prod(shape) * self.aval.dtype.itemsize
 
-    def blocks(self) -> dict[tuple[tuple[int, int], ...], tuple[Any, ...]]:
+    def blocks(self) -> dict[tuple[tuple[int, int], ...], tuple[Device, ...]]:
         """Return a dict from blocks to the devices that hold them; empty if unknown.
 
         A block is (begin, end) for each dimension.
@@ -134,6 +142,7 @@ class ArrayPlan(NamedTuple):
         parts = [f"dimension {d} split over {_names(axes)}" for d, axes in enumerate(self.split) if axes]
         return ", ".join(parts) + (f"; replicated over {_names(self.replicated_axes)}" if self.replicated_axes else "")
 
+    @override
     def __str__(self) -> str:
         shape = self.shard_shape
         shard = "" if shape is None else f"{ShapedArray(shape, self.aval.dtype).str_long()} per device"
@@ -142,6 +151,7 @@ class ArrayPlan(NamedTuple):
                 f"{self.describe_sharding()}{'' if self.is_used else ' (unused)'}")
 
 
+@former_attributes(over="mesh_axes", move="instruction", sent="bytes_sent")
 class CollectivePlan(NamedTuple):
     """A collective, over devices or within each device.
 
@@ -166,6 +176,7 @@ class CollectivePlan(NamedTuple):
         """The kind of the instruction, as "all-reduce"; "within" if it stays within each device."""
         return "within" if self.instruction is None else self.instruction.kind
 
+    @override
     def __str__(self) -> str:
         what = f"{self.op} over {_names(self.axes)}" if self.axes else self.op or "added by the compiler"
         if self.instruction is None:
@@ -205,6 +216,7 @@ class MemoryPlan(NamedTuple):
     def peak(self) -> int:
         return self.arguments + self.results + self.temporaries - self.aliased
 
+    @override
     def __str__(self) -> str:
         by = "estimated" if self.is_estimated else "as compiled"
         shared = f" - {format_bytes(self.aliased)} aliased" if self.aliased else ""
@@ -212,6 +224,7 @@ class MemoryPlan(NamedTuple):
                 f"{format_bytes(self.results)}{shared} + temporaries {format_bytes(self.temporaries)}")
 
 
+@former_attributes(sent="bytes_sent")
 class Plan(NamedTuple):
     """How a call runs. Prints as text; in a notebook it shows text and a drawing.
 
@@ -243,6 +256,7 @@ class Plan(NamedTuple):
         """Bytes that a device sends in these collectives; unknown sizes count as 0."""
         return sum([c.bytes_sent or 0 for c in self.collectives])
 
+    @override
     def __str__(self) -> str:
         n = self.mesh.size
         grid = "" if n == 1 else f"{self.mesh}, row-major "
@@ -273,6 +287,7 @@ class Plan(NamedTuple):
         lines += [f"  each device sends {format_bytes(self.bytes_sent)} in total"] if self.bytes_sent else []
         return lines + ([] if self.complete else ["  the compiler may add others; see .compile().plan()"])
 
+    @override
     def __repr__(self) -> str:
         return str(self)
 
@@ -297,7 +312,7 @@ def group_similar_arrays(arrays: Sequence[ArrayPlan]) -> list[ArrayPlan]:
     """
     if len(arrays) <= _MAX_LINES:
         return list(arrays)
-    alike: dict[Any, list[ArrayPlan]] = {}
+    alike: dict[tuple[object, ...], list[ArrayPlan]] = {}
     for a in arrays:
         alike.setdefault((a.aval.shape, a.aval.dtype, a.tiles, a.is_used), []).append(a)
     return [same[0] if len(same) == 1 else same[0]._replace(name=f"{same[0].name} and {len(same) - 1} more")

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, shaped
+from lamina_ir import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, shaped
+from lamina_ir.typing import MapEntry
 
 __all__ = ["assemble_global_program", "process_shard_shapes"]
 
@@ -17,11 +17,12 @@ def _axis_positions(e: Eqn) -> AxisPositions:
     """Return the positions of each process on the mesh axes, in the order of the processes' devices in the mesh."""
     names, sizes, devices = e.params["mesh"]
     numbers = np.array([d.process_index for d in devices]).reshape(sizes)
+    # The devices of a process form a block of the mesh, so their positions are a product of one set per axis.
     return [dict(zip(names, map(np.unique, np.nonzero(numbers == p))))
             for p in dict.fromkeys(numbers.reshape(-1).tolist())]
 
 
-def _lengths(e: Eqn, shape: Sequence[int], entry: Any) -> list[tuple[tuple[Hashable, ...], int]]:
+def _lengths(e: Eqn, shape: Sequence[int], entry: MapEntry) -> list[tuple[tuple[Hashable, ...], int]]:
     """Return (mesh axes that split it, length of one block) for each dimension of an operand.
 
     `shape` is that of the part in this process; `entry` gives the axes of each dimension.
@@ -31,7 +32,7 @@ def _lengths(e: Eqn, shape: Sequence[int], entry: Any) -> list[tuple[tuple[Hasha
     return [(names, n // math.prod([here[name] for name in names])) for names, n in zip(dim_axes, shape)]
 
 
-def process_shard_shapes(e: Eqn, shape: Sequence[int], entry: Any) -> list[tuple[int, ...]]:
+def process_shard_shapes(e: Eqn, shape: Sequence[int], entry: MapEntry) -> list[tuple[int, ...]]:
     """Return the shape of each process's part of an operand.
 
     Args:
@@ -63,10 +64,10 @@ def assemble_global_program(closed: ClosedJaxpr, e: Eqn,
             global_arg[np.ix_(*[_part_indices(names, n, axis_positions, sizes) for names, n in lengths])] = part
         global_args.append(global_arg)
     invars = [Var(shaped(x.shape, v.aval.dtype, v.aval.weak_type)) for v, x in zip(closed.jaxpr.invars, global_args)]
-    replaced: dict[Any, Any] = dict(zip(closed.jaxpr.invars, invars))
+    replaced: dict[Atom, Atom] = dict(zip(closed.jaxpr.invars, invars))
     operands = [replaced.get(v, v) for v in e.invars]
     params = {**e.params, "here": ()}
-    results: dict[Any, Var] = dict(zip(e.outvars, map(Var, e.primitive.infer(*[v.aval for v in operands], **params))))
+    results: dict[Atom, Var] = dict(zip(e.outvars, map(Var, e.primitive.infer(*[v.aval for v in operands], **params))))
     program = Jaxpr(closed.jaxpr.constvars, invars, [Eqn(e.primitive, operands, [*results.values()], params, e.source)],
                     [results[v] for v in closed.jaxpr.outvars])
     return ClosedJaxpr(program, closed.consts), global_args

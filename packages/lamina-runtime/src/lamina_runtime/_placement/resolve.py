@@ -16,15 +16,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, subprograms, walk
-from lamina_ir.extend import (Grid, Placement, ProgramFacts, Tiles, collect_facts, count_devices, single_map_eqn,
-                              single_nested_map_eqn, place_map, find_shard_maps, place_nested_map, global_axis_size,
-                              infer_arg_tiles)
+from lamina_ir.extend import (
+    Grid, Placement, ProgramFacts, Tiles, collect_facts, count_devices, single_nested_map_eqn, place_nested_map,
+    infer_arg_tiles)
 from lamina_parallel import Mesh
 from lamina_parallel.extend import parse_mesh, lower_xmaps
+from lamina_ir.typing import Device, Sharding, Value
+from lamina_ir.extend.unchecked import find_shard_maps, global_axis_size, place_map, single_map_eqn
 
 from .._backend import backends
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, GSPMDSharding, SingleDeviceSharding
+from .._typing import DeviceList, UserShardings
 
 __all__ = ["ArgSpec", "check_args_process_local", "device_names", "is_multi_process_map",
            "is_multi_process_mesh_map", "iter_outermost_maps", "make_arg_spec",
@@ -40,14 +43,14 @@ class ArgSpec:
     __slots__ = ("_sharding", "aval")
     _committed = True
 
-    def __init__(self, aval: ShapedArray, sharding: Any) -> None:
+    def __init__(self, aval: ShapedArray, sharding: Sharding) -> None:
         self.aval, self._sharding = aval, sharding
 
 
 _PLACED = (ArrayImpl, ArgSpec)
 
 
-def make_arg_spec(x: Any, aval: ShapedArray) -> Any:
+def make_arg_spec(x: Value, aval: ShapedArray) -> ArgSpec | ShapedArray:
     """Return the data-free form of an argument for `resolve_placement`.
 
     Args:
@@ -74,11 +77,11 @@ class _Call(NamedTuple):
     name: str
     closed: ClosedJaxpr
     facts: ProgramFacts
-    flat: Sequence[Any]
+    flat: Sequence[Value]
     donated: tuple[bool, ...]
-    device: Any
+    device: Device
     backend: str | None
-    user_shardings: Any
+    user_shardings: UserShardings | None
     format_size: Callable[[], str | None] | None
     format_arg: Callable[[int], str] | None
 
@@ -88,7 +91,7 @@ class _Call(NamedTuple):
         return f"{self.kind} of `{self.name}`"
 
     @property
-    def user_devices(self) -> tuple[Any, ...] | None:
+    def user_devices(self) -> tuple[Device, ...] | None:
         """The devices of in_shardings and out_shardings; None if there are none."""
         return None if self.user_shardings is None else self.user_shardings.devices
 
@@ -99,13 +102,13 @@ class _DeviceSource(NamedTuple):
     `committed`: whether they were named, so that results are committed to them.
     """
 
-    devices: tuple[Any, ...]
+    devices: tuple[Device, ...]
     description: str
     committed: bool = True
 
 
-def resolve_placement(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any], donated: tuple[bool, ...] = (),
-                      device: Any = None, backend: str | None = None, user_shardings: Any = None,
+def resolve_placement(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], donated: tuple[bool, ...] = (),
+                      device: Device = None, backend: str | None = None, user_shardings: UserShardings | None = None,
                       format_size: Callable[[], str | None] | None = None,
                       format_arg: Callable[[int], str] | None = None) -> Placement:
     """Choose the devices and shardings of a call.
@@ -124,6 +127,7 @@ def resolve_placement(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[
     """
     facts = collect_facts(closed)
     request = _Call(call, name, closed, facts, flat, donated, device, backend, user_shardings, format_size, format_arg)
+    # Most programs: no maps, constraints or keys, and no options. Then the arguments alone decide.
     if facts.is_plain and device is None and backend is None and user_shardings is None:
         devices = _argument_devices(request)
         if devices is None:
@@ -131,14 +135,17 @@ def resolve_placement(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[
         return _place_on_devices(request, devices, True)
     for platform, lead in facts.backend_requests.items():
         _check_backend(lead, platform)
+    # An xmap may become a shard_map, whose mesh names devices.
     if facts.has_xmap:
         closed = lower_xmaps(closed)
         request = request._replace(closed=closed, facts=collect_facts(closed))
     shard_maps = find_shard_maps(closed) if request.facts.has_shard_map else ()
     _check_backend(request.lead, backend)
     e = single_map_eqn(closed)
+    # With in_shardings or out_shardings the arguments are global arrays, so a single map runs as a region too.
     if e is not None and request.user_devices is None:
         return _place_map(request, e)
+    # The processes may be arranged along the mesh in any way, so their programs around the map differ.
     if any(e.params["here"] for e in shard_maps):
         raise NotImplementedError(f"{request.lead}: a program with other work around an xmap over several "
                                   "processes runs as several executables, so it cannot be lowered, and takes no "
@@ -177,11 +184,12 @@ def _place_program(call: _Call, shard_maps: Sequence[Eqn], source_facts: Program
     return _place_on_devices(call, chosen.devices, chosen.committed)
 
 
-def _place_on_devices(call: _Call, devices: tuple[Any, ...], committed: bool) -> Placement:
+def _place_on_devices(call: _Call, devices: tuple[Device, ...], committed: bool) -> Placement:
     """Return the placement of a program that is not a single map, given its devices."""
     n = len(devices)
     if n == 1:
         return Placement(devices, donated=call.donated, committed=committed)
+    # An argument stays as it is sharded; the others get what the first map that reads them needs.
     ins = [_tiles_over(x, devices) for x in call.flat]
     axes: tuple[tuple[str, int], ...] = ()
     if math.prod(call.facts.map_sizes) > 1:
@@ -195,7 +203,7 @@ def _place_on_devices(call: _Call, devices: tuple[Any, ...], committed: bool) ->
                      donated=call.donated, committed=committed, axes=axes)
 
 
-def _check_conflicts(call: _Call, chosen: _DeviceSource, constrained: tuple[Any, ...] | None,
+def _check_conflicts(call: _Call, chosen: _DeviceSource, constrained: tuple[Device, ...] | None,
                      source_facts: ProgramFacts) -> None:
     """Raise ValueError if a nested call requests another platform, or a constraint names other devices."""
     devices, description, _ = chosen
@@ -224,14 +232,14 @@ def _argument_source(call: _Call, maps: bool) -> _DeviceSource | None:
     return None if devices is None else _DeviceSource(devices, "arguments are committed to")
 
 
-def _argument_devices(call: _Call, maps: bool = False) -> tuple[Any, ...] | None:
+def _argument_devices(call: _Call, maps: bool = False) -> tuple[Device, ...] | None:
     """Return the devices of the committed arguments, None if no argument is committed.
 
     All must have the same devices. If the program contains maps, arguments may also be on a subset of them.
     """
     flat, format_arg = call.flat, call.format_arg
-    found: tuple[Any, ...] | None = None
-    known: Any = None
+    found: tuple[Device, ...] | None = None
+    known: DeviceList | None = None
     first = 0
     for i, x in enumerate(flat):
         if type(x) in _PLACED and x._committed:
@@ -240,6 +248,7 @@ def _argument_devices(call: _Call, maps: bool = False) -> tuple[Any, ...] | None
                 known, found, first = here, tuple(here), i
             elif here is not known and here != known:
                 ours, theirs = {*(found or ())}, {*here}
+                # A program with maps runs on the largest set of devices, and moves arguments there from a subset.
                 if maps and theirs > ours:
                     known, found, first = here, tuple(here), i
                 elif ours != theirs and known.is_fully_addressable != here.is_fully_addressable:
@@ -273,7 +282,7 @@ def _user_sharding_devices(call: _Call, chosen: _DeviceSource | None) -> _Device
     return _DeviceSource(devices, "in_shardings and out_shardings name")
 
 
-def _constraint_devices(call: _Call) -> tuple[Any, ...] | None:
+def _constraint_devices(call: _Call) -> tuple[Device, ...] | None:
     """Return the devices named by the program's sharding constraints, in the order of the first; None if none."""
     found = _constraints(call.closed) if call.facts.has_constraints else []
     if not found:
@@ -297,12 +306,13 @@ def program_mesh(closed: ClosedJaxpr) -> Any:
     return closed.memo("mesh", lambda: (_compute_program_mesh(closed),))[0]
 
 
-def _compute_program_mesh(closed: ClosedJaxpr) -> Any:
+def _compute_program_mesh(closed: ClosedJaxpr) -> Mesh | None:
     for e in find_shard_maps(closed):
         names, sizes, devices = e.params["mesh"]
         return Mesh(np.array(devices, object).reshape(sizes), names)
     texts = {e.params["sharding"].partition(" on ")[2] for e in walk(closed)
              if e.primitive is prims.sharding_constraint_p}
+    # Only if all constraints name the same mesh, its names describe the results.
     found = {parse_mesh(text, backends.devices_from_text(text.partition(" of ")[0])) for text in texts if text}
     return found.pop() if len(found) == 1 else None
 
@@ -328,13 +338,14 @@ def _collect_constraints(closed: ClosedJaxpr) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _tiles_over(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
+def _tiles_over(x: Value, devices: tuple[Device, ...]) -> Tiles | None:
     """Return how an argument is tiled over `devices`; None unless it is placed on exactly these devices."""
     if type(x) not in _PLACED or len(x._sharding._internal_device_list) == 1:
         return None
     here = tuple(x._sharding._internal_device_list)
     if here == devices:
         return x._sharding.tiles
+    # The same devices in another order: the tiles are numbered anew, and no data moves.
     number = {d: i for i, d in enumerate(devices)}
     return x._sharding.tiles.renumber([number[d] for d in here]) if {*here} == {*devices} else None
 
@@ -350,7 +361,7 @@ def _place_map(call: _Call, e: Eqn) -> Placement:
     check_args_process_local(call.kind, call.name, call.flat, call.format_arg)
     if devices is not None:
         group = backends.checked_device_group(lead, devices)
-        chosen: tuple[Any, ...] = group.devices
+        chosen: tuple[Device, ...] = group.devices
         sentence = (f"{lead}: compiling computation that requires {every} logical devices, but "
                     f"devices names {len(chosen)} (num_replicas={every}, num_partitions=1)")
         if len(chosen) < every:
@@ -358,10 +369,12 @@ def _place_map(call: _Call, e: Eqn) -> Placement:
         if len(chosen) > every:
             raise ValueError(f"{sentence}: the mapped axis has {every} members, one for each device. Name as many "
                              "devices")
+    # Without devices= the axis has the rows of all processes, each on the first devices of its own.
     elif every > size:
         chosen, own = _first_of_each_process(lead, size, every, backend, call.format_size)
         return place_map(call.closed, chosen, own, call.donated)
     else:
+        # A jitted map runs where its arguments are. `pmap` itself always takes the first devices, as documented.
         committed = _argument_devices(call, True) if call.kind == "jit" else None
         chosen = committed if committed is not None and len(committed) == size else _first_local(
             lead, size, backend, size, call.format_size)
@@ -400,7 +413,7 @@ def _shard_map_devices(call: _Call, e: Eqn, chosen: _DeviceSource | None) -> _De
 
 
 def _first_of_each_process(lead: str, size: int, every: int, backend: str | None,
-                           format_size: Callable[[], str | None] | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+                           format_size: Callable[[], str | None] | None) -> tuple[tuple[Device, ...], tuple[Device, ...]]:
     """Return (the first `size` devices of every process, in process order; those of this process).
 
     `every` is the size of the mapped axis over all processes.
@@ -448,7 +461,7 @@ def _map_devices(call: _Call, chosen: _DeviceSource | None, shard_maps: Sequence
 
 
 def _first_local(lead: str, need: int, backend: str | None, size: int,
-                 format_size: Callable[[], str | None] | None) -> tuple[Any, ...]:
+                 format_size: Callable[[], str | None] | None) -> tuple[Device, ...]:
     every = backends.local_devices(backend=backend)
     if len(every) < need:
         raise _too_few_devices(f"{lead}: compiling computation that requires {need} logical devices, but "
@@ -471,7 +484,7 @@ def _too_few_devices(sentence: str, size: int, each: int, format_size: Callable[
                       "any size, in rounds")
 
 
-def check_args_process_local(call: str, name: str, flat: Sequence[Any], format_arg: Callable[[int], str] | None,
+def check_args_process_local(call: str, name: str, flat: Sequence[Value], format_arg: Callable[[int], str] | None,
                 mesh: bool = False) -> None:
     """Raise ValueError if an argument is split over devices of several processes.
 
@@ -532,10 +545,12 @@ def _compute_permuted(closed: ClosedJaxpr) -> bool | None:
         members = [{d.process_index for d in devices[k:k + each]} for k in range(0, len(devices), each)]
         if not is_multi_process_map(e) or any(len(group) != need for group in groups) or any(len(g) > 1 for g in members):
             return None
+        # The first map with devices= decides; all others must have the same devices in each process.
         known_groups = known_groups or groups
         if {*known_groups} != {*groups}:
             return None
         permuted = permuted or tuple(devices) != tuple([d for group in known_groups for d in group])
+    # All maps must have the same number of rows in each process.
     if known_groups and any(
             is_multi_process_map(e) and global_axis_size(e) != e.params["axis_size"] * len(known_groups) for e in maps):
         return None
@@ -566,7 +581,7 @@ def check_member_devices(e: Eqn) -> None:
                              f"the devices of each process consecutively, {each} for each of its members")
 
 
-def _place_over_processes(call: _Call, constrained: tuple[Any, ...] | None) -> Placement:
+def _place_over_processes(call: _Call, constrained: tuple[Device, ...] | None) -> Placement:
     """Return the placement of a program with multi-process maps and other work around them.
 
     All processes use the same number of devices. Each process has its own local view of the program, which its own
@@ -605,8 +620,11 @@ def _place_local_views(call: _Call) -> Placement:
         devices, own = _first_of_each_process(call.lead, need, every // here * need, call.backend, call.format_size)
     else:
         group = backends.checked_device_group(call.lead, named)
+        # The mesh has an axis of processes, so devices are listed process by process. The order of the rows is an
+        # order of members.
         devices, own = group.in_process_order, group.local
     grid = Grid.of(closed, need)
+    # In the local view an argument is an array over the devices of this process.
     arg_tiles = [_tiles_over(x, own) for x in call.flat]
     ins = [w if t is None or grid.axes_from_tiles(t) is None else t for t, w in zip(arg_tiles, infer_arg_tiles(closed, grid))]
     return Placement(devices, partitions=len(devices), in_tiles=tuple(ins), donated=call.donated, committed=True,
@@ -625,6 +643,6 @@ def _format_arg(format_arg: Callable[[int], str] | None, i: int) -> str:
     return f"argument {i}" if format_arg is None else format_arg(i)
 
 
-def device_names(where: Sequence[Any]) -> str:
+def device_names(where: Sequence[Device]) -> str:
     """`[cpu:0, cpu:1]`."""
     return "[" + ", ".join(map(str, where)) + "]"

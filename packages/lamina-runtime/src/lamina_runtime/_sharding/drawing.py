@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from lamina_ir.extend import Tiles
+from lamina_ir.typing import Device
+from lamina_parallel import Mesh
 
 __all__ = ["Block", "block_holders", "block_tables", "draw_array", "draw_mesh_and_arrays", "escape_xml",
            "format_block", "format_devices", "format_holders", "format_ids"]
@@ -18,7 +20,7 @@ Held = Mapping[Block, Sequence[Any]]  # the devices that hold each block
 _MAX_RUNS = 4
 
 
-def block_holders(shape: Sequence[int], tiles: Tiles, devices: Sequence[Any]) -> dict[Block, tuple[Any, ...]]:
+def block_holders(shape: Sequence[int], tiles: Tiles, devices: Sequence[Device]) -> dict[Block, tuple[Device, ...]]:
     """Return the devices that hold each block of an array of this shape."""
     if tiles.is_replicated:
         return {tuple([(0, n) for n in shape]): tuple(devices)}
@@ -43,7 +45,7 @@ def format_ids(ids: Sequence[int]) -> str:
     return ",".join(texts)
 
 
-def format_devices(devices: Sequence[Any]) -> str:
+def format_devices(devices: Sequence[Device]) -> str:
     """Return devices as `cpu:0-7`; with the process of each run if there are several processes."""
     kind = devices[0].platform
     runs = [(p, [d.id for d in group]) for p, group in itertools.groupby(devices, lambda d: d.process_index)]
@@ -53,7 +55,7 @@ def format_devices(devices: Sequence[Any]) -> str:
     return ", ".join(texts if len(texts) <= _MAX_RUNS else [*texts[:_MAX_RUNS - 1], "...", texts[-1]])
 
 
-def format_holders(devices: Sequence[Any]) -> str:
+def format_holders(devices: Sequence[Device]) -> str:
     """Return devices as text, sorted by process and number."""
     return format_devices(sorted(devices, key=lambda d: (d.process_index, d.id)))
 
@@ -211,7 +213,7 @@ def draw_array(title: str, held: Held) -> str:
     return _with_title([title], _draw_blocks(held, colours_of(line))).svg()
 
 
-def draw_mesh_and_arrays(title: str, mesh: Any, groups: Sequence[tuple[str, Sequence[tuple[str, str, Held]]]]) -> str:
+def draw_mesh_and_arrays(title: str, mesh: Mesh, groups: Sequence[tuple[str, Sequence[tuple[str, str, Held]]]]) -> str:
     """Draw a mesh, and arrays on its devices.
 
     Args:
@@ -238,7 +240,7 @@ def draw_mesh_and_arrays(title: str, mesh: Any, groups: Sequence[tuple[str, Sequ
     return drawing.svg()
 
 
-def _draw_mesh(mesh: Any, colours: Colours) -> _Drawing:
+def _draw_mesh(mesh: Mesh, colours: Colours) -> _Drawing:
     """Draw the devices of a mesh, its first axis downwards, the others from left to right."""
     drawing = _Drawing()
     names, sizes = mesh.axis_names, mesh.devices.shape

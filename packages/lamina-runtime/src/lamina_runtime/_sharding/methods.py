@@ -3,16 +3,22 @@ from __future__ import annotations
 
 import copyreg
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from types import ModuleType
 
 import numpy as np
 from lamina_ir.extend import Tiles, make_tiles
 from lamina_parallel.extend import format_placement
+from lamina_ir.typing import CacheKey, Device, Function, Sharding, Tree
+from lamina_ir import ShapedArray
+from lamina_parallel import Mesh, PartitionSpec
 
 from .. import _jaxlib
 from .._backend import backends, client_state
 from . import shardings
 from .._jaxlib import HloSharding
+from .._typing import OpSharding
 
 __all__ = ["check_memory_kind", "find_device", "positional_sharding"]
 
@@ -20,7 +26,7 @@ _Single, _Gspmd = _jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding
 
 
 # --- positional shardings -------------------------------------------------------------------------------------------
-def positional_sharding(devices: tuple[Any, ...], grid: np.ndarray) -> Any:
+def positional_sharding(devices: tuple[Device, ...], grid: np.ndarray) -> Sharding:
     """Return a `PositionalSharding`; `grid[..., k]` are the indices into `devices` of the holders of the part there."""
     key = (devices, grid.shape, grid.tobytes())
     known = client_state.current.sharding_aliases
@@ -33,13 +39,13 @@ def positional_sharding(devices: tuple[Any, ...], grid: np.ndarray) -> Any:
     return found
 
 
-def _device_grid(self: Any, what: str) -> np.ndarray:
+def _device_grid(self: Sharding, what: str) -> np.ndarray:
     if self._device_grid is None:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {what!r}")
     return self._device_grid
 
 
-def _reshape(self: Any, *shape: Any) -> Any:
+def _reshape(self: Sharding, *shape: int | Sequence[int]) -> Sharding:
     """Return the sharding with its devices in an array of another shape."""
     grid = _device_grid(self, "reshape")
     new_shape = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
@@ -51,7 +57,7 @@ def _reshape(self: Any, *shape: Any) -> Any:
     return positional_sharding(shardings.sharding_devices(self), new_grid)
 
 
-def _transpose(self: Any, *axes: Any) -> Any:
+def _transpose(self: Sharding, *axes: Any) -> Sharding:
     """Return the sharding with the axes of its devices permuted; default: reversed."""
     grid = _device_grid(self, "transpose")
     order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
@@ -62,7 +68,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
     return positional_sharding(shardings.sharding_devices(self), grid.transpose((*order, n)))
 
 
-def _replicate(self: Any, axis: Any = None, keepdims: bool = True) -> Any:
+def _replicate(self: Sharding, axis: int | Sequence[int] | None = None, keepdims: bool = True) -> Sharding:
     """Return the sharding with copies instead of parts along an axis, several axes, or all (None)."""
     grid = _device_grid(self, "replicate")
     n = grid.ndim - 1
@@ -73,12 +79,12 @@ def _replicate(self: Any, axis: Any = None, keepdims: bool = True) -> Any:
 
 
 # --- parts of arrays ------------------------------------------------------------------------------------------------
-def _of_rank(self: Any, ndim: int) -> Any:
+def _of_rank(self: Sharding, ndim: int) -> Sharding:
     """Return the sharding for arrays with `ndim` dimensions: a named sharding has one object per rank."""
     return self if self._mesh is None else shardings.named_sharding(self._mesh, self._spec, ndim)
 
 
-def _shard_shape(self: Any, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+def _shard_shape(self: Sharding, global_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of one device's part of an array of shape `global_shape`; of the largest if they differ."""
     shape = tuple(global_shape)
     if shardings.is_replicated(self):
@@ -87,43 +93,43 @@ def _shard_shape(self: Any, global_shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-(-n // k) for n, k in zip(shape, counts))
 
 
-def _indices(self: Any, global_shape: tuple[int, ...]) -> dict[Any, Any]:
+def _indices(self: Sharding, global_shape: tuple[int, ...]) -> dict[Device, shardings.Index]:
     """Return a dict from devices to the parts that they hold of an array of shape `global_shape`."""
     shape = tuple(global_shape)
     sharding = shardings.intern_sharding(_of_rank(self, len(shape)))
     return dict(zip(shardings.sharding_devices(sharding), shardings.index_map(sharding, shape)))
 
 
-def _own_indices(self: Any, global_shape: tuple[int, ...]) -> dict[Any, Any]:
+def _own_indices(self: Sharding, global_shape: tuple[int, ...]) -> dict[Device, shardings.Index]:
     """Return `devices_indices_map` restricted to the devices of this process."""
     own = {*self._internal_device_list.addressable_device_list}
     return {d: index for d, index in _indices(self, global_shape).items() if d in own}
 
 
-def _check_aval(self: Any, aval_shape: tuple[int, ...]) -> None:
+def _check_aval(self: Sharding, aval_shape: tuple[int, ...]) -> None:
     """Raise ValueError if arrays of this shape cannot have this sharding."""
     shardings.resolve_sharding("check_compatible_aval", tuple(aval_shape), self)
 
 
-def _is_equivalent(self: Any, other: Any, ndim: int) -> bool:
+def _is_equivalent(self: Sharding, other: object, ndim: int) -> bool:
     """Return whether both shardings place arrays of rank `ndim` alike."""
     return isinstance(other, _jaxlib.Sharding) and bool(_of_rank(self, ndim) == _of_rank(other, ndim))
 
 
-def check_memory_kind(call: str, memory_kind: Any) -> None:
+def check_memory_kind(call: str, memory_kind: object) -> None:
     """Raise ValueError for a memory kind other than the default one of devices."""
     if memory_kind not in (None, "device", "unpinned_host"):  # the names of the default memory
         raise ValueError(f"{call}: memory_kind must be 'device' or None: arrays are in the default memory of devices; "
                          f"got {memory_kind!r}")
 
 
-def _with_memory_kind(self: Any, kind: str) -> Any:
+def _with_memory_kind(self: Sharding, kind: str) -> Sharding:
     """Return the sharding itself: only the default memory kind is supported."""
     check_memory_kind("with_memory_kind", kind)
     return self
 
 
-def _constraint(self: Any, aval: Any) -> tuple[str, tuple[int, ...]]:
+def _constraint(self: Sharding, aval: ShapedArray) -> tuple[str, tuple[int, ...]]:
     """Return (sharding text for `with_sharding_constraint`, dimensions that the compiler may split)."""
     sharding = shardings.intern_sharding(_of_rank(self, aval.ndim))
     counts = sharding.tiles.counts
@@ -135,16 +141,16 @@ def _constraint(self: Any, aval: Any) -> tuple[str, tuple[int, ...]]:
 
 
 # --- comparing, printing, pickling ----------------------------------------------------------------------------------
-def _equal_single(self: Any, other: Any) -> bool:
+def _equal_single(self: Sharding, other: Any) -> bool:
     return self is other or (type(other) is _Single and self._device == other._device)
 
 
-def _equal_gspmd(self: Any, other: Any) -> bool:
+def _equal_gspmd(self: Sharding, other: Any) -> bool:
     return self is other or (type(other) is _Gspmd and self.placement_key == other.placement_key
                              and self._internal_device_list == other._internal_device_list)
 
 
-def _repr_named(self: Any) -> str | None:
+def _repr_named(self: Sharding) -> str | None:
     """Return the repr of a named or positional sharding; None for other shardings."""
     if self._mesh is not None:
         return f"NamedSharding(mesh={self._mesh!r}, spec={self._spec!r})"
@@ -158,7 +164,7 @@ def _repr_named(self: Any) -> str | None:
     return None
 
 
-def _repr_gspmd(self: Any) -> str:
+def _repr_gspmd(self: Sharding) -> str:
     text = _repr_named(self)
     if text is not None:
         return text
@@ -173,7 +179,7 @@ def _repr_gspmd(self: Any) -> str:
 
 # A pickle contains the module and name of the function that `__reduce__` returns. Renaming or moving one of these
 # functions makes older pickles unreadable.
-def _reduce(self: Any) -> Any:
+def _reduce(self: Sharding) -> tuple[Function, tuple[object, ...]]:
     if self._mesh is not None:
         return shardings.named_sharding, (self._mesh, self._spec)
     if self._device_grid is not None:
@@ -183,11 +189,11 @@ def _reduce(self: Any) -> Any:
     return _restore_gspmd, (shardings.sharding_devices(self), self._hlo_sharding.to_proto())
 
 
-def _restore_gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
+def _restore_gspmd(devices: tuple[Device, ...], tiles: OpSharding) -> Sharding:
     return shardings.gspmd_sharding(devices, HloSharding.from_proto(tiles))
 
 
-def find_device(platform: str, number: int) -> Any:
+def find_device(platform: str, number: int) -> Device:
     """Return the device with this number, when unpickling. RuntimeError if it does not exist."""
     every = backends.devices(platform)
     for d in every:
@@ -200,12 +206,12 @@ def find_device(platform: str, number: int) -> Any:
 class _PlacementKey:
     """Descriptor of `placement_key` for shardings that are not interned."""
 
-    def __get__(self, x: Any, kind: Any = None) -> Any:
+    def __get__(self, x: Sharding, kind: type | None = None) -> CacheKey:
         return shardings.intern_sharding(x).placement_key
 
 
 def _named_property(what: str) -> property:
-    def get(self: Any) -> Any:
+    def get(self: Sharding) -> Mesh | PartitionSpec:
         found = getattr(self, f"_{what}")
         if found is None:
             raise AttributeError(f"this sharding has no {what}, because it was not made from a mesh: {self!r}")
@@ -213,12 +219,12 @@ def _named_property(what: str) -> property:
     return property(get)
 
 
-def pmap_spec_module() -> Any:
+def pmap_spec_module() -> ModuleType:
     """Return the module of `ShardingSpec`, which is rarely needed and so imported on first use."""
     return import_module(f"{__package__}.pmap_spec")
 
 
-def _sharding_spec(self: Any) -> Any:
+def _sharding_spec(self: Sharding) -> Any:
     """The `ShardingSpec` of a mapped array's sharding."""
     is_mapped = self._mesh is None and self._device_grid is None and self.mapped_dims
     found = pmap_spec_module().spec_from_tiles(self.tiles) if is_mapped else None
@@ -228,8 +234,8 @@ def _sharding_spec(self: Any) -> Any:
     return found
 
 
-def _refuse_feed(name: str) -> Any:
-    def refuse(self: Any, *args: Any) -> Any:
+def _refuse_feed(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: Sharding, *args: Tree) -> NoReturn:
         raise NotImplementedError(f"{name}: devices have no feeds; call a function on the host instead, with "
                                   "lamina.experimental.io_callback(function, result_shape_dtypes, ordered=True)")
     return refuse

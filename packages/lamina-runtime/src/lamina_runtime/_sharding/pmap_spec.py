@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from lamina_ir.extend import Tiles, make_tiles
+from typing_extensions import override
 
 __all__ = ["Chunked", "NoSharding", "Replicated", "ShardedAxis", "ShardingSpec", "Unstacked", "spec_from_tiles",
            "tiles_from_spec"]
@@ -27,6 +29,7 @@ class Unstacked(NamedTuple):
 
     size: int
 
+    @override
     def __repr__(self) -> str:
         return f"Unstacked({self.size})"
 
@@ -63,10 +66,11 @@ class ShardingSpec(NamedTuple):
     sharding: tuple[Any, ...]
     mesh_mapping: tuple[Any, ...]
 
+    @override
     def __repr__(self) -> str:
         return f"ShardingSpec({self.sharding!r}, {self.mesh_mapping!r})"
 
-    def indices(self, shape: Any) -> np.ndarray:
+    def indices(self, shape: Sequence[int]) -> np.ndarray:
         """Return the part of each device, in order, of an array of this shape.
 
         A part is a tuple with a slice for each unsplit dimension, and an index for each mapped one.
@@ -108,7 +112,7 @@ def spec_from_tiles(tiles: Tiles) -> ShardingSpec | None:
     return spec if np.array_equal(np.sort(described, -1), np.sort(tiles.positions(), -1)) else None
 
 
-def tiles_from_spec(call: str, spec: Any) -> tuple[Tiles, int]:
+def tiles_from_spec(call: str, spec: ShardingSpec) -> tuple[Tiles, int]:
     """Return (the tile assignment of a spec, its number of devices).
 
     Raises:

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 from lamina_ir.extend import Tiles
 from lamina_parallel import Mesh, PartitionSpec
+from lamina_ir.typing import Device, Sharding
+from typing_extensions import override
 
 from .. import _jaxlib
 from .._backend import backends
 from . import methods, shardings
 from .._jaxlib import HloSharding
+from .._typing import HloTiles, OpSharding
 
 __all__ = ["GSPMDSharding", "NamedSharding", "PmapSharding", "PositionalSharding", "SingleDeviceSharding"]
 
@@ -25,7 +28,8 @@ _Single, _Gspmd = _jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding
 class _Facade(type):
     """Metaclass of a class without instances of its own; its method `_is` decides `isinstance`."""
 
-    def __instancecheck__(cls, x: Any) -> bool:
+    @override
+    def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, _jaxlib.Sharding) and cls._is(x)  # type: ignore[attr-defined]
 
 
@@ -54,7 +58,7 @@ class NamedSharding(metaclass=_Facade):
     mesh: Mesh
     spec: PartitionSpec
 
-    def __new__(cls, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> Any:
+    def __new__(cls, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> Sharding:
         if not isinstance(mesh, Mesh):
             raise TypeError(f"NamedSharding: mesh: expected a Mesh; got {type(mesh).__name__}: {mesh!r:.60}")
         if not isinstance(spec, PartitionSpec):
@@ -67,7 +71,7 @@ class NamedSharding(metaclass=_Facade):
         return shardings.named_sharding(mesh, spec)
 
     @staticmethod
-    def _is(x: Any) -> bool:
+    def _is(x: Sharding) -> bool:
         return x._mesh is not None
 
 
@@ -85,14 +89,14 @@ class SingleDeviceSharding(metaclass=_Facade):
     1
     """
 
-    def __new__(cls, device: Any, *, memory_kind: str | None = None) -> Any:
+    def __new__(cls, device: Device, *, memory_kind: str | None = None) -> Sharding:
         if not isinstance(device, _jaxlib.Device):
             raise TypeError(f"SingleDeviceSharding: expected a device; got {type(device).__name__}: {device!r:.60}")
         methods.check_memory_kind("SingleDeviceSharding", memory_kind)
         return shardings.single_device_sharding(device)
 
     @staticmethod
-    def _is(x: Any) -> bool:
+    def _is(x: Sharding) -> bool:
         return type(x) is _Single and x._mesh is None and x._device_grid is None
 
 
@@ -112,7 +116,8 @@ class GSPMDSharding(metaclass=_Facade):
     True
     """
 
-    def __new__(cls, devices: Sequence[Any], op_sharding: Any, *, memory_kind: str | None = None) -> Any:
+    def __new__(cls, devices: Sequence[Device], op_sharding: str | OpSharding | HloTiles, *,
+                memory_kind: str | None = None) -> Sharding:
         distinct = backends.check_devices("GSPMDSharding", devices)
         methods.check_memory_kind("GSPMDSharding", memory_kind)
         text = op_sharding
@@ -132,12 +137,12 @@ class GSPMDSharding(metaclass=_Facade):
         return shardings.tiled_sharding(distinct, tiles)
 
     @classmethod
-    def get_replicated(cls, device_assignment: Sequence[Any], *, memory_kind: str | None = None) -> Any:
+    def get_replicated(cls, device_assignment: Sequence[Device], *, memory_kind: str | None = None) -> Sharding:
         """Return the sharding with a full copy on each device."""
         return cls(device_assignment, "{replicated}", memory_kind=memory_kind)
 
     @staticmethod
-    def _is(x: Any) -> bool:
+    def _is(x: Sharding) -> bool:
         return type(x) is _Gspmd and x._mesh is None and x._device_grid is None
 
 
@@ -156,7 +161,7 @@ class PmapSharding(metaclass=_Facade):
     (1, 3)
     """
 
-    def __new__(cls, devices: Any, sharding_spec: Any = None) -> Any:
+    def __new__(cls, devices: Device, sharding_spec: Any = None) -> Sharding:
         call = "PmapSharding"
         distinct = backends.check_devices(call, np.array(devices, dtype=object).reshape(-1).tolist())
         tiles, count = methods.pmap_spec_module().tiles_from_spec(call, sharding_spec)
@@ -165,7 +170,7 @@ class PmapSharding(metaclass=_Facade):
         return shardings.tiled_sharding(distinct, tiles)
 
     @classmethod
-    def default(cls, shape: Sequence[int], sharded_dim: int = 0, devices: Sequence[Any] | None = None) -> Any:
+    def default(cls, shape: Sequence[int], sharded_dim: int = 0, devices: Sequence[Device] | None = None) -> Sharding:
         """Return the sharding with one element of dimension `sharded_dim` on each device.
 
         Args:
@@ -186,7 +191,7 @@ class PmapSharding(metaclass=_Facade):
         return shardings.mapped_sharding(distinct, len(dims), ((d, dims[d]),))
 
     @staticmethod
-    def _is(x: Any) -> bool:
+    def _is(x: Sharding) -> bool:
         return x._mesh is None and x._device_grid is None and bool(x.mapped_dims)
 
 
@@ -204,14 +209,14 @@ class PositionalSharding(metaclass=_Facade):
     (1, 1)
     """
 
-    def __new__(cls, devices: Any, *, memory_kind: str | None = None) -> Any:
+    def __new__(cls, devices: Device, *, memory_kind: str | None = None) -> Sharding:
         grid = np.array(devices, dtype=object)
         distinct = backends.check_devices("PositionalSharding", grid.reshape(-1).tolist())
         methods.check_memory_kind("PositionalSharding", memory_kind)
         return methods.positional_sharding(distinct, np.arange(len(distinct)).reshape((*grid.shape, 1)))
 
     @staticmethod
-    def _is(x: Any) -> bool:
+    def _is(x: Sharding) -> bool:
         return x._device_grid is not None
 
 

@@ -26,10 +26,12 @@ import numpy as np
 from lamina_ir.extend import Tiles
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_parallel.extend import mesh_in_scope, partition_spec_from_tiles, tiles_from_partition_spec
+from lamina_ir.typing import CacheKey, Device, Sharding
 
 from .. import _jaxlib
 from .._backend import client_state
 from .._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
+from .._typing import HloTiles
 
 __all__ = ["aliased_sharding", "as_named_sharding", "check_fits", "device_list", "gspmd_sharding", "index_map",
            "intern_sharding", "is_replicated", "mapped_sharding", "named_sharding", "new_sharding_alias",
@@ -40,7 +42,7 @@ Index = tuple[slice, ...]
 _REPLICATED = HloSharding.replicate()
 
 
-def single_device_sharding(device: Any) -> Any:
+def single_device_sharding(device: Device) -> Sharding:
     """Return the sharding of arrays on one device."""
     known = client_state.current.single_shardings
     found = known.get(device)
@@ -52,7 +54,7 @@ def single_device_sharding(device: Any) -> Any:
     return found
 
 
-def device_list(devices: tuple[Any, ...]) -> Any:
+def device_list(devices: tuple[Device, ...]) -> DeviceList:
     """Return jaxlib's `DeviceList` of devices, in this order."""
     known = client_state.current.device_lists
     found = known.get(devices)
@@ -64,7 +66,7 @@ def device_list(devices: tuple[Any, ...]) -> Any:
     return found
 
 
-def gspmd_sharding(devices: tuple[Any, ...], tiles: Any, alias_id: int = 0) -> Any:
+def gspmd_sharding(devices: tuple[Device, ...], tiles: HloTiles, alias_id: int = 0) -> Sharding:
     """Return the sharding over several devices with a tile assignment (an `HloSharding`).
 
     jaxlib distinguishes shardings with different `alias_id`; 0 is the plain sharding.
@@ -75,20 +77,23 @@ def gspmd_sharding(devices: tuple[Any, ...], tiles: Any, alias_id: int = 0) -> A
     if found is None:
         if len(known) > 4096:
             known.clear()
-        found = GSPMDSharding(device_list(devices), _with_group_id(tiles, alias_id) if alias_id else tiles)
+        found = GSPMDSharding(device_list(devices), _add_group_id(tiles, alias_id) if alias_id else tiles)
+        # Attributes computed once, because the call path in Python reads them for each argument.
         found.on_host = devices[0].platform == "cpu"
         found.index_maps = {}  # shape -> the part of each device, see `index_map`
         found.split_plans = {}  # shape -> how to split host arrays, see `split_plan`
-        found.mapped_dims = _split_dims(tiles)
+        found.mapped_dims = _find_split_dims(tiles)
         found.is_partially_replicated = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
-        found.tile_devices = _tile_devices(tiles)
+        found.tile_devices = _find_tile_devices(tiles)
         found.tiles = Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
-        found.plain_tiles, found.alias_id, found.placement_key = tiles, alias_id, _placement_key(tiles, found.tiles)
+        found.plain_tiles, found.alias_id = tiles, alias_id
+        found.placement_key = _make_placement_key(tiles, found.tiles)
+        # `setdefault` is atomic: if two threads make the sharding, both use one object.
         found = known.setdefault(key, found)
     return found
 
 
-def _with_group_id(tiles: Any, alias_id: int) -> Any:
+def _add_group_id(tiles: HloTiles, alias_id: int) -> HloTiles:
     """Return equivalent tiles that jaxlib's call object considers different.
 
     The number is stored as the id of a shard group. The compiler gets the plain tiles, see `_to_xla_hlo_sharding`.
@@ -98,13 +103,15 @@ def _with_group_id(tiles: Any, alias_id: int) -> Any:
     return HloSharding.from_proto(proto)
 
 
-def _placement_key(hlo: Any, tiles: Tiles) -> Any:
+def _make_placement_key(hlo: HloTiles, tiles: Tiles) -> CacheKey:
     """Return a key that is equal for tile assignments with the same part of an array on each device, of any rank."""
     if not hlo.is_tiled():
         return () if hlo.is_replicated() else str(hlo)
     positions, counts = tiles.positions(), [*tiles.counts]
+    # Devices with copies of one part may be listed in any order.
     if tiles.copies > 1:
         positions.sort(axis=-1)
+    # Trailing dimensions that are not split change nothing, so shardings of different rank compare equal.
     while counts and counts[-1] == 1:
         counts.pop()
     return tuple(counts), positions.tobytes()
@@ -119,18 +126,20 @@ def new_sharding_alias() -> int:
     return next(_alias_ids)
 
 
-def aliased_sharding(devices: tuple[Any, ...], tiles: Tiles, alias_id: int) -> Any:
+def aliased_sharding(devices: tuple[Device, ...], tiles: Tiles, alias_id: int) -> Sharding:
     """Return a sharding that places arrays as `tiled_sharding` does, with an `alias_id` of its own."""
     if len(devices) > 1:
         return gspmd_sharding(devices, _REPLICATED if tiles.is_replicated else _hlo_tiles(tiles), alias_id)
     client_state.check_open(devices[0])
+    # The tiles of one device have no place for the number, so jaxlib does not see it; Python code compares the
+    # attribute.
     found = SingleDeviceSharding(devices[0])
     found.on_host, found.alias_id = devices[0].platform == "cpu", alias_id
     return found
 
 
 def named_sharding(mesh: Mesh, spec: PartitionSpec, ndim: int | None = None,
-            call: str | Callable[[], str] = "NamedSharding") -> Any:
+            call: str | Callable[[], str] = "NamedSharding") -> Sharding:
     """Return the sharding of a mesh and a spec, for arrays with `ndim` dimensions (None: one for each spec entry).
 
     `call` is the name of the calling function for errors, or returns it.
@@ -148,6 +157,8 @@ def named_sharding(mesh: Mesh, spec: PartitionSpec, ndim: int | None = None,
     if known is None:
         if len(client_state.current.sharding_aliases) > 4096:
             client_state.current.sharding_aliases.clear()
+        # One number for all ranks of a mesh and spec. The number is drawn before `setdefault`; one that loses the
+        # race is not used.
         known = client_state.current.sharding_aliases.setdefault((mesh, spec), (new_sharding_alias(), {}))
     alias_id, by_rank = known
     found = aliased_sharding(devices, tiles, alias_id)
@@ -155,7 +166,7 @@ def named_sharding(mesh: Mesh, spec: PartitionSpec, ndim: int | None = None,
     return by_rank.setdefault(rank, found)
 
 
-def as_named_sharding(mesh: Mesh, sharding: Any, ndim: int) -> Any:
+def as_named_sharding(mesh: Mesh, sharding: Sharding, ndim: int) -> Sharding:
     """Return an equal sharding named by a mesh over exactly its devices; itself if no spec of the mesh describes it."""
     known = client_state.current.sharding_aliases.setdefault((mesh, "read"), (0, {}))[1]
     key = (sharding.tiles, ndim)
@@ -167,7 +178,7 @@ def as_named_sharding(mesh: Mesh, sharding: Any, ndim: int) -> Any:
     return sharding if spec is None else named_sharding(mesh, spec, ndim)
 
 
-def resolve_sharding(call: str | Callable[[], str], shape: tuple[int, ...], value: Any) -> Any:
+def resolve_sharding(call: str | Callable[[], str], shape: tuple[int, ...], value: Any) -> Sharding:
     """Return the interned sharding, for arrays of this shape, of a value that the user passed.
 
     Args:
@@ -180,29 +191,30 @@ def resolve_sharding(call: str | Callable[[], str], shape: tuple[int, ...], valu
     if type(value) is PartitionSpec:
         mesh = mesh_in_scope()
         if mesh is None:
-            raise ValueError(f"{_text(call)}: {value!r} names axes of a mesh, and no mesh is in scope. Call it in a "
+            raise ValueError(f"{_show(call)}: {value!r} names axes of a mesh, and no mesh is in scope. Call it in a "
                              "block `with mesh:`, or pass NamedSharding(mesh, spec)")
         sharding = named_sharding(mesh, value, len(shape), call)
     elif not hasattr(value, "_mesh"):
-        raise ValueError(f"{_text(call)}: expected a device or a sharding to put the array on; got "
+        raise ValueError(f"{_show(call)}: expected a device or a sharding to put the array on; got "
                          f"{type(value).__name__}: {value!r:.60}. Devices are in lamina.devices()")
     elif value._mesh is not None:
         sharding = named_sharding(value._mesh, value._spec, len(shape), call)
     else:
         sharding = intern_sharding(value)
+    # Placing data needs a definite part for each device.
     if sharding.unconstrained_dims:
-        raise ValueError(f"{_text(call)}: {sharding._spec!r} leaves dimension {sharding.unconstrained_dims[0]} to the "
+        raise ValueError(f"{_show(call)}: {sharding._spec!r} leaves dimension {sharding.unconstrained_dims[0]} to the "
                          "compiler, which only with_sharding_constraint allows. Name an axis, or None")
     check_fits(call, shape, sharding)
     return sharding
 
 
 # --- which device holds which part ----------------------------------------------------------------------------------
-def _split_dims(tiles: Any) -> tuple[int, ...]:
-    return tuple(d for d, n in enumerate(_counts(tiles)) if n > 1) if tiles.is_tiled() else ()
+def _find_split_dims(tiles: HloTiles) -> tuple[int, ...]:
+    return tuple(d for d, n in enumerate(_count_parts(tiles)) if n > 1) if tiles.is_tiled() else ()
 
 
-def _tile_devices(tiles: Any) -> tuple[int, ...]:
+def _find_tile_devices(tiles: HloTiles) -> tuple[int, ...]:
     """Return for each tile, in row-major order, the number of the first device that holds it."""
     if not tiles.is_tiled():
         return ()
@@ -212,7 +224,8 @@ def _tile_devices(tiles: Any) -> tuple[int, ...]:
     return tuple(order.reshape(-1).tolist())
 
 
-def mapped_sharding(devices: tuple[Any, ...], ndim: int, dims: tuple[tuple[int, int], ...], copies: int = 1) -> Any:
+def mapped_sharding(devices: tuple[Device, ...], ndim: int, dims: tuple[tuple[int, int], ...],
+                    copies: int = 1) -> Sharding:
     """Return the sharding of a mapped array: one member of the mapped axes per device.
 
     Args:
@@ -225,28 +238,30 @@ def mapped_sharding(devices: tuple[Any, ...], ndim: int, dims: tuple[tuple[int, 
     for d, n in dims:
         counts[d] = n
     numbers = np.arange(math.prod(sizes) * copies).reshape(*sizes, copies)
+    # `numbers` has the devices by mapped axes, slowest first. Tiles are numbered by dimensions of the array, which
+    # may have another order.
     by_dimension = sorted(range(len(dims)), key=lambda i: dims[i][0])
     order = (() if by_dimension == [*range(len(dims))]
              else numbers.transpose(*by_dimension, len(dims)).reshape(-1).tolist())
     return tiled_sharding(devices, Tiles(tuple(counts), copies, tuple(order)))
 
 
-def replicated_sharding(devices: tuple[Any, ...]) -> Any:
+def replicated_sharding(devices: tuple[Device, ...]) -> Sharding:
     """Return the sharding with a full copy on each device."""
     if len(devices) == 1:
         return single_device_sharding(devices[0])
     return gspmd_sharding(devices, _REPLICATED)
 
 
-def tiled_sharding(devices: tuple[Any, ...], tiles: Tiles) -> Any:
+def tiled_sharding(devices: tuple[Device, ...], tiles: Tiles) -> Sharding:
     """Return the sharding of one array of a `Placement`, given by its `Tiles`."""
-    if tiles.is_replicated or len(devices) == 1:
+    if len(devices) == 1 or tiles.is_replicated:
         return replicated_sharding(devices)
     return gspmd_sharding(devices, _hlo_tiles(tiles))
 
 
 @lru_cache(maxsize=1024)
-def _hlo_tiles(tiles: Tiles) -> Any:
+def _hlo_tiles(tiles: Tiles) -> HloTiles:
     counts = [*tiles.counts, tiles.copies] if tiles.copies > 1 else list(tiles.counts)
     kinds = [_jaxlib.xc.OpSharding.Type.REPLICATED] if tiles.copies > 1 else []
     if not tiles.order:
@@ -258,7 +273,7 @@ def _hlo_tiles(tiles: Tiles) -> Any:
     return HloSharding.from_proto(proto)
 
 
-def process_part_sharding(devices: tuple[Any, ...], tiles: Tiles) -> Any:
+def process_part_sharding(devices: tuple[Device, ...], tiles: Tiles) -> Sharding:
     """Return the sharding of this process's part of an array that spans processes.
 
     With one local device this is a `GSPMDSharding` too, not the `SingleDeviceSharding` of that device's own arrays:
@@ -267,19 +282,19 @@ def process_part_sharding(devices: tuple[Any, ...], tiles: Tiles) -> Any:
     return gspmd_sharding(devices, _REPLICATED) if tiles.is_replicated else gspmd_sharding(devices, _hlo_tiles(tiles))
 
 
-def sharding_devices(sharding: Any) -> tuple[Any, ...]:
+def sharding_devices(sharding: Sharding) -> tuple[Device, ...]:
     """Return the devices of a sharding, in its order."""
     if type(sharding) is SingleDeviceSharding:
         return (sharding._device,)
     return tuple(sharding._internal_device_list)
 
 
-def is_replicated(sharding: Any) -> bool:
+def is_replicated(sharding: Sharding) -> bool:
     """Return whether each device holds a full copy of the array."""
     return type(sharding) is SingleDeviceSharding or sharding._hlo_sharding.is_replicated()
 
 
-def _slices(tiles: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
+def _compute_slices(tiles: HloTiles, shape: tuple[int, ...]) -> tuple[Index, ...]:
     """Return the part that each device of the device list holds."""
     ndim = len(shape)
     if not tiles.is_tiled():
@@ -288,6 +303,7 @@ def _slices(tiles: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
     counts = list(tiles.tile_assignment_dimensions())
     order = np.asarray(tiles.tile_assignment_devices()).reshape(counts)
     found: dict[int, Index] = {}
+    # As XLA pads: parts of equal size, rounded up; the last ones may be shorter or empty.
     sizes = [-(-n // k) for n, k in zip(shape, counts[:ndim])]
     for at in np.ndindex(*counts):
         found[int(order[at])] = tuple(slice(None) if counts[d] == 1 else
@@ -296,7 +312,7 @@ def _slices(tiles: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
     return tuple(found[i] for i in range(len(found)))
 
 
-def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
+def index_map(sharding: Sharding, shape: tuple[int, ...]) -> tuple[Index, ...]:
     """Return the part of an array of this shape that each device holds, as a tuple of slices, in device order."""
     if is_replicated(sharding):
         return ((slice(None),) * len(shape),) * sharding.num_devices
@@ -307,37 +323,37 @@ def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
     if found is None:
         if len(known) > 256:
             known.clear()
-        found = known[shape] = _slices(sharding._hlo_sharding, shape)
+        found = known[shape] = _compute_slices(sharding._hlo_sharding, shape)
     return found
 
 
-def check_fits(call: str | Callable[[], str], shape: tuple[int, ...], sharding: Any) -> None:
+def check_fits(call: str | Callable[[], str], shape: tuple[int, ...], sharding: Sharding) -> None:
     """Raise ValueError if a sharding has another rank than `shape`, or splits a dimension unevenly.
 
     `call` is the name of the calling function for errors, or returns it.
     """
     if is_replicated(sharding) or not sharding._hlo_sharding.is_tiled():
         return
-    counts = _counts(sharding._hlo_sharding)
+    counts = _count_parts(sharding._hlo_sharding)
     if len(counts) != len(shape):
         parts = " x ".join(map(str, counts))
-        raise ValueError(f"{_text(call)}: {sharding} places arrays of {len(counts)} dimensions, in {parts} parts; got "
+        raise ValueError(f"{_show(call)}: {sharding} places arrays of {len(counts)} dimensions, in {parts} parts; got "
                          f"an array of {len(shape)} dimensions, of shape {shape}. Reshape it, or use a sharding of its "
                          "rank")
     for d, (n, k) in enumerate(zip(shape, counts)):
         if n % k:
             cause = f"{sharding} cuts it into {k} parts" if sharding._mesh is None else (
                 f"{sharding._spec} cuts it into {k} parts along {sharding._spec[d]!r} of {sharding._mesh}")
-            raise ValueError(f"{_text(call)}: dimension {d} of an array of shape {shape} has length {n}, which cannot "
+            raise ValueError(f"{_show(call)}: dimension {d} of an array of shape {shape} has length {n}, which cannot "
                              f"be split over {k} devices evenly: {cause}. Pad it to a multiple of {k}, or split "
                              "another dimension")
 
 
-def _text(call: str | Callable[[], str]) -> str:
+def _show(call: str | Callable[[], str]) -> str:
     return call if isinstance(call, str) else call()
 
 
-def intern_sharding(sharding: Any) -> Any:
+def intern_sharding(sharding: Sharding) -> Sharding:
     """Return the interned object equal to a sharding; users can make jaxlib's GSPMDSharding directly."""
     client_state.check_open(sharding._internal_device_list[0])
     if type(sharding) is SingleDeviceSharding or "split_plans" in sharding.__dict__:
@@ -348,7 +364,7 @@ def intern_sharding(sharding: Any) -> Any:
 _ATOMS = frozenset((int, bool, str, type(None), frozenset))
 
 
-def sharding_key(x: Any) -> Any:
+def sharding_key(x: Any) -> CacheKey:
     """Return a hashable key of a value in which devices and shardings, also in tuples, do not keep clients alive.
 
     jaxlib stores the cache key of a call for as long as the function lives, so it must not hold devices.
@@ -362,13 +378,13 @@ def sharding_key(x: Any) -> Any:
     return tuple([y if type(y) in _ATOMS else sharding_key(y) for y in x]) if type(x) is tuple else x
 
 
-def _counts(tiles: Any) -> list[int]:
+def _count_parts(tiles: HloTiles) -> list[int]:
     """Return the number of parts along each dimension."""
     counts = list(tiles.tile_assignment_dimensions())
     return counts[:-1] if tiles.replicate_on_last_tile_dim() else counts
 
 
-def split_plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[Index, ...] | None]:
+def split_plan(sharding: Sharding, shape: tuple[int, ...]) -> tuple[list[Device], tuple[Index, ...] | None]:
     """Return how to split a host array of this shape over the devices of this process.
 
     Returns:

@@ -1,20 +1,21 @@
-"""What lamina-runtime means, as tests: run them on any implementation by `python -m lamina_runtime.conformance`.
+"""Conformance tests of lamina-runtime. Run them on any implementation: `python -m lamina_runtime.conformance`.
 
-A runtime fills two slots of lamina-tracing. Its evaluator runs ops and programs on values: each gives what its NumPy meaning
-gives, in shape, dtype and weak type, to the tolerance of the dtype. Its dispatcher makes a function that is staged into a
-call that is repeated: a call gives what the function gives, whatever was called before it and whichever threads call. Its
-arrays are values: nothing changes one, what went in comes out, and what was given away is not used by mistake.
+A runtime installs two hooks of lamina-tracing. Its evaluator runs primitives and programs on values. Each result
+equals the NumPy evaluation in shape, dtype and weak type, and within the tolerance of the dtype. Its dispatcher turns
+a staged function into a repeated call. The call returns what the function returns, for any history of calls and from
+any thread. Arrays are immutable values: they convert to and from NumPy without change, and a donated array cannot be
+used by mistake.
 
-How it computes is its own affair: with a compiler or without, on one device or on many, at once or later. The tests wait
-where a person would, by reading a value, and ask for no more devices than `device_count()` says there are.
+An implementation may use a compiler or not, one device or many, and run synchronously or not. The tests wait by
+reading values, and use at most `device_count()` devices.
 
-Marks, and who may leave them out (`-m "core or order"`):
+Marks, and which implementations may leave them out (`-m "core or order"`):
 
-- `core`: values, types, calls, errors, places. Nothing of it is optional.
-- `collectives`: several devices, as many as there are. With one device they ask the same of one; a runtime that never has
-  more may leave them out.
-- `order`: calls of the host one after another. Programs that print, log or write files rest on it; one that has no
-  `io_callback` may leave it out, and says so.
-- `cost`: what is not done twice, what is let go, and memory that is given up: donated and deleted arrays say so when they are
-  used. Results do not depend on it; long-running programs do.
+- `core`: values, types, calls, errors, devices. Nothing is optional.
+- `collectives`: several devices, as many as there are. With one device they test that one; a runtime that never has
+  more may leave it out.
+- `order`: ordered host callbacks. Programs that print, log or write files need them; a runtime without `io_callback`
+  may leave it out.
+- `cost`: caching, release of memory, and errors for the use of donated and deleted arrays. Results do not depend on
+  it, but long-running programs do.
 """

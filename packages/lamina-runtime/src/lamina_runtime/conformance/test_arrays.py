@@ -1,4 +1,4 @@
-"""Arrays: immutable values with a type, which come back to NumPy as they went; their methods, their places, their end."""
+"""Arrays: immutable typed values that convert to and from NumPy; methods, devices, deletion."""
 from __future__ import annotations
 
 import copy
@@ -21,7 +21,7 @@ DTYPES = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float1
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_numbers_go_and_come_back_in_every_dtype(name: str) -> None:
+def test_values_of_every_dtype_round_trip(name: str) -> None:
     dtype = dtypes.as_dtype(name)
     value = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
     for x in (device_put(value), jit(lambda x: x)(value), lax.transpose(device_put(value.T), (1, 0))):
@@ -30,7 +30,7 @@ def test_numbers_go_and_come_back_in_every_dtype(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (1, 1), (3, 0, 2), (2, 3, 4)], ids=str)
-def test_arrays_of_every_shape(shape: tuple[int, ...]) -> None:
+def test_arrays_of_every_shape_round_trip(shape: tuple[int, ...]) -> None:
     value = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
     x = device_put(value)
     assert (x.shape, x.ndim, x.size, x.itemsize, x.nbytes) == (shape, len(shape), value.size, 4, value.nbytes)
@@ -38,7 +38,7 @@ def test_arrays_of_every_shape(shape: tuple[int, ...]) -> None:
     assert x.tolist() == value.tolist()
 
 
-def test_memory_that_is_not_row_by_row_is_read_as_it_means() -> None:
+def test_non_contiguous_memory_is_read_correctly() -> None:
     wide = np.arange(24, dtype=np.float32).reshape(4, 6)
     for value in (wide.T, wide[::2, ::-1], np.asfortranarray(wide), wide[1]):
         assert_close(device_put(value), value)
@@ -46,7 +46,7 @@ def test_memory_that_is_not_row_by_row_is_read_as_it_means() -> None:
     assert_close(device_put(wide.astype(">f4")), wide)
 
 
-def test_an_array_stays_as_it_is() -> None:
+def test_arrays_are_immutable_copies() -> None:
     value = np.zeros(3, np.float32)
     x, y = device_put(value), jit(lambda v: v)(value)
     value += 1
@@ -61,7 +61,7 @@ def test_an_array_stays_as_it_is() -> None:
     assert np.asarray(x).tolist() == [0, 0, 0] and np.asarray(z).tolist() == [1, 1, 1]
 
 
-def test_types_are_told() -> None:
+def test_arrays_report_their_types() -> None:
     x = device_put(X)
     assert isinstance(x, Array) and isinstance(x, AnyArray) and not isinstance(X, Array)
     assert not x.weak_type and device_put(2.0).weak_type
@@ -69,7 +69,7 @@ def test_types_are_told() -> None:
     assert x.aval == typeof(x)
 
 
-def test_numbers_of_python() -> None:
+def test_arrays_convert_to_python_numbers() -> None:
     assert float(device_put(2.5)) == 2.5 and int(device_put(3)) == 3 and complex(device_put(1.0)) == 1
     assert bool(device_put(True)) and [10, 20, 30][device_put(1)] == 20
     assert device_put(np.float32([7])).item() == 7.0 and f"{device_put(1.5):.2f}" == "1.50"
@@ -80,7 +80,7 @@ def test_numbers_of_python() -> None:
             use(device_put(X))
 
 
-def test_operators_are_those_of_the_house() -> None:
+def test_operators_and_methods_return_arrays() -> None:
     x, y = device_put(X), device_put(X + 1)
     for got, wanted in ((x + y, X + X + 1), (x - 1, X - 1), (2 * x, 2 * X), (x / y, X / (X + 1)), (-x, -X),
                         (x < 3, X < 3), (x == y, X == X + 1), (x[1], X[1]), (x.reshape(3, 2), X.reshape(3, 2)),
@@ -105,7 +105,7 @@ def test_copies_and_pickles() -> None:
 
 
 @pytest.mark.cost
-def test_deleted_arrays_say_so() -> None:
+def test_use_of_deleted_array_is_rejected() -> None:
     x = device_put(X)
     assert not x.is_deleted()
     x.delete()
@@ -115,7 +115,7 @@ def test_deleted_arrays_say_so() -> None:
             use(x)
 
 
-def test_trees_go_to_a_device_and_come_back() -> None:
+def test_device_put_and_device_get_of_trees() -> None:
     tree = {"a": X, "b": [1.0, (np.int32(2), None)], "c": device_put(X)}
     there = device_put(tree)
     assert all(isinstance(leaf, Array) for leaf in trees.tree_leaves(there))
@@ -128,13 +128,13 @@ def test_trees_go_to_a_device_and_come_back() -> None:
     assert there["a"].block_until_ready() is there["a"]
 
 
-def test_other_values_are_refused() -> None:
+def test_other_values_are_rejected() -> None:
     for value in ("text", object(), [object()], np.array(["a"])):
         with pytest.raises(TypeError):
             device_put(value)
 
 
-def test_an_array_knows_where_it_lies() -> None:
+def test_arrays_report_their_devices() -> None:
     first = devices()[0]
     x = device_put(X)
     assert x.devices() == {first} and x.is_fully_addressable and x.is_fully_replicated
@@ -145,7 +145,7 @@ def test_an_array_knows_where_it_lies() -> None:
 
 
 @pytest.mark.cost
-def test_an_array_of_this_device_is_not_moved() -> None:
+def test_device_put_to_same_device_does_not_copy() -> None:
     x = device_put(X, devices()[0])
     y: Any = device_put(x, devices()[0])
     assert y is x or y.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()

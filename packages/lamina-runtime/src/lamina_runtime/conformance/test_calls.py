@@ -1,4 +1,4 @@
-"""Repeated calls: `jit` gives what the function gives, remembers what it should and nothing else, and says what it refuses."""
+"""Repeated calls of `jit`: results, caching, errors, threads."""
 from __future__ import annotations
 
 import gc
@@ -17,7 +17,7 @@ from lamina_runtime import Array, block_until_ready, clear_caches, device_put
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
 
-def test_results_are_those_of_the_function_and_arrays() -> None:
+def test_jit_returns_results_of_function_as_arrays() -> None:
     f = jit(lambda x: lax.sin(x) * 2)
     for given in (X, device_put(X), X.tolist() and X):
         got = f(given)
@@ -25,7 +25,7 @@ def test_results_are_those_of_the_function_and_arrays() -> None:
         assert_close(got, np.sin(X) * 2)
 
 
-def test_trees_keywords_and_numbers() -> None:
+def test_jit_with_trees_keywords_and_scalars() -> None:
     f = jit(lambda t, *, k=2.0: {"s": lax.mul(t["a"], k), "n": None, "pair": (t["a"], 1)})
     got = f({"a": X})
     assert_close(got["s"], X * 2)
@@ -41,7 +41,7 @@ def test_python_numbers_are_weak_and_typed_ones_are_not() -> None:
     assert jit(lambda x: x + 1)(np.float16(1)).dtype == np.float16
 
 
-def test_static_arguments_are_values_of_the_program() -> None:
+def test_static_arguments_are_python_values() -> None:
     def f(x: Any, n: int) -> Any:
         return x * float(n) if n > 1 else x
 
@@ -54,7 +54,7 @@ def test_static_arguments_are_values_of_the_program() -> None:
     assert_close(jit(f, static_argnames="n")(X, n=4), X * 4)
 
 
-def test_values_closed_over_are_constants_of_their_moment() -> None:
+def test_closed_over_arrays_are_constants() -> None:
     big = np.arange(5000, dtype=np.float32)
     there = device_put(big)
     f = jit(lambda x, unused: there * x + big)
@@ -63,7 +63,7 @@ def test_values_closed_over_are_constants_of_their_moment() -> None:
 
 
 @pytest.mark.cost
-def test_donated_arguments_are_gone_and_others_are_not() -> None:
+def test_only_donated_arguments_are_deleted() -> None:
     f = jit(lambda x, y: x + y, donate_argnums=0)
     x, y = device_put(X), device_put(X)
     assert_close(f(x, y), 2 * X)
@@ -71,17 +71,17 @@ def test_donated_arguments_are_gone_and_others_are_not() -> None:
     for use in (lambda: f(x, y), lambda: lax.sin(x), lambda: np.asarray(x)):
         with pytest.raises(RuntimeError, match="deleted or donated"):
             use()
-    assert_close(f(X, y), 2 * X)  # host memory is the caller's
+    assert_close(f(X, y), 2 * X)  # host memory belongs to the caller
 
 
-def test_a_call_within_a_call_and_under_another_trace() -> None:
+def test_nested_jit_and_jit_under_make_jaxpr() -> None:
     inner = jit(lambda x: lax.sin(x))
     inner(X)
     assert_close(jit(lambda x: inner(x) + inner(x))(X), 2 * np.sin(X))
     assert [a.shape for a in make_jaxpr(inner)(X).out_avals] == [X.shape]
 
 
-def test_without_jit_each_op_runs_by_itself() -> None:
+def test_disable_jit_runs_each_primitive() -> None:
     seen = []
     f = jit(lambda x: (seen.append(type(x)), lax.neg(x))[1])
     f(X)
@@ -90,7 +90,7 @@ def test_without_jit_each_op_runs_by_itself() -> None:
     assert len(seen) == 2 and issubclass(seen[1], (np.ndarray, Array))
 
 
-def test_64_bits_are_a_switch_that_calls_follow() -> None:
+def test_calls_follow_enable_x64() -> None:
     f = jit(lambda x: x + 1)
     wide = np.arange(3, dtype=np.float64)
     assert f(wide).dtype == np.float32 and device_put(wide).dtype == np.float32 and f(3).dtype == np.int32
@@ -101,7 +101,7 @@ def test_64_bits_are_a_switch_that_calls_follow() -> None:
     assert f(wide).dtype == np.float32
 
 
-def test_steps_one_by_one_give_the_same() -> None:
+def test_lower_and_compile_steps_give_equal_results() -> None:
     f = jit(lambda x, y: {"sum": x + y})
     run = f.lower(ShapeDtypeStruct((8, 3), np.float32), ShapeDtypeStruct((), np.float32)).compile()
     assert_close(run(X, np.float32(2))["sum"], X + 2)
@@ -111,12 +111,12 @@ def test_steps_one_by_one_give_the_same() -> None:
 
 
 @pytest.mark.parametrize("bad", ["text", object(), {"q": object()}, np.array(["a"])], ids=["str", "object", "tree", "dtype"])
-def test_what_is_no_array_is_a_type_error_that_names_the_argument(bad: Any) -> None:
+def test_non_array_argument_is_rejected_by_name(bad: Any) -> None:
     with pytest.raises(TypeError, match=r"\bx\b|args"):
         jit(lambda x: x)(bad)
 
 
-def test_errors_of_the_function_come_through_and_leave_nothing_behind() -> None:
+def test_error_of_function_propagates_and_restores_state() -> None:
     def f(x: Any, fail: bool) -> Any:
         if fail:
             raise KeyError("mine")
@@ -129,7 +129,7 @@ def test_errors_of_the_function_come_through_and_leave_nothing_behind() -> None:
         assert_close(run(X, False), X + 1)
 
 
-def test_control_flow_runs_on_the_values_it_is_given() -> None:
+def test_control_flow_in_jit() -> None:
     f = jit(lambda n, x: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 2), (0, x))[1])
     for n in range(4):
         assert_close(f(n, X), X * 2**n)
@@ -141,7 +141,7 @@ def test_control_flow_runs_on_the_values_it_is_given() -> None:
     assert_close(total[1], np.concatenate([np.zeros((1, 3), np.float32), np.cumsum(X, 0)[:-1]]))
 
 
-def test_threads_call_at_once() -> None:
+def test_threads_may_call_concurrently() -> None:
     f = jit(lambda x, n: x * n)
     found: dict[int, Any] = {}
 
@@ -158,7 +158,7 @@ def test_threads_call_at_once() -> None:
             assert_close(got, X[:k + 1] * np.float32(n))
 
 
-def test_settings_are_a_threads_own() -> None:
+def test_settings_are_thread_local() -> None:
     found = []
     with config.enable_x64(True):
         t = threading.Thread(target=lambda: found.append(jit(lambda x: x + 1)(np.float64(1)).dtype))
@@ -168,7 +168,7 @@ def test_settings_are_a_threads_own() -> None:
 
 
 @pytest.mark.cost
-def test_a_function_is_traced_once_for_arguments_of_the_same_types() -> None:
+def test_function_is_traced_once_per_argument_types() -> None:
     calls = []
 
     @jit
@@ -184,7 +184,7 @@ def test_a_function_is_traced_once_for_arguments_of_the_same_types() -> None:
 
 
 @pytest.mark.cost
-def test_clearing_caches_traces_again_and_changes_nothing_else() -> None:
+def test_clear_caches_only_causes_retracing() -> None:
     calls = []
     f = jit(lambda x: (calls.append(1), x + 1)[1])
     f(X)
@@ -195,7 +195,7 @@ def test_clearing_caches_traces_again_and_changes_nothing_else() -> None:
 
 
 @pytest.mark.cost
-def test_functions_and_what_was_made_of_them_are_let_go() -> None:
+def test_functions_and_their_programs_are_released() -> None:
     def made() -> Any:
         big = device_put(np.zeros(1000, np.float32))
 

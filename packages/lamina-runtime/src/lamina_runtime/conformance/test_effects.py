@@ -1,4 +1,4 @@
-"""The host is called with the values, as often as the program says and in its order, and its errors are the caller's."""
+"""Host callbacks: called with the values, as often and in the order of the program; errors reach the caller."""
 from __future__ import annotations
 
 from typing import Any
@@ -16,7 +16,7 @@ X = np.arange(3, dtype=np.float32)
 
 @pytest.mark.core
 @pytest.mark.parametrize("how", [lambda f: f, jit], ids=["eager", "jit"])
-def test_the_host_computes_a_part(how: Any) -> None:
+def test_pure_callback_computes_on_host(how: Any) -> None:
     f = how(lambda x: pure_callback(lambda v: np.sin(v), ShapeDtypeStruct((3,), np.float32), x * 2) + 1)
     assert_close(f(X), np.sin(2 * X) + 1)
     assert_close(f(X + 1), np.sin(2 * (X + 1)) + 1)
@@ -27,7 +27,7 @@ def test_the_host_computes_a_part(how: Any) -> None:
 
 @pytest.mark.order
 @pytest.mark.parametrize("how", [lambda f: f, jit], ids=["eager", "jit"])
-def test_ordered_calls_come_in_the_order_of_the_program(how: Any) -> None:
+def test_ordered_callbacks_run_in_program_order(how: Any) -> None:
     seen: list[int] = []
 
     def f(x: Any) -> Any:
@@ -42,7 +42,7 @@ def test_ordered_calls_come_in_the_order_of_the_program(how: Any) -> None:
 
 
 @pytest.mark.order
-def test_ordered_calls_in_loops_and_branches() -> None:
+def test_ordered_callbacks_in_loops_and_branches() -> None:
     seen: list[int] = []
 
     def note(v: Any) -> None:
@@ -63,7 +63,7 @@ def test_ordered_calls_in_loops_and_branches() -> None:
 
 
 @pytest.mark.core
-def test_effects_happen_each_time_though_nothing_reads_them() -> None:
+def test_unused_effects_run_at_each_call() -> None:
     seen: list[float] = []
     f = jit(lambda x: (debug.callback(lambda v: seen.append(float(v)), x), x + 1)[1])
     for k in range(3):
@@ -74,7 +74,7 @@ def test_effects_happen_each_time_though_nothing_reads_them() -> None:
 
 @pytest.mark.core
 @pytest.mark.parametrize("how", [lambda f: f, jit], ids=["eager", "jit"])
-def test_an_error_of_the_host_is_the_callers(how: Any) -> None:
+def test_callback_error_reaches_the_caller(how: Any) -> None:
     def bad(v: Any) -> Any:
         raise ValueError("mine")
 

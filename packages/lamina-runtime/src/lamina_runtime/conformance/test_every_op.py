@@ -1,4 +1,4 @@
-"""Every op gives its NumPy meaning: one by one as it is called, and in compiled programs, in value, dtype and weak type."""
+"""Every primitive equals its NumPy evaluation, eager and compiled, in value, dtype and weak type."""
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +13,7 @@ from lamina_tracing.extend import bind, jaxpr_as_fun, typeof
 
 from lamina_runtime import Array
 
-# Ops over axes and meshes are tried with devices, in `test_places.py`; keys below.
+# Primitives over axes and meshes are tested with devices, in `test_devices.py`; keys below.
 OPS = [p for p in prims.ALL if p.family not in ("collectives", "random_keys", "maps")]
 
 
@@ -22,7 +22,7 @@ def listed(prim: Any, results: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("prim", OPS, ids=str)
-def test_an_op_called_on_values_gives_its_meaning(prim: Any) -> None:
+def test_eager_primitive_equals_numpy_evaluation(prim: Any) -> None:
     row = samples_of(prim)[0]
     got = listed(prim, bind(prim, *row.args, **row.params))
     avals = [aval_of(a) for a in row.args]
@@ -36,7 +36,7 @@ def test_an_op_called_on_values_gives_its_meaning(prim: Any) -> None:
 
 
 @pytest.mark.parametrize("prim", [p for p in OPS if not p.subprograms and p.family != "special"], ids=str)
-def test_an_op_in_a_compiled_program_gives_its_meaning(prim: Any) -> None:
+def test_compiled_primitive_equals_numpy_evaluation(prim: Any) -> None:
     rows = samples_of(prim)
     ins, eqns, outs = [], [], []
     for row in rows:
@@ -56,14 +56,14 @@ def test_an_op_in_a_compiled_program_gives_its_meaning(prim: Any) -> None:
 
 
 @pytest.mark.parametrize("prim", [p for p in OPS if p.subprograms], ids=str)
-def test_an_op_with_programs_inside_in_a_compiled_program(prim: Any) -> None:
+def test_compiled_primitive_with_regions_equals_numpy_evaluation(prim: Any) -> None:
     for row in samples_of(prim)[1:3] or samples_of(prim):
         got = listed(prim, jit(lambda *xs, row=row: bind(row.prim, *xs, **row.params))(*row.args))
         for a, b in zip(got, listed(prim, evaluate_primitive(prim, row.args, row.params)), strict=True):
             assert_close(a, b, what=row.id)
 
 
-def test_keys_are_arrays_of_words_that_are_taken_apart_and_put_together() -> None:
+def test_random_wrap_and_unwrap_round_trip() -> None:
     for row in samples_of(prims.random_wrap_p):
         keys = bind(prims.random_wrap_p, *row.args, **row.params)
         assert typeof(keys) == row.prim.infer(aval_of(row.args[0]), **row.params)

@@ -1,4 +1,4 @@
-"""What several of the broken ones share: the stock's dispatcher with other calls in its jitted or mapped functions."""
+"""Shared by defective implementations: the default dispatcher with wrapped jitted or mapped functions."""
 from lamina_tracing import hooks
 
 
@@ -14,21 +14,21 @@ class Call:
 
 
 class Dispatcher:
-    def __init__(self, stock, jit, pmap):
-        self.stock, self.of_jit, self.of_pmap = stock, jit, pmap
+    def __init__(self, default, jit, pmap):
+        self.default, self.wrap_jit, self.wrap_pmap = default, jit, pmap
 
     def jit(self, spec):
-        run = self.stock.jit(spec)
-        return Call(run, self.of_jit(run, spec)) if self.of_jit else run
+        run = self.default.jit(spec)
+        return Call(run, self.wrap_jit(run, spec)) if self.wrap_jit else run
 
     def pmap(self, spec):
-        run = self.stock.pmap(spec)
-        return Call(run, self.of_pmap(run, spec)) if self.of_pmap else run
+        run = self.default.pmap(spec)
+        return Call(run, self.wrap_pmap(run, spec)) if self.wrap_pmap else run
 
     def __getattr__(self, name):
-        return getattr(self.stock, name)
+        return getattr(self.default, name)
 
 
 def wrap(jit=None, pmap=None):
-    """`jit(run, spec)` gives what is called instead of the stock's `run`; `pmap` the same for maps."""
+    """Install a dispatcher that calls `jit(run, spec)` instead of the default `run` of jit; `pmap` likewise."""
     hooks.set_dispatcher(Dispatcher(hooks.dispatcher, jit, pmap))

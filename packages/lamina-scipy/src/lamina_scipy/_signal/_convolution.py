@@ -7,30 +7,44 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
 
+_CONVOLUTION = docstring_entries("""
+    in1, in2: number arrays of equal rank.
+    mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
+      array is within the other along each axis.
+    method: "direct", "fft", or "auto", which is "direct".
+    precision: precision of the products, for "direct".
+    result: Float or complex array in the dtype both promote to, also for integers; half precision is computed in
+      float32 by "fft".
+    ShapeError: the arrays differ in rank or have no elements; for "valid", neither is within the other.
+    ValueError: `mode` or `method` is unknown.
+    TypeError: `in1` or `in2` is neither an array nor a number.
+    """)
+_PLANE = {**_CONVOLUTION, **docstring_entries("""
+    in1, in2: number arrays `[m, n]` and `[k, l]`.
+    boundary: the elements beyond the edges of `in1`: "fill" for `fillvalue`, "wrap" for the matrix repeated, "symm" for
+      the matrix reflected.
+    fillvalue: a number.
+    precision: precision of the products.
+    result: Float or complex array in the dtype both promote to, also for integers.
+    ShapeError: the arrays are not matrices or have no elements; for "valid", neither is within the other.
+    ValueError: `mode` or `boundary` is unknown.
+    """)}
 
-@public_api("mode", "method", "precision")
+
+@public_api("mode", "method", "precision", entries=_CONVOLUTION)
 def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The convolution of two arrays along all axes.
 
-    Args:
-      in1, in2: number arrays of equal rank.
-      mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array is within the other along each axis.
-      method: "direct", "fft", or "auto", which is "direct".
-      precision: of the products, for "direct".
-    Returns:
-      Float or complex array in the dtype both promote to, of integers too; half precision is computed in float32 by
-      "fft".
-    Raises:
-      ShapeError: the arrays differ in rank or have no elements; neither is within the other, for "valid".
-      ValueError: `mode` or `method` is another word.
-      TypeError: `in1` or `in2` is neither an array nor a number.
+    Args: {in1, in2, mode, method, precision}
+    Returns: {result}
+    Raises: {ShapeError, ValueError, TypeError}
 
     Derivative: linear in each.
     Source: meaning of `scipy.signal.convolve`.
@@ -41,25 +55,18 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     return _by("convolve", in1, in2, mode, method, precision, False)
 
 
-@public_api("mode", "method", "precision")
+@public_api("mode", "method", "precision", entries=_CONVOLUTION)
 def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The cross-correlation of two arrays along all axes: `in1` with `in2` reversed and conjugated.
 
     Args:
-      in1, in2: number arrays of equal rank.
-      mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array is within the other along each axis.
-      method: "direct", "fft", or "auto", which is "direct".
-      precision: of the products, for "direct".
-    Returns:
-      Float or complex array in the dtype both promote to, of integers too; half precision is computed in float32 by
-      "fft".
-    Raises:
-      ShapeError: the arrays differ in rank or have no elements; neither is within the other, for "valid".
-      ValueError: `mode` or `method` is another word.
-      TypeError: `in1` or `in2` is neither an array nor a number.
+      in1: number array.
+      in2: number array of the same rank; its conjugate is used.
+      {mode, method, precision}
+    Returns: {result}
+    Raises: {ShapeError, ValueError, TypeError}
 
-    Derivative: linear in each.
+    Derivative: linear in `in1` and in the conjugate of `in2`.
     Source: meaning of `scipy.signal.correlate`.
 
     >>> correlate(np.array([1., 2., 3.]), np.array([0., 1., 0.5]))
@@ -68,25 +75,14 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
     return _by("correlate", in1, in2, mode, method, precision, True)
 
 
-@public_api("mode", "boundary", "precision")
+@public_api("mode", "boundary", "precision", entries=_PLANE)
 def convolve2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0,
                precision: Any = None) -> Array:
     """The convolution of two matrices.
 
-    Args:
-      in1, in2: number arrays `[m, n]` and `[k, l]`.
-      mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array is within the other.
-      boundary: the elements beyond the edges of `in1`: "fill" `fillvalue`, "wrap" the matrix again, "symm" the matrix
-      reflected.
-      fillvalue: a number.
-      precision: of the products.
-    Returns:
-      Float or complex array in the dtype both promote to, of integers too.
-    Raises:
-      ShapeError: the arrays are no matrices or have no elements; neither is within the other, for "valid".
-      ValueError: `mode` or `boundary` is another word.
-      TypeError: `in1` or `in2` is neither an array nor a number.
+    Args: {in1, in2, mode, boundary, fillvalue, precision}
+    Returns: {result}
+    Raises: {ShapeError, ValueError, TypeError}
 
     Derivative: linear in each.
     Source: meaning of `scipy.signal.convolve2d`.
@@ -98,27 +94,19 @@ def convolve2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str
     return _in_the_plane("convolve2d", in1, in2, mode, boundary, fillvalue, precision, False)
 
 
-@public_api("mode", "boundary", "precision")
+@public_api("mode", "boundary", "precision", entries=_PLANE)
 def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0,
                 precision: Any = None) -> Array:
     """The cross-correlation of two matrices.
 
     Args:
-      in1, in2: number arrays `[m, n]` and `[k, l]`.
-      mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array is within the other.
-      boundary: the elements beyond the edges of `in1`: "fill" `fillvalue`, "wrap" the matrix again, "symm" the matrix
-      reflected.
-      fillvalue: a number.
-      precision: of the products.
-    Returns:
-      Float or complex array in the dtype both promote to, of integers too.
-    Raises:
-      ShapeError: the arrays are no matrices or have no elements; neither is within the other, for "valid".
-      ValueError: `mode` or `boundary` is another word.
-      TypeError: `in1` or `in2` is neither an array nor a number.
+      in1: number array `[m, n]`.
+      in2: number array `[k, l]`; its conjugate is used.
+      {mode, boundary, fillvalue, precision}
+    Returns: {result}
+    Raises: {ShapeError, ValueError, TypeError}
 
-    Derivative: linear in each.
+    Derivative: linear in `in1` and in the conjugate of `in2`.
     Source: meaning of `scipy.signal.correlate2d`; as there, of complex matrices the "valid" sums of an `in1` that
       is within `in2` are the conjugates of those that "full" gives.
 
@@ -129,14 +117,13 @@ def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: st
     return _in_the_plane("correlate2d", in1, in2, mode, boundary, fillvalue, precision, True)
 
 
-@public_api("mode", "axes")
+@public_api("mode", "axes", entries=_CONVOLUTION)
 def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequence[int] | None = None) -> Array:
     """The convolution of two arrays by Fourier transforms.
 
     Args:
       in1, in2: number arrays of equal rank; along axes not convolved their lengths are equal, or one of them is 1.
-      mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array is within the other along each axis.
+      {mode}
       axes: which axes; None for all.
     Returns:
       Float or complex array in the dtype both promote to, of integers too; half precision is computed in float32.

@@ -7,7 +7,9 @@ from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapeError, dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import check_axis, typeof
@@ -17,33 +19,39 @@ from ._windows import window_of
 
 __all__ = ["csd", "istft", "stft", "welch"]
 
+_SPECTRAL = docstring_entries("""
+    x: number array: a signal along `axis`.
+    fs: samples per second.
+    window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters such as
+      ("kaiser", beta) or ("tukey", 0.3). All periodic windows of `scipy.signal.get_window` are available.
+    noverlap: number of samples that adjacent segments share; None for half a segment.
+    nfft: length of the transforms, at least `nperseg`; segments are padded with zeros. None for `nperseg`.
+    detrend: "constant", "linear", False, or a function of the segments `[..., nperseg]`.
+    scaling: "density" for power per Hz, "spectrum" for power.
+    axis: which axis; negative counts from the end.
+    average: "mean" or "median" over the segments.
+    ValueError: `scaling`, `average`, `window` or `detrend` is unknown; `noverlap` or `nfft` does not fit `nperseg`.
+    ShapeError: `axis` is out of range for `x`.
+    TypeError: `x` is neither an array nor a number.
+    """)
 
+
+@fill_docstring(_SPECTRAL)
 def welch(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
           nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
           axis: int = -1, average: str = "mean") -> tuple[Array, Array]:
     """The power spectrum of a signal, averaged over segments.
 
     Args:
-      x: number array: a signal along `axis`.
-      fs: samples per second.
-      window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
-        ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
+      {x, fs, window}
       nperseg: samples per segment; None for 256, or the length of the array `window`. Not more than the signal has.
-      noverlap: how many samples adjacent segments share; None for half a segment.
-      nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
-      detrend: "constant", "linear", False, or a function of the segments `[..., nperseg]`.
+      {noverlap, nfft, detrend}
       return_onesided: of a real signal give frequencies from 0 on alone, with the power of the negative ones.
-      scaling: "density" for power per Hz, "spectrum" for power.
-      axis: which axis; negative counts from the end.
-      average: "mean" or "median" over the segments.
+      {scaling, axis, average}
     Returns:
       Frequencies in Hz `[k]`, and a real array with k frequencies along `axis`. Where there are no samples
       both are empty arrays in the shape of `x`.
-    Raises:
-      ValueError: `scaling`, `average`, `window` or `detrend` is another word; `noverlap` or `nfft` does not fit
-        `nperseg`.
-      ShapeError: `axis` is outside of `x`.
-      TypeError: `x` is neither an array nor a number.
+    Raises: {ValueError, ShapeError, TypeError}
 
     Source: meaning of `scipy.signal.welch`; Welch, "The use of the fast Fourier transform for the estimation of power
       spectra" (1967).
@@ -55,6 +63,7 @@ def welch(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int 
     return _csd("welch", x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
 
 
+@fill_docstring(_SPECTRAL)
 def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int | None = None,
         noverlap: int | None = None, nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True,
         scaling: str = "density", axis: int = -1, average: str = "mean") -> tuple[Array, Array]:
@@ -63,23 +72,16 @@ def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "h
     Args:
       x, y: number arrays: signals along `axis`, whose other axes broadcast; the shorter is filled up with zeros. None
         for `y`: `x`.
-      fs: samples per second.
-      window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
-        ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
+      {fs, window}
       nperseg: samples per segment; None for 256, or the length of the array `window`. Not more than the signals have.
-      noverlap: how many samples adjacent segments share; None for half a segment.
-      nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
-      detrend: "constant", "linear", False, or a function of the segments `[..., nperseg]`.
+      {noverlap, nfft, detrend}
       return_onesided: of real signals give frequencies from 0 on alone, with the power of the negative ones.
-      scaling: "density" for power per Hz, "spectrum" for power.
-      axis: which axis; negative counts from the end.
-      average: "mean" or "median" over the segments.
+      {scaling, axis, average}
     Returns:
       Frequencies in Hz `[k]`, and a complex array with k frequencies along `axis`, real where `y` is None.
       Where there are no samples both are empty arrays in the shape of the signals.
     Raises:
-      ValueError: `scaling`, `average`, `window` or `detrend` is another word; `noverlap` or `nfft` does not fit
-        `nperseg`.
+      {ValueError}
       ShapeError: `axis` is outside of a signal, or the other axes do not broadcast.
       TypeError: `x` or `y` is neither an array nor a number.
 
@@ -93,20 +95,16 @@ def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "h
     return _csd("csd", x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
 
 
+@fill_docstring(_SPECTRAL)
 def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int = 256, noverlap: int | None = None,
          nfft: int | None = None, detrend: Any = False, return_onesided: bool = True, boundary: str | None = "zeros",
          padded: bool = True, axis: int = -1) -> tuple[Array, Array, Array]:
     """The Fourier transforms of overlapping segments of a signal.
 
     Args:
-      x: number array: a signal along `axis`.
-      fs: samples per second.
-      window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
-        ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
+      {x, fs, window}
       nperseg: samples per segment. Not more than the signal has.
-      noverlap: how many samples adjacent segments share; None for half a segment.
-      nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
-      detrend: "constant", "linear", False, or a function of the segments `[..., nperseg]`.
+      {noverlap, nfft, detrend}
       return_onesided: of a real signal give frequencies from 0 on alone.
       boundary: how the signal goes on for half a segment at both ends: "zeros", "constant", "even", "odd"; None: not
         at all.
@@ -117,8 +115,7 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
       segments last. Where there are no samples all are empty arrays in the shape of `x`.
     Raises:
       ValueError: `boundary`, `window` or `detrend` is another word; `noverlap` or `nfft` does not fit `nperseg`.
-      ShapeError: `axis` is outside of `x`.
-      TypeError: `x` is neither an array nor a number.
+      {ShapeError, TypeError}
 
     Derivative: linear.
     Source: meaning of `scipy.signal.stft`.
@@ -142,6 +139,7 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
     return plan.frequencies(fs, _one_sided(x, return_onesided), real), times, lnp.moveaxis(z, -2, axis)
 
 
+@fill_docstring(_SPECTRAL)
 def istft(Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
           nfft: int | None = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
           freq_axis: int = -2) -> tuple[Array, Array]:
@@ -149,9 +147,7 @@ def istft(Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: in
 
     Args:
       Zxx: number array: transforms along `freq_axis` of segments along `time_axis`.
-      fs: samples per second.
-      window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
-        ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
+      {fs, window}
       nperseg: samples per segment; None to infer it from the frequencies.
       noverlap: how many samples adjacent segments share; None for half a segment.
       nfft: length of the transforms; None to infer it from the frequencies. Frequencies it lacks are cut off, those that
@@ -220,11 +216,13 @@ class _Plan:
             raise ValueError(f"{call}: nfft must be nperseg, {size}, at least; got {nfft}")
         self._key = (call, self.size, self.step, self.nfft)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Plan) and self._key == other._key
-
+    @override
     def __hash__(self) -> int:
         return hash(self._key)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Plan) and self._key == other._key
 
     def weights(self, x: Any) -> Any:
         """The window, in the precision of `x`."""

@@ -12,7 +12,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, real, derivatives, whole_number, within
+from .._util import by_dtype, horner, real, derivatives, real_function, whole_number, within
 
 __all__ = ["bessel_jn", "i0", "i0e", "i1", "i1e"]
 
@@ -50,88 +50,19 @@ def _i1(x):
     return lnp.where(lnp.isinf(x), x, _times_exp(x, scaled))
 
 
-@public_api()
-def i0(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 0.
-
-    Args:
-      x: real array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
-
-    Derivative: `i1(x)`.
-    Source: DLMF 10.25.2.
-
-    >>> i0(np.array([0., 2.]))
-    Array([1.0000001, 2.2795854], dtype=float32)
-    """
-    return real("i0", _i0, x)
-
-
-@public_api()
-def i0e(x: ArrayLike) -> Array:
-    """`exp(-|x|) * i0(x)`.
-
-    Args:
-      x: real array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
-
-    Derivative: `i1e(x) - sign(x) i0e(x)`, far out by a fit of `1 - i1(x) / i0(x)`.
-    Source: meaning of `scipy.special.i0e`.
-
-    >>> i0e(np.array([0., 1000.]))
-    Array([1.0000001, 0.01261724], dtype=float32)
-    """
-    return real("i0e", lax.bessel_i0e, x)
-
-
-@public_api()
-def i1(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 1.
-
-    Args:
-      x: real array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
-
-    Derivative: `i0(x) - i1(x) / x`, 1/2 at 0.
-    Source: DLMF 10.25.2.
-
-    >>> i1(np.array([0., 2.]))
-    Array([0.       , 1.5906369], dtype=float32)
-    """
-    return real("i1", _i1, x)
-
-
-@public_api()
-def i1e(x: ArrayLike) -> Array:
-    """`exp(-|x|) * i1(x)`.
-
-    Args:
-      x: real array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
-
-    Derivative: `i0e(x) - (sign(x) + 1 / x) i1e(x)`, 1/2 at 0, far out by a fit of `1 - i1(x) / i0(x)`.
-    Source: meaning of `scipy.special.i1e`.
-
-    >>> i1e(np.array([0., 1000.]))
-    Array([0.        , 0.01261093], dtype=float32)
-    """
-    return real("i1e", lax.bessel_i1e, x)
+i0 = real_function("i0", _i0, "The modified Bessel function of order 0.", "`i1(x)`", "DLMF 10.25.2",
+                   ">>> i0(np.array([0., 2.]))\nArray([1.0000001, 2.2795854], dtype=float32)")
+i0e = real_function("i0e", lax.bessel_i0e, "`exp(-|x|) * i0(x)`.",
+                    "`i1e(x) - sign(x) i0e(x)`, for large x by a fit of `1 - i1(x) / i0(x)`",
+                    "meaning of `scipy.special.i0e`",
+                    ">>> i0e(np.array([0., 1000.]))\nArray([1.0000001, 0.01261724], dtype=float32)")
+i1 = real_function("i1", _i1, "The modified Bessel function of order 1.", "`i0(x) - i1(x) / x`, 1/2 at 0",
+                   "DLMF 10.25.2",
+                   ">>> i1(np.array([0., 2.]))\nArray([0.       , 1.5906369], dtype=float32)")
+i1e = real_function("i1e", lax.bessel_i1e, "`exp(-|x|) * i1(x)`.",
+                    "`i0e(x) - (sign(x) + 1 / x) i1e(x)`, 1/2 at 0, for large x by a fit of `1 - i1(x) / i0(x)`",
+                    "meaning of `scipy.special.i1e`",
+                    ">>> i1e(np.array([0., 1000.]))\nArray([0.        , 0.01261093], dtype=float32)")
 
 
 def _hankel(z):

@@ -10,7 +10,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, no_derivative, real, derivatives, within
+from .._util import by_dtype, horner, no_derivative, real, derivatives, within, SPECIAL, SPECIAL_PAIR
 from ._binomial_deviance import log1p_of
 
 __all__ = ["exp1", "expi", "expn", "spence"]
@@ -159,17 +159,14 @@ def _spence(x):
     return lnp.where(x == 0, sixth, lnp.where(x == np.inf, -np.inf, lnp.where(x > 0, value, np.nan)))
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def exp1(x: ArrayLike) -> Array:
     """The exponential integral: that of `exp(-t) / t` from x to infinity.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; infinite at 0, NaN below.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: `-exp(-x) / x`.
     Source: DLMF 6.2.1.
@@ -180,17 +177,14 @@ def exp1(x: ArrayLike) -> Array:
     return real("exp1", exp1_of, x)
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def expi(x: ArrayLike) -> Array:
     """The exponential integral Ei, the principal value of that of `exp(t) / t` from minus infinity to x.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; minus infinity at 0.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: `exp(x) / x`.
     Source: DLMF 6.2.5; the sum 6.6.1, and 6.12.2 far out.
@@ -201,20 +195,14 @@ def expi(x: ArrayLike) -> Array:
     return real("expi", _expi, x)
 
 
-@public_api()
+@public_api(entries=SPECIAL_PAIR)
 def expn(n: ArrayLike, x: ArrayLike) -> Array:
     """The integral of `exp(-x t) / t**n` over t from 1 to infinity.
 
-    Args:
-      n: real array of whole numbers, none below 0.
-      x: real array that broadcasts with `n`; integers and booleans become float.
+    Args: {n, x}
     Returns:
-      Float array of the common shape; NaN where x or n is negative or n not whole.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
-      NotImplementedError: the derivative in `n` is asked for.
+      Float array of the common shape; NaN if x or n is negative or n is not an integer.
+    Raises: {TypeError, DTypeError, ShapeError, NotImplementedError}
 
     Derivative: `-expn(n - 1, x)`.
     Source: DLMF 8.19.3, by 8.19.8 and 8.19.17.
@@ -225,17 +213,14 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
     return real("expn", _expn, n, x)
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def spence(x: ArrayLike) -> Array:
     """The integral of `log(t) / (1 - t)` from 1 to x: the dilogarithm of `1 - x`.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; NaN below 0.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: `log(x) / (1 - x)`, -1 at 1.
     Source: meaning of `scipy.special.spence`; DLMF 25.12, by powers of `-log(1 - z)` with Bernoulli's numbers.

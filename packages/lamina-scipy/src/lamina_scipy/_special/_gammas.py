@@ -10,7 +10,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, floats, horner, real, derivatives, whole_number, within
+from .._util import by_dtype, floats, horner, real, derivatives, whole_number, within, SPECIAL
 from ._log_gamma import DIGAMMA, STIRLING, single_gammaln
 from ._zetas import digamma_of, zeta_of_whole
 
@@ -241,17 +241,14 @@ def _poch(z, m):
     return lnp.where(lnp.isnan(y), y, lnp.where(both, sign * value, lnp.where(under, 0.0, lnp.where(over, np.inf, value))))
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def gamma(x: ArrayLike) -> Array:
     """The gamma function.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; NaN at negative whole numbers and minus infinity, infinite at 0, of its sign.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: `gamma(x) * digamma(x)`.
     Source: DLMF 5.2.1; Cephes' rational function on [2, 3], above by DLMF 5.11.3, to the left by reflection, 5.5.3.
@@ -262,17 +259,14 @@ def gamma(x: ArrayLike) -> Array:
     return real("gamma", gamma_of, x)
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def gammaln(x: ArrayLike) -> Array:
     """The logarithm of the size of gamma.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; infinite at 0, -1, -2, ...
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: `digamma(x)`.
     Source: meaning of `scipy.special.gammaln`; in float32 DLMF 5.11.1, 5.5.3 and polynomials at its zeros 1 and 2,
@@ -284,17 +278,14 @@ def gammaln(x: ArrayLike) -> Array:
     return real("gammaln", gammaln_of, x)
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def gammasgn(x: ArrayLike) -> Array:
     """The sign of gamma.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`: 1 or -1; NaN at negative whole numbers.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: zero.
     Source: meaning of `scipy.special.gammasgn`.
@@ -305,17 +296,14 @@ def gammasgn(x: ArrayLike) -> Array:
     return lax.stop_gradient(real("gammasgn", gammasgn_of, x))
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def digamma(x: ArrayLike) -> Array:
     """The logarithmic derivative of gamma.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; NaN at negative whole numbers; at 0 infinite, of the sign opposite to the zero's.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: `polygamma(1, x)`.
     Source: DLMF 5.2.2.

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import lamina_numpy as lnp
 import numpy as np
@@ -9,7 +11,7 @@ from lamina_autodiff import jvp
 from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 
-from .._util import by_dtype, real, derivatives, within
+from .._util import by_dtype, real, derivatives, within, SPECIAL_PAIR
 from ._log_densities import log_beta_density_of, log_gamma_density_of
 from ._gammas import (NEAR_ONE, digamma_of, digamma_quotient, digamma_step, expm1_quotient, gamma_above_small,
                       gammaln_of, gammasgn_of, is_pole, log_ratio, sin_pi, stirling)
@@ -160,18 +162,13 @@ def betainc_of(a, b, x):
     return lnp.where(good, value, edge)
 
 
-@public_api()
+@public_api(entries=SPECIAL_PAIR)
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """`gamma(a) * gamma(b) / gamma(a + b)`.
 
-    Args:
-      a, b: real arrays that broadcast to each other; integers and booleans become float.
-    Returns:
-      Float array of the common shape.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
+    Args: {a, b}
+    Returns: {result}
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Derivative: `y (digamma(a) - digamma(a + b))` in a, y the result, where `a + b` is a pole its limit; in b likewise.
     Source: DLMF 5.12.1.
@@ -182,18 +179,13 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     return real("beta", _beta, a, b)
 
 
-@public_api()
+@public_api(entries=SPECIAL_PAIR)
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the size of `beta(a, b)`.
 
-    Args:
-      a, b: real arrays that broadcast to each other; integers and booleans become float.
-    Returns:
-      Float array of the common shape.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
+    Args: {a, b}
+    Returns: {result}
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Derivative: `digamma(a) - digamma(a + b)` in a; in b likewise.
     Source: DLMF 5.12.1; large arguments after DiDonato and Morris, "Algorithm 708" (1992), section 6.
@@ -204,54 +196,44 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     return real("betaln", betaln_of, a, b)
 
 
-@public_api()
-def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
-    """The share of the gamma integral below x: the regularised lower incomplete gamma function.
+class GammaRatio(Protocol):
+    """The type of `gammainc` and `gammaincc`."""
+
+    def __call__(self, a: ArrayLike, x: ArrayLike) -> Array: ...
+
+
+def _gamma_ratio(name: str, core: Callable[..., Any], says: str, at_zero: int, derivative: str,
+                 example: str) -> GammaRatio:
+    def op(a: ArrayLike, x: ArrayLike) -> Array:
+        return real(name, core, a, x)
+    doc = f"""{says}
 
     Args:
-      a: real array, none below 0; integers and booleans become float.
-      x: real array that broadcasts with `a`, none below 0.
+      a: real array, not negative; integers and booleans become float.
+      x: real array that broadcasts with `a`, not negative.
     Returns:
-      Float array of the common shape, in [0, 1]; 1 at a = 0 and positive x; NaN where an argument is negative.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
+      Float array of the common shape, in [0, 1]; {at_zero} at a = 0 and positive x; NaN if an argument is negative.
+    Raises: {{TypeError, DTypeError, ShapeError}}
 
-    Derivative: in a `lax.igamma_grad_a`, whose own derivative in a is that of its sum or fraction; in x the density,
-      `x**(a - 1) exp(-x) / gamma(a)`.
+    Derivative: {derivative}.
     Source: DLMF 8.2.4.
 
-    >>> gammainc(np.array([1., 0.]), np.array([0., 1.]))
-    Array([0., 1.], dtype=float32)
+    {example}
     """
-    return real("gammainc", gammainc_of, a, x)
+    return public_api(name=name, doc=doc, entries=SPECIAL_PAIR)(op)
 
 
-@public_api()
-def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
-    """The share of the gamma integral above x: the regularised upper incomplete gamma function.
-
-    Args:
-      a: real array, none below 0; integers and booleans become float.
-      x: real array that broadcasts with `a`, none below 0.
-    Returns:
-      Float array of the common shape, in [0, 1]; 0 at a = 0 and positive x; NaN where an argument is negative.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
-
-    Derivative: minus that of `gammainc`.
-    Source: DLMF 8.2.4.
-
-    >>> gammaincc(np.array([1., 2.]), np.array([0., np.inf]))
-    Array([1., 0.], dtype=float32)
-    """
-    return real("gammaincc", gammaincc_of, a, x)
+gammainc = _gamma_ratio("gammainc", gammainc_of, "Return the regularized lower incomplete gamma function.", 1,
+                        "in a `lax.igamma_grad_a`, whose own derivative in a is that of its sum or fraction; in x the\n"
+                        "      density, `x**(a - 1) exp(-x) / gamma(a)`",
+                        ">>> gammainc(np.array([1., 0.]), np.array([0., 1.]))\n    Array([0., 1.], dtype=float32)")
+gammaincc = _gamma_ratio("gammaincc", gammaincc_of, "Return the regularized upper incomplete gamma function.", 0,
+                         "minus that of `gammainc`",
+                         ">>> gammaincc(np.array([1., 2.]), np.array([0., np.inf]))\n"
+                         "    Array([1., 0.], dtype=float32)")
 
 
-@public_api()
+@public_api(entries=SPECIAL_PAIR)
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The share of the beta integral below x: the regularised incomplete beta function.
 
@@ -260,10 +242,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
       x: real array in [0, 1]; all three broadcast to each other.
     Returns:
       Float array of the common shape, in [0, 1]; NaN outside of these ranges, and where a and b are both 0 or infinite.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Derivative: in x the density; in a and b by the fraction of DLMF 8.17.22, step by step; NaN where
       50,000 steps are too few, as near the middle for `a` and `b` of some 1e8.

@@ -9,7 +9,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, real, derivatives, within
+from .._util import by_dtype, horner, real, derivatives, real_function, within, SPECIAL
 from ._binomial_deviance import log1p_of
 
 __all__ = ["erf", "erfc", "erfinv", "log_ndtr", "ndtr", "ndtri"]
@@ -32,59 +32,25 @@ _FAR = ((2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.001242660947388
          0.0148753612908506148525, 0.13692988092273580531, 0.59983220655588793769, 1.0))
 
 
-@public_api()
-def erf(x: ArrayLike) -> Array:
-    """The error function, `2 / sqrt(pi)` times the integral of `exp(-t**2)` from 0 to x.
-
-    Args:
-      x: real array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`, in [-1, 1].
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
-
-    Derivative: `2 / sqrt(pi) * exp(-x**2)`.
-    Source: DLMF 7.2.1.
-
-    >>> erf(np.array([0., np.inf]))
-    Array([0., 1.], dtype=float32)
-    """
-    return real("erf", lax.erf, x)
+erf = real_function("erf", lax.erf,
+                    "The error function, `2 / sqrt(pi)` times the integral of `exp(-t**2)` from 0 to x.",
+                    "`2 / sqrt(pi) * exp(-x**2)`", "DLMF 7.2.1",
+                    ">>> erf(np.array([0., np.inf]))\nArray([0., 1.], dtype=float32)",
+                    "Float array of the shape of `x`, in [-1, 1].")
+erfc = real_function("erfc", lax.erfc, "`1 - erf(x)`, accurate if that is small.", "`-2 / sqrt(pi) * exp(-x**2)`",
+                     "DLMF 7.2.2",
+                     ">>> erfc(np.array([0., np.inf]))\nArray([1., 0.], dtype=float32)",
+                     "Float array of the shape of `x`, in [0, 2].")
 
 
-@public_api()
-def erfc(x: ArrayLike) -> Array:
-    """`1 - erf(x)`, with all its digits where that is small.
-
-    Args:
-      x: real array of any shape; integers and booleans become float.
-    Returns:
-      Float array of the shape of `x`, in [0, 2].
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
-
-    Derivative: `-2 / sqrt(pi) * exp(-x**2)`.
-    Source: DLMF 7.2.2.
-
-    >>> erfc(np.array([0., np.inf]))
-    Array([1., 0.], dtype=float32)
-    """
-    return real("erfc", lax.erfc, x)
-
-
-@public_api()
+@public_api(entries=SPECIAL)
 def erfinv(x: ArrayLike) -> Array:
     """The inverse of `erf`.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`; infinite at -1 and 1, NaN outside.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: `sqrt(pi) / 2 * exp(y**2)`, y the result.
     Source: meaning of `scipy.special.erfinv`; by the routine of `ndtri`.
@@ -99,7 +65,7 @@ def ndtr_of(x):
     return 0.5 * lax.erfc(-_ROOT_HALF * x)
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def ndtr(x: ArrayLike) -> Array:
     """The share of the standard normal distribution below x.
 
@@ -107,9 +73,7 @@ def ndtr(x: ArrayLike) -> Array:
       x: real array of any shape, in standard deviations; integers and booleans become float.
     Returns:
       Float array of the shape of `x`, in [0, 1].
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: the density, `exp(-x**2 / 2) / sqrt(2 pi)`.
     Source: meaning of `scipy.special.ndtr`: `erfc(-x / sqrt(2)) / 2`.
@@ -166,7 +130,7 @@ def log_ndtr_of(x):
     return lnp.where(x == -np.inf, -np.inf, lnp.where(far, tail, lnp.where(z > 0, above, below)))
 
 
-@public_api("series_order")
+@public_api("series_order", entries=SPECIAL)
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """The logarithm of `ndtr`, in both tails with all its digits.
 
@@ -175,9 +139,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
       series_order: of no effect: the tail's series has as many terms as the dtype needs.
     Returns:
       Float array of the shape of `x`, never positive.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: the density over `ndtr(x)`, close to `-x` far below zero.
     Source: meaning of `scipy.special.log_ndtr`; the tail by DLMF 7.12.1.

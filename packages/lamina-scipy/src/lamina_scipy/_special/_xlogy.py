@@ -1,6 +1,9 @@
 """Products with logarithms, defined at zero; logistic function and its inverse."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import dtypes
@@ -8,7 +11,7 @@ from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import inexact, real, derivatives, within
+from .._util import inexact, real, derivatives, within, SPECIAL, SPECIAL_PAIR
 from ._binomial_deviance import drop_of, log1p_of, log_ratio_of
 
 __all__ = ["entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
@@ -75,59 +78,48 @@ def _kl_div(x, y):
     return _divergence(x, y, -drop_of(a, b, b - a), y)
 
 
-@public_api()
-def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x * log(y)`, which is 0 where x is 0.
+class TimesLog(Protocol):
+    """The type of `xlogy` and `xlog1py`."""
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> Array: ...
+
+
+def _times_log(name: str, core: Callable[..., Any], formula: str, derivatives: str, example: str) -> TimesLog:
+    def op(x: ArrayLike, y: ArrayLike) -> Array:
+        return core(*inexact(name, x, y))
+    doc = f"""`{formula}`, which is 0 if x is 0.
 
     Args:
-      x, y: number arrays that broadcast to each other, complex ones too; integers and booleans become float.
+      x, y: number arrays that broadcast to each other, also complex ones; integers and booleans become float.
     Returns:
-      Array of the common shape, in the float or complex dtype that both meet in; NaN where either is.
+      Array of the common shape, in the float or complex dtype that both promote to; NaN if either is NaN.
     Raises:
       TypeError: an argument is neither an array nor a number.
       ShapeError: the shapes do not broadcast.
 
-    Derivative: `log(y)` and `x / y`, the latter 0 where x is 0.
-    Source: meaning of `scipy.special.xlogy`.
+    Derivative: {derivatives}, the latter 0 if x is 0.
+    Source: meaning of `scipy.special.{name}`.
 
-    >>> xlogy(np.array([0., 2.]), np.array([0., 1.]))
-    Array([0., 0.], dtype=float32)
+    {example}
     """
-    return xlogy_of(*inexact("xlogy", x, y))
+    return public_api(name=name, doc=doc)(op)
 
 
-@public_api()
-def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x * log(1 + y)`, which is 0 where x is 0.
-
-    Args:
-      x, y: number arrays that broadcast to each other, complex ones too; integers and booleans become float.
-    Returns:
-      Array of the common shape, in the float or complex dtype that both meet in; NaN where either is.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      ShapeError: the shapes do not broadcast.
-
-    Derivative: `log1p(y)` and `x / (1 + y)`, the latter 0 where x is 0.
-    Source: meaning of `scipy.special.xlog1py`.
-
-    >>> xlog1py(np.array([0., 1.]), np.array([-1., 1e-6]))
-    Array([0.e+00, 1.e-06], dtype=float32)
-    """
-    return xlog1py_of(*inexact("xlog1py", x, y))
+xlogy = _times_log("xlogy", xlogy_of, "x * log(y)", "`log(y)` and `x / y`",
+                   ">>> xlogy(np.array([0., 2.]), np.array([0., 1.]))\n    Array([0., 0.], dtype=float32)")
+xlog1py = _times_log("xlog1py", xlog1py_of, "x * log(1 + y)", "`log1p(y)` and `x / (1 + y)`",
+                     ">>> xlog1py(np.array([0., 1.]), np.array([-1., 1e-6]))\n"
+                     "    Array([0.e+00, 1.e-06], dtype=float32)")
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def entr(x: ArrayLike) -> Array:
     """`-x * log(x)`: 0 at 0, minus infinity below.
 
-    Args:
-      x: real array of any shape; integers and booleans become float.
+    Args: {x}
     Returns:
       Float array of the shape of `x`, in nats.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
-      DTypeError: `x` is complex.
+    Raises: {TypeError, DTypeError}
 
     Derivative: `-log(x) - 1`, infinite at 0.
     Source: meaning of `scipy.special.entr`.
@@ -138,7 +130,7 @@ def entr(x: ArrayLike) -> Array:
     return real("entr", _entr, x) + 0.0
 
 
-@public_api()
+@public_api(entries=SPECIAL_PAIR)
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q)`, an element of the relative entropy of two distributions.
 
@@ -147,10 +139,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     Returns:
       Float array of the common shape, in nats: 0 where p is 0 and q is not negative, else infinity where either is not
       positive.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Derivative: `log(p / q) + 1`, minus infinity where p is 0, and `-p / q`; none where both are 0.
     Source: meaning of `scipy.special.rel_entr`.
@@ -161,7 +150,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     return real("rel_entr", _rel_entr, p, q)
 
 
-@public_api()
+@public_api(entries=SPECIAL_PAIR)
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q) - p + q`, an element of the Kullback-Leibler divergence; never negative.
 
@@ -170,10 +159,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     Returns:
       Float array of the common shape, in nats: q where p is 0 and q is not negative, else infinity where either is not
       positive.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Derivative: `log(p / q)`, minus infinity where p is 0, and `1 - p / q`; -1 and 1 where both are 0.
     Source: meaning of `scipy.special.kl_div`.
@@ -184,7 +170,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     return real("kl_div", _kl_div, p, q)
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def expit(x: ArrayLike) -> Array:
     """`1 / (1 + exp(-x))`, the logistic function.
 
@@ -192,8 +178,7 @@ def expit(x: ArrayLike) -> Array:
       x: number array of any shape, complex too; integers and booleans become float.
     Returns:
       Float or complex array of the shape of `x`.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `expit(x) expit(-x)`.
     Source: meaning of `scipy.special.expit`.
@@ -218,7 +203,7 @@ def expit_of(x):
     return lax.logistic(x)
 
 
-@public_api()
+@public_api(entries=SPECIAL)
 def logit(x: ArrayLike) -> Array:
     """`log(x / (1 - x))`, the inverse of `expit`.
 
@@ -226,8 +211,7 @@ def logit(x: ArrayLike) -> Array:
       x: number array of any shape, complex too; integers and booleans become float.
     Returns:
       Float or complex array of the shape of `x`; NaN outside [0, 1], infinite at both ends.
-    Raises:
-      TypeError: `x` is neither an array nor a number.
+    Raises: {TypeError}
 
     Derivative: `1 / (x (1 - x))`.
     Source: meaning of `scipy.special.logit`; as `log1p(|2 x - 1| / min(x, 1 - x))` with a sign it keeps its digits at 1/2.

@@ -12,7 +12,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, no_derivative, real, derivatives, whole_number, within
+from .._util import by_dtype, no_derivative, real, derivatives, whole_number, within, SPECIAL_PAIR
 
 __all__ = ["bernoulli", "polygamma", "zeta"]
 
@@ -161,20 +161,14 @@ def _polygamma(n, x):
     return lnp.where(whole, lnp.where(m == 0, digamma_of(x), value), np.nan)
 
 
-@public_api()
+@public_api(entries=SPECIAL_PAIR)
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """The n-th derivative of digamma.
 
-    Args:
-      n: real array of whole numbers, none below 0.
-      x: real array that broadcasts with `n`; integers and booleans become float.
+    Args: {n, x}
     Returns:
-      Float array of the common shape; NaN where n is negative or not whole.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
-      NotImplementedError: the derivative in `n` is asked for.
+      Float array of the common shape; NaN if n is negative or not an integer.
+    Raises: {TypeError, DTypeError, ShapeError, NotImplementedError}
 
     Derivative: `polygamma(n + 1, x)`.
     Source: DLMF 5.15.

@@ -10,6 +10,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_linear_solve
 from lamina_ir import ShapeError
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
@@ -52,18 +53,22 @@ def _tri(a: Any, b: Any, lower: bool, back: bool = False, unit: bool = False) ->
                                            unit_diagonal=unit)
 
 
-@public_api("overwrite_a", "check_finite")
+_SQUARE = docstring_entries("""
+    a: number array `[..., n, n]`.
+    overwrite_a, check_finite: no effect; accepted for compatibility with SciPy.
+    ShapeError: `a` has fewer than two axes, or its last two differ in length.
+    TypeError: `a` is neither an array nor a number.
+    """)
+
+
+@public_api("overwrite_a", "check_finite", entries=_SQUARE)
 def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The determinants of square matrices.
 
-    Args:
-      a: number array `[..., n, n]`.
-      overwrite_a, check_finite: of no effect; accepted for SciPy's sake.
+    Args: {a, overwrite_a, check_finite}
     Returns:
       Float or complex array `[...]`; half precision is computed in float32.
-    Raises:
-      ShapeError: `a` has fewer than two axes, or its last two differ in length.
-      TypeError: `a` is neither an array nor a number.
+    Raises: {ShapeError, TypeError}
 
     Source: meaning of `scipy.linalg.det`, on stacks; `lamina_numpy.linalg.det` computes it.
 
@@ -73,18 +78,14 @@ def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     return lnp.linalg.det(matrices("det", a, True))
 
 
-@public_api("overwrite_a", "check_finite")
+@public_api("overwrite_a", "check_finite", entries=_SQUARE)
 def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The inverses of square matrices.
 
-    Args:
-      a: number array `[..., n, n]`.
-      overwrite_a, check_finite: of no effect; accepted for SciPy's sake.
+    Args: {a, overwrite_a, check_finite}
     Returns:
       Array `[..., n, n]`; inf or NaN where a matrix is singular, where SciPy raises.
-    Raises:
-      ShapeError: `a` has fewer than two axes, or its last two differ in length.
-      TypeError: `a` is neither an array nor a number.
+    Raises: {ShapeError, TypeError}
 
     Source: meaning of `scipy.linalg.inv`, on stacks; `lamina_numpy.linalg.inv` computes it.
 

@@ -73,10 +73,9 @@ def hilbert(n: int) -> Array:
     Array([[1.        , 0.5       ],
            [0.5       , 0.33333334]], dtype=float32)
     """
-    try:
-        n = operator.index(n)
-    except TypeError:
-        raise TypeError(f"hilbert: n is a number of rows, an integer; got {n!r}") from None
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"hilbert: n is a number of rows, an integer; got {n!r}")
+    n = operator.index(n)
     if n < 0:
         raise ValueError(f"hilbert: n is a number of rows; got {n}")
     k = lnp.arange(n, dtype=float)

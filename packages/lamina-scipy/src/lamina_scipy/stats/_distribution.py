@@ -1,5 +1,7 @@
-"""How a distribution's functions become public: each is written for real arrays of one dtype and shape, as `_logpdf`, with an
-example for a docstring; `Law` reads the arguments, and writes the rest of the docstring.
+"""Publish the functions of distributions.
+
+Each function, such as `_logpdf`, is written for real arrays of one dtype and shape; its docstring is an example.
+`Distribution` reads the arguments and writes the rest of the docstring.
 """
 from __future__ import annotations
 
@@ -17,23 +19,26 @@ from lamina_numpy.extend import public_api
 from .._util import by_dtype, counted, real, derivatives, within
 from .._special._binomial_deviance import log1p_of
 
-__all__ = ["Law", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "none_at", "one_less",
-           "proper", "complement_of_exp", "standard", "supported"]
+__all__ = ["Distribution", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "none_at",
+           "one_less", "proper", "complement_of_exp", "standard", "supported"]
 
-_NONE = "NaN where a parameter has no meaning"
-_KINDS = {  # what it is; what comes back
-    "pdf": ("The density of {what}", f"none below 0; 0 outside of the support, {_NONE}"),
-    "logpdf": ("The logarithm of the density of {what}", f"minus infinity outside of the support, {_NONE}"),
-    "pmf": ("The probability of a count in {what}", f"in [0, 1]; 0 at what is no count, {_NONE}"),
-    "logpmf": ("The logarithm of the probability of a count in {what}", f"minus infinity at what is no count, {_NONE}"),
-    "cdf": ("The share of {what} up to a place", f"in [0, 1]; {_NONE}"),
-    "logcdf": ("The logarithm of the share of {what} up to a place", f"never positive; {_NONE}"),
-    "sf": ("The share of {what} beyond a place", f"in [0, 1]; {_NONE}"),
-    "logsf": ("The logarithm of the share of {what} beyond a place", f"never positive; {_NONE}"),
-    "ppf": ("The quantile of {what}, the inverse of `cdf`", f"NaN where q is outside of [0, 1], and {_NONE}"),
-    "isf": ("The upper quantile of {what}, the inverse of `sf`", f"NaN where q is outside of [0, 1], and {_NONE}")}
-_COMMON = {"x": "real array: the places", "k": "real array: the counts, whole numbers", "q": "real array: shares in [0, 1]",
-           "loc": "real array: the location", "scale": "real array: its width, above 0"}
+_NAN = "NaN if a parameter is out of range"
+_KINDS = {  # first sentence; result
+    "pdf": ("Return the probability density of {what}", f"not negative; 0 outside the support, {_NAN}"),
+    "logpdf": ("Return the logarithm of the density of {what}", f"minus infinity outside the support, {_NAN}"),
+    "pmf": ("Return the probability of a count in {what}", f"in [0, 1]; 0 if it is not a valid count, {_NAN}"),
+    "logpmf": ("Return the logarithm of the probability of a count in {what}",
+               f"minus infinity if it is not a valid count, {_NAN}"),
+    "cdf": ("Return the cumulative probability of {what}", f"in [0, 1]; {_NAN}"),
+    "logcdf": ("Return the logarithm of the cumulative probability of {what}", f"not positive; {_NAN}"),
+    "sf": ("Return the survival function of {what}, `1 - cdf`", f"in [0, 1]; {_NAN}"),
+    "logsf": ("Return the logarithm of the survival function of {what}", f"not positive; {_NAN}"),
+    "ppf": ("Return the quantile of {what}, the inverse of `cdf`", f"NaN if q is outside [0, 1], and {_NAN}"),
+    "isf": ("Return the upper quantile of {what}, the inverse of `sf`", f"NaN if q is outside [0, 1], and {_NAN}")}
+_COMMON = {"x": "real array: the points", "k": "real array: the counts, integers",
+           "q": "real array: probabilities in [0, 1]",
+           "loc": "real array: the location", "scale": "real array: the scale, above 0",
+           "p": "real array, in [0, 1]: the probability of a success"}
 
 
 _ENDS = {"pdf": (0.0, 0.0), "logpdf": (-np.inf, -np.inf), "cdf": (0.0, 1.0), "logcdf": (-np.inf, 0.0), "sf": (1.0, 0.0),
@@ -51,21 +56,21 @@ def _closed(fun: Callable[..., Any], kind: str, placed: bool) -> Callable[..., A
     return core
 
 
-class Law:
+class Distribution:
     """The functions of one distribution.
 
     Args:
-      name: what `scipy.stats` calls it.
-      what: what a sentence calls it.
-      shapes: its parameters -> what they are.
-      source: beyond SciPy's meaning.
+      name: its name in `scipy.stats`.
+      what: its name in a sentence.
+      source: further source, after SciPy.
+      shapes: parameter -> description.
     """
 
     def __init__(self, name: str, what: str, source: str = "", **shapes: str):
         self.name, self.what, self.source, self.shapes = name, what, source, shapes
 
     def __call__(self, fun: Callable[..., Any]) -> Any:
-        """The public function made of `_kind`, whose docstring is the example."""
+        """Return the public function made from `_kind`, whose docstring is the example."""
         kind = fun.__name__.lstrip("_")
         call, parameters = f"{self.name}.{kind}", inspect.signature(fun)
         core = _closed(fun, kind, "loc" in parameters.parameters) if kind in _ENDS and "x" in parameters.parameters else fun

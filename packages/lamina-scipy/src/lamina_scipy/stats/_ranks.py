@@ -6,11 +6,21 @@ from typing import Any, NamedTuple
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import check_axis, is_axis_name, typeof
 
 __all__ = ["ModeResult", "mode", "rankdata", "sem"]
+
+_RANKS = docstring_entries("""
+    a: number or boolean array `[..., n, ...]`.
+    axis: an int, the name of a mapped axis, or None for all elements; negative counts from the end.
+    TypeError: `a` is neither an array nor a number.
+    ShapeError: `a` has no such axis.
+    NotImplementedError: `nan_policy` is "raise".
+    ValueError: `nan_policy` is unknown.
+    """)
 
 _METHODS = ("average", "min", "max", "dense", "ordinal")
 
@@ -40,22 +50,17 @@ def _in_front(call: str, a: Any, axis: Any) -> Any:
     return lnp.moveaxis(a, check_axis(call, axis, len(typeof(a).shape)), 0)
 
 
-@public_api("axis", "nan_policy", "keepdims")
+@public_api("axis", "nan_policy", "keepdims", entries=_RANKS)
 def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
     """The commonest element along an axis, of several the smallest.
 
     Args:
-      a: number or boolean array `[..., n, ...]`.
-      axis: an int, the name of a mapped axis, or None for all elements; negative counts from the end.
+      {a, axis}
       nan_policy: "propagate" counts NaNs as one value, the largest; "omit" leaves them out.
       keepdims: leave the axis in place with length 1.
     Returns:
       A pair `mode, count`, both without the axis: NaN and 0 where there are no elements.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `a` has no such axis.
-      NotImplementedError: `nan_policy` is "raise".
-      ValueError: `nan_policy` is none of these.
+    Raises: {TypeError, ShapeError, NotImplementedError, ValueError}
 
     Source: meaning of `scipy.stats.mode`; whole counts, and those of runs of equal elements in sorted order.
 
@@ -92,7 +97,7 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
     return ModeResult(*result)
 
 
-@public_api("method", "axis", "nan_policy")
+@public_api("method", "axis", "nan_policy", entries=_RANKS)
 @ignore_strict_promotion
 def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Array:
     """The rank of each element, from 1.
@@ -107,8 +112,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     Returns:
       Array of the shape of `a`, of one axis for None: float for "average", else int.
     Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `a` has no such axis.
+      {TypeError, ShapeError}
       ValueError: `method` or `nan_policy` is none of these.
       NotImplementedError: `nan_policy` is "raise", or "omit" with whole ranks.
 
@@ -153,7 +157,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     return lnp.moveaxis(ranks, 0, check_axis("rankdata", axis, len(typeof(source).shape)))
 
 
-@public_api("axis", "ddof", "nan_policy", "keepdims")
+@public_api("axis", "ddof", "nan_policy", "keepdims", entries=_RANKS)
 def sem(a: ArrayLike, axis: AxisLike = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
     """The standard error of the mean: the standard deviation over the root of the number of elements.
 
@@ -165,11 +169,7 @@ def sem(a: ArrayLike, axis: AxisLike = 0, ddof: int = 1, nan_policy: str = "prop
       keepdims: leave the axes in place with length 1.
     Returns:
       Float array without the axes, in the units of `a`; NaN of `ddof` elements and fewer.
-    Raises:
-      TypeError: `a` is neither an array nor a number.
-      ShapeError: `a` has no such axis.
-      NotImplementedError: `nan_policy` is "raise".
-      ValueError: `nan_policy` is none of these.
+    Raises: {TypeError, ShapeError, NotImplementedError, ValueError}
 
     Source: meaning of `scipy.stats.sem`.
 

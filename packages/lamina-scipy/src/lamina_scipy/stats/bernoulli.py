@@ -7,11 +7,11 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._binomial_deviance import log1p_of
-from ._distribution import Law, proper, supported
+from ._distribution import Distribution, proper, supported
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]
 
-_law = Law("bernoulli", "one trial's result", p="real array, in [0, 1]: the probability of a success")
+_distribution = Distribution("bernoulli", "one trial's result")
 
 
 def _logpmf(k, p, loc=0):
@@ -46,9 +46,6 @@ def _ppf(q, p):
     return proper(lnp.where(q == 0, -1.0, value), q >= 0, q <= 1, p >= 0, p <= 1)
 
 
-logpmf = _law(_logpmf)
-pmf = _law(_pmf)
-cdf = _law(_cdf)
-ppf = _law(_ppf)
+logpmf, pmf, cdf, ppf = map(_distribution, (_logpmf, _pmf, _cdf, _ppf))
 
 _publish(globals())

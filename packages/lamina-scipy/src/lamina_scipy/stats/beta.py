@@ -9,13 +9,13 @@ from .._util import within
 from .._special._log_densities import log_beta_density_of
 from .._special._incomplete import betainc_of
 from .._special._log_incomplete import beta_log_above, beta_log_below, beta_shares
-from ._distribution import Law, none_at, proper, standard, supported
+from ._distribution import Distribution, none_at, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
-_law = Law("beta", "the beta distribution, on [0, 1]",
-           a="real array, above 0: the weight at 1",
-           b="real array, above 0: the weight at 0")
+_distribution = Distribution("beta", "the beta distribution, on [0, 1]",
+                             a="real array, above 0: the weight at 1",
+                             b="real array, above 0: the weight at 0")
 
 
 def _logpdf(x, a, b, loc=0, scale=1):
@@ -72,11 +72,6 @@ def _logsf(x, a, b, loc=0, scale=1):
     return proper(supported(inside, beta_log_above(a, b, z), lnp.where(y > 0.5, -np.inf, 0.0), y), a > 0, b > 0, scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-logcdf = _law(_logcdf)
-sf = _law(_sf)
-logsf = _law(_logsf)
+logpdf, pdf, cdf, logcdf, sf, logsf = map(_distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf))
 
 _publish(globals())

@@ -7,14 +7,14 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._binomial_deviance import drop_of, rest_of
-from ._distribution import Law, exponential, proper, supported
+from ._distribution import Distribution, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 
-_law = Law("betabinom", "the beta-binomial distribution",
-           n="real array of whole numbers, none below 0: how many trials",
-           a="real array, above 0: the weight of successes",
-           b="real array, above 0: the weight of failures")
+_distribution = Distribution("betabinom", "the beta-binomial distribution",
+                             n="real array of whole numbers, none below 0: how many trials",
+                             a="real array, above 0: the weight of successes",
+                             b="real array, above 0: the weight of failures")
 
 
 def _logpmf(k, n, a, b, loc=0):
@@ -40,7 +40,6 @@ def _pmf(k, n, a, b, loc=0):
     return exponential(_logpmf(k, n, a, b, loc))
 
 
-logpmf = _law(_logpmf)
-pmf = _law(_pmf)
+logpmf, pmf = map(_distribution, (_logpmf, _pmf))
 
 _publish(globals())

@@ -7,13 +7,12 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._binomial_deviance import drop_of, rest_of
-from ._distribution import Law, exponential, proper, supported
+from ._distribution import Distribution, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 
-_law = Law("binom", "the binomial distribution",
-           n="real array of whole numbers, none below 0: how many trials",
-           p="real array, in [0, 1]: the probability of a success")
+_distribution = Distribution("binom", "the binomial distribution",
+                             n="real array of integers, not negative: number of trials")
 
 
 def _logpmf(k, n, p, loc=0):
@@ -34,7 +33,6 @@ def _pmf(k, n, p, loc=0):
     return exponential(_logpmf(k, n, p, loc))
 
 
-logpmf = _law(_logpmf)
-pmf = _law(_pmf)
+logpmf, pmf = map(_distribution, (_logpmf, _pmf))
 
 _publish(globals())

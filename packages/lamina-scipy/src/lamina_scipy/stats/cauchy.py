@@ -9,11 +9,11 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives, within
 from .._special._binomial_deviance import log1p_of
-from ._distribution import Law, exponential, hyperbola, log1p_square, proper, standard
+from ._distribution import Distribution, exponential, hyperbola, log1p_square, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
-_law = Law("cauchy", "Cauchy's distribution")
+_distribution = Distribution("cauchy", "Cauchy's distribution")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -90,13 +90,7 @@ def _isf(q, loc=0, scale=1):
     return proper(loc - scale * _quantile(q), scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-sf = _law(_sf)
-logcdf = _law(_logcdf)
-logsf = _law(_logsf)
-ppf = _law(_ppf)
-isf = _law(_isf)
+logpdf, pdf, cdf, sf, logcdf, logsf, ppf, isf = map(
+    _distribution, (_logpdf, _pdf, _cdf, _sf, _logcdf, _logsf, _ppf, _isf))
 
 _publish(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import public_api
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
@@ -15,6 +16,14 @@ from .._special._gammas import gammaln_of
 from ._distribution import exponential
 
 __all__ = ["logpdf", "pdf"]
+
+_PARAMETERS = docstring_entries("""
+    x: real array `[n, ...]` that sums to 1 along the first axis, or `[n - 1, ...]` without the last element.
+    alpha: real array `[n]`, above 0.
+    TypeError: an argument is neither an array nor a number.
+    DTypeError: an argument is complex.
+    ShapeError: the lengths do not fit.
+    """)
 
 
 def _log(call, x, alpha, last=lambda log: log):
@@ -36,19 +45,14 @@ def _log(call, x, alpha, last=lambda log: log):
     return lnp.astype(real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1))), final)
 
 
-@public_api()
+@public_api(entries=_PARAMETERS)
 def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     """The logarithm of the density of Dirichlet's distribution of shares.
 
-    Args:
-      x: real array `[n, ...]` of shares that sum to 1 along the first axis, or `[n - 1, ...]`, all but the last.
-      alpha: real array `[n]`, above 0.
+    Args: {x, alpha}
     Returns:
       Float array `[...]`; minus infinity where x is no set of shares, NaN where alpha is not positive.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the lengths do not fit.
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Source: meaning of `scipy.stats.dirichlet.logpdf`.
 
@@ -58,19 +62,14 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     return _log("dirichlet.logpdf", x, alpha)
 
 
-@public_api()
+@public_api(entries=_PARAMETERS)
 def pdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     """The density of Dirichlet's distribution of shares.
 
-    Args:
-      x: real array `[n, ...]` of shares that sum to 1 along the first axis, or `[n - 1, ...]`, all but the last.
-      alpha: real array `[n]`, above 0.
+    Args: {x, alpha}
     Returns:
       Float array `[...]`; 0 where x is no set of shares, NaN where alpha is not positive.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the lengths do not fit.
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Source: meaning of `scipy.stats.dirichlet.pdf`.
 

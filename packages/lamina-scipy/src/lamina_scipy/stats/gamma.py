@@ -9,11 +9,11 @@ from .._util import within
 from .._special._log_densities import log_gamma_density_of
 from .._special._incomplete import gammainc_of, gammaincc_of
 from .._special._log_incomplete import gamma_log_above, gamma_log_below
-from ._distribution import Law, none_at, proper, standard, supported
+from ._distribution import Distribution, none_at, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
-_law = Law("gamma", "the gamma distribution", a="real array, above 0: its shape")
+_distribution = Distribution("gamma", "the gamma distribution", a="real array, above 0: its shape")
 
 
 def _logpdf(x, a, loc=0, scale=1):
@@ -68,11 +68,6 @@ def _logsf(x, a, loc=0, scale=1):
     return proper(supported(inside, gamma_log_above(a, z), 0.0, y), a > 0, scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-logcdf = _law(_logcdf)
-sf = _law(_sf)
-logsf = _law(_logsf)
+logpdf, pdf, cdf, logcdf, sf, logsf = map(_distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf))
 
 _publish(globals())

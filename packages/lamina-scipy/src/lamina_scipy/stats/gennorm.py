@@ -9,12 +9,12 @@ from lamina_numpy.extend import publish as _publish
 from .._util import by_dtype, derivatives, within
 from .._special._gammas import gammaln_after_one, gammaln_of
 from .._special._incomplete import gammaincc_of
-from ._distribution import Law, exponential, proper
+from ._distribution import Distribution, exponential, proper
 
 __all__ = ["cdf", "logpdf", "pdf"]
 
-_law = Law("gennorm", "the generalised normal distribution",
-           beta="real array, above 0: its exponent; 1 gives Laplace's, 2 a normal distribution")
+_distribution = Distribution("gennorm", "the generalised normal distribution",
+                             beta="real array, above 0: its exponent; 1 gives Laplace's, 2 a normal distribution")
 
 
 def _from_zero(x, value, at_zero=0.0):
@@ -92,8 +92,6 @@ def _cdf(x, beta):
     return proper(_share(x, within(beta > 0, beta, 1.0)), beta > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
+logpdf, pdf, cdf = map(_distribution, (_logpdf, _pdf, _cdf))
 
 _publish(globals())

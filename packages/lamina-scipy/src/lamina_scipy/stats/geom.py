@@ -7,12 +7,12 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._xlogy import xlog1py_of
-from ._distribution import Law, exponential, proper, supported
+from ._distribution import Distribution, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 
-_law = Law("geom", "the trials up to the first success",
-           p="real array, above 0, up to 1: the probability of a success")
+_distribution = Distribution("geom", "the trials up to the first success",
+                             p="real array, above 0, up to 1: the probability of a success")
 
 
 def _logpmf(k, p, loc=0):
@@ -30,7 +30,6 @@ def _pmf(k, p, loc=0):
     return exponential(_logpmf(k, p, loc))
 
 
-logpmf = _law(_logpmf)
-pmf = _law(_pmf)
+logpmf, pmf = map(_distribution, (_logpmf, _pmf))
 
 _publish(globals())

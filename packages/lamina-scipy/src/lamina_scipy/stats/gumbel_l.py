@@ -7,11 +7,11 @@ from lamina_numpy.extend import publish as _publish
 from .._util import within
 from .._special._binomial_deviance import log1p_of
 from . import gumbel_r as _right
-from ._distribution import Law, proper
+from ._distribution import Distribution, proper
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
-_law = Law("gumbel_l", "Gumbel's distribution of smallest values")
+_distribution = Distribution("gumbel_l", "Gumbel's distribution of smallest values")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -57,12 +57,6 @@ def _ppf(q, loc=0, scale=1):
     return proper(loc + scale * lnp.log(-log1p_of(-within(inside, q, 0.5))), inside, scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-logcdf = _law(_logcdf)
-sf = _law(_sf)
-logsf = _law(_logsf)
-ppf = _law(_ppf)
+logpdf, pdf, cdf, logcdf, sf, logsf, ppf = map(_distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf, _ppf))
 
 _publish(globals())

@@ -6,11 +6,11 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import by_dtype, horner, derivatives, within
-from ._distribution import Law, exponential, one_less, proper, complement_of_exp, standard
+from ._distribution import Distribution, exponential, one_less, proper, complement_of_exp, standard
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
-_law = Law("gumbel_r", "Gumbel's distribution of largest values")
+_distribution = Distribution("gumbel_r", "Gumbel's distribution of largest values")
 
 
 def _risen(y):
@@ -83,12 +83,6 @@ def _ppf(q, loc=0, scale=1):
     return proper(loc - scale * lnp.log(-lnp.log(within(inside, q, 0.5))), inside, scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-logcdf = _law(_logcdf)
-sf = _law(_sf)
-logsf = _law(_logsf)
-ppf = _law(_ppf)
+logpdf, pdf, cdf, logcdf, sf, logsf, ppf = map(_distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf, _ppf))
 
 _publish(globals())

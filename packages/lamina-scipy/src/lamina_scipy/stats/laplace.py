@@ -4,11 +4,11 @@ from __future__ import annotations
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
-from ._distribution import Law, exponential, proper, standard
+from ._distribution import Distribution, exponential, proper, standard
 
 __all__ = ["cdf", "logpdf", "pdf"]
 
-_law = Law("laplace", "Laplace's distribution")
+_distribution = Distribution("laplace", "Laplace's distribution")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -32,8 +32,6 @@ def _cdf(x, loc=0, scale=1):
     return proper(lnp.where(below, half, 1.0 - half), scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
+logpdf, pdf, cdf = map(_distribution, (_logpdf, _pdf, _cdf))
 
 _publish(globals())

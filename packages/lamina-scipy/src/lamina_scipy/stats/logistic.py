@@ -6,11 +6,11 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives
 from .._special._xlogy import expit_of, logit_of
-from ._distribution import Law, exponential, proper, standard
+from ._distribution import Distribution, exponential, proper, standard
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 
-_law = Law("logistic", "the logistic distribution")
+_distribution = Distribution("logistic", "the logistic distribution")
 
 
 @derivatives(lambda out, y: -2.0 * expit_of(y) * expit_of(-y))
@@ -61,11 +61,6 @@ def _isf(q, loc=0, scale=1):
     return proper(loc - scale * logit_of(q), scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-sf = _law(_sf)
-ppf = _law(_ppf)
-isf = _law(_isf)
+logpdf, pdf, cdf, sf, ppf, isf = map(_distribution, (_logpdf, _pdf, _cdf, _sf, _ppf, _isf))
 
 _publish(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import ignore_strict_promotion, public_api
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
@@ -15,6 +16,15 @@ from .._special._gammas import gammaln_of
 from ._distribution import exponential
 
 __all__ = ["logpmf", "pmf"]
+
+_PARAMETERS = docstring_entries("""
+    x: real array `[..., m]` of counts, integers that sum to n.
+    n: real array `[...]`: number of trials.
+    p: real array `[..., m]`: the probabilities of the outcomes. They must sum to 1, which is not checked.
+    TypeError: an argument is neither an array nor a number.
+    DTypeError: an argument is complex.
+    ShapeError: the shapes do not broadcast, or x and p have no axis.
+    """)
 
 
 @ignore_strict_promotion
@@ -34,20 +44,14 @@ def _log(call, x, n, p, last=lambda log: log):
     return lnp.astype(real(call, core, x, p, lnp.expand_dims(n, -1)), final)
 
 
-@public_api()
+@public_api(entries=_PARAMETERS)
 def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     """The logarithm of the probability of counts in the multinomial distribution.
 
-    Args:
-      x: real array `[..., m]` of counts, whole numbers that sum to n.
-      n: real array `[...]`: how many trials.
-      p: real array `[..., m]`: the probabilities of the outcomes, which must sum to 1. That is not checked.
+    Args: {x, n, p}
     Returns:
       Float array `[...]`; minus infinity where x does not sum to n or holds no counts, NaN where p or n has no meaning.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast; x and p have no axis.
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Source: meaning of `scipy.stats.multinomial.logpmf`.
 
@@ -57,20 +61,14 @@ def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     return _log("multinomial.logpmf", x, n, p)
 
 
-@public_api()
+@public_api(entries=_PARAMETERS)
 def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     """The probability of counts in the multinomial distribution.
 
-    Args:
-      x: real array `[..., m]` of counts, whole numbers that sum to n.
-      n: real array `[...]`: how many trials.
-      p: real array `[..., m]`: the probabilities of the outcomes, which must sum to 1. That is not checked.
+    Args: {x, n, p}
     Returns:
       Float array `[...]`; 0 where x does not sum to n or holds no counts, NaN where p or n has no meaning.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast; x and p have no axis.
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Source: meaning of `scipy.stats.multinomial.pmf`.
 

@@ -5,6 +5,7 @@ import math
 
 import lamina_numpy as lnp
 from lamina_ir import ShapeError
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import ignore_strict_promotion, public_api
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
@@ -15,6 +16,16 @@ from .._util import apart
 from ._distribution import exponential
 
 __all__ = ["logpdf", "pdf"]
+
+_PARAMETERS = docstring_entries("""
+    x: real array `[..., n]`: the points.
+    mean: real array `[..., n]`, or a number for all.
+    cov: real array `[..., n, n]`, symmetric and positive definite; a number is multiplied by the identity matrix. If
+      `mean` is a number too, n is 1 and `x` has no axis for it.
+    TypeError: an argument is neither an array nor a number.
+    DTypeError: an argument is complex.
+    ShapeError: the shapes do not fit.
+    """)
 
 
 @ignore_strict_promotion
@@ -46,22 +57,17 @@ def _log(call, x, mean, cov, allow_singular=None, last=lambda log: log):
     return lnp.astype(last(-0.5 * lnp.sum(white * white, -1) - 0.5 * n * math.log(2 * math.pi) - half_log_det), final)
 
 
-@public_api("allow_singular")
+@public_api("allow_singular", entries=_PARAMETERS)
 def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None) -> Array:
     """The logarithm of the density of the normal distribution in several dimensions.
 
     Args:
-      x: real array `[..., n]`: the places.
-      mean: real array `[..., n]`, or a number for all.
-      cov: real array `[..., n, n]`, symmetric and positive definite; a number stands for its multiple of the identity.
-        Where `mean` is a number too, n is 1 and `x` has no axis for it.
+      {x, mean, cov}
       allow_singular: must be None.
     Returns:
       Float array `[...]`; NaN where cov is not positive definite.
     Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not fit.
+      {TypeError, DTypeError, ShapeError}
       NotImplementedError: `allow_singular` is given.
 
     Source: meaning of `scipy.stats.multivariate_normal.logpdf`; by a Cholesky factor.
@@ -72,21 +78,14 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
     return _log("multivariate_normal.logpdf", x, mean, cov, allow_singular)
 
 
-@public_api()
+@public_api(entries=_PARAMETERS)
 def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
     """The density of the normal distribution in several dimensions.
 
-    Args:
-      x: real array `[..., n]`: the places.
-      mean: real array `[..., n]`, or a number for all.
-      cov: real array `[..., n, n]`, symmetric and positive definite; a number stands for its multiple of the identity.
-        Where `mean` is a number too, n is 1 and `x` has no axis for it.
+    Args: {x, mean, cov}
     Returns:
       Float array `[...]`; NaN where cov is not positive definite.
-    Raises:
-      TypeError: an argument is neither an array nor a number.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not fit.
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Source: meaning of `scipy.stats.multivariate_normal.pdf`; by a Cholesky factor.
 

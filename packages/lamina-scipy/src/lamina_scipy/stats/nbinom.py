@@ -7,13 +7,13 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._binomial_deviance import drop_of, rest_of
-from ._distribution import Law, exponential, proper, supported
+from ._distribution import Distribution, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 
-_law = Law("nbinom", "the failures before the n-th success",
-           n="real array, above 0: how many successes",
-           p="real array, above 0, up to 1: the probability of a success")
+_distribution = Distribution("nbinom", "the failures before the n-th success",
+                             n="real array, above 0: how many successes",
+                             p="real array, above 0, up to 1: the probability of a success")
 
 
 def _logpmf(k, n, p, loc=0):
@@ -33,7 +33,6 @@ def _pmf(k, n, p, loc=0):
     return exponential(_logpmf(k, n, p, loc))
 
 
-logpmf = _law(_logpmf)
-pmf = _law(_pmf)
+logpmf, pmf = map(_distribution, (_logpmf, _pmf))
 
 _publish(globals())

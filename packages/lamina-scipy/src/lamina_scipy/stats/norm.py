@@ -7,11 +7,11 @@ import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
 from .._special._normal import log_ndtr_of, ndtr_of, ndtri_of
-from ._distribution import Law, proper, standard
+from ._distribution import Distribution, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
-_law = Law("norm", "the normal distribution")
+_distribution = Distribution("norm", "the normal distribution")
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -67,13 +67,7 @@ def _isf(q, loc=0, scale=1):
     return proper(loc - scale * ndtri_of(q), scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-logcdf = _law(_logcdf)
-sf = _law(_sf)
-logsf = _law(_logsf)
-ppf = _law(_ppf)
-isf = _law(_isf)
+logpdf, pdf, cdf, logcdf, sf, logsf, ppf, isf = map(
+    _distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf, _ppf, _isf))
 
 _publish(globals())

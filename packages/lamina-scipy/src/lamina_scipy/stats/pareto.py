@@ -7,11 +7,11 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._binomial_deviance import log1p_of
-from ._distribution import Law, exponential, from_end, one_less, proper, complement_of_exp, supported
+from ._distribution import Distribution, exponential, from_end, one_less, proper, complement_of_exp, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
-_law = Law("pareto", "Pareto's distribution, from 1 up", b="real array, above 0: its exponent")
+_distribution = Distribution("pareto", "Pareto's distribution, from 1 up", b="real array, above 0: its exponent")
 
 
 def _log_place(x, loc, scale):
@@ -74,12 +74,6 @@ def _ppf(q, b, loc=0, scale=1):
     return proper(loc + scale * lnp.exp(-log1p_of(-share) / b), inside, b > 0, scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-logcdf = _law(_logcdf)
-sf = _law(_sf)
-logsf = _law(_logsf)
-ppf = _law(_ppf)
+logpdf, pdf, cdf, logcdf, sf, logsf, ppf = map(_distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf, _ppf))
 
 _publish(globals())

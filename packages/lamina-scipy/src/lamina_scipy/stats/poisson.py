@@ -8,11 +8,11 @@ from lamina_numpy.extend import publish as _publish
 from .._util import within
 from .._special._binomial_deviance import drop_of, rest_of
 from .._special._incomplete import gammaincc_of
-from ._distribution import Law, exponential, proper, supported
+from ._distribution import Distribution, exponential, proper, supported
 
 __all__ = ["cdf", "logpmf", "pmf"]
 
-_law = Law("poisson", "Poisson's distribution", mu="real array, none below 0: its mean")
+_distribution = Distribution("poisson", "Poisson's distribution", mu="real array, none below 0: its mean")
 
 
 def _logpmf(k, mu, loc=0):
@@ -38,8 +38,6 @@ def _cdf(k, mu, loc=0):
     return proper(supported(j >= 0, value, 0.0, j), mu >= 0)
 
 
-logpmf = _law(_logpmf)
-pmf = _law(_pmf)
-cdf = _law(_cdf)
+logpmf, pmf, cdf = map(_distribution, (_logpmf, _pmf, _cdf))
 
 _publish(globals())

@@ -11,12 +11,12 @@ from lamina_tracing import lax
 from .._util import by_dtype, horner, derivatives, within
 from .._special._binomial_deviance import drop_of
 from .._special._incomplete import betaln_of
-from ._distribution import Law, exponential, hyperbola, log1p_square, proper, standard
+from ._distribution import Distribution, exponential, hyperbola, log1p_square, proper, standard
 
 __all__ = ["logpdf", "pdf"]
 
-_law = Law("t", "Student's distribution",
-           df="real array, above 0: the degrees of freedom; infinite ones give the normal distribution")
+_distribution = Distribution("t", "Student's distribution",
+                             df="real array, above 0: the degrees of freedom; infinity gives the normal distribution")
 
 # What digamma(z + 1/2) - digamma(z) has more than 1 / (2 z), by powers of 1 / z^2 (DLMF 5.11.2), from the highest down.
 _HALF_STEP = (-0.88650608062744140625, 0.166656494140625, -0.04217529296875, 0.01513671875, -0.00830078125, 0.0078125,
@@ -62,7 +62,6 @@ def _pdf(x, df, loc=0, scale=1):
     return exponential(_logpdf(x, df, loc, scale))
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
+logpdf, pdf = map(_distribution, (_logpdf, _pdf))
 
 _publish(globals())

@@ -13,13 +13,13 @@ from lamina_tracing.extend import typeof
 from .._util import within
 from .._special._binomial_deviance import log1p_of
 from .._special._normal import log_ndtr_of, ndtr_of
-from ._distribution import Law, exponential, log_difference, one_less, proper, standard, supported
+from ._distribution import Distribution, exponential, log_difference, one_less, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
-_law = Law("truncnorm", "the normal distribution cut off at both sides",
-           a="real array: the lower end, in units of the width, relative to the location",
-           b="real array: the upper end, likewise")
+_distribution = Distribution("truncnorm", "the normal distribution cut off at both sides",
+                             a="real array: the lower end, in units of the width, relative to the location",
+                             b="real array: the upper end, likewise")
 
 
 def _log_mass(a, b):
@@ -95,11 +95,6 @@ def _sf(x, a, b, loc=0, scale=1):
     return exponential(_logsf(x, a, b, loc, scale))
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-logcdf = _law(_logcdf)
-cdf = _law(_cdf)
-logsf = _law(_logsf)
-sf = _law(_sf)
+logpdf, pdf, logcdf, cdf, logsf, sf = map(_distribution, (_logpdf, _pdf, _logcdf, _cdf, _logsf, _sf))
 
 _publish(globals())

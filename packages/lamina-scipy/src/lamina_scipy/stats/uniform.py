@@ -6,11 +6,11 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import within
-from ._distribution import Law, from_end, proper, standard, supported
+from ._distribution import Distribution, from_end, proper, standard, supported
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]
 
-_law = Law("uniform", "the uniform distribution, on [0, 1]")
+_distribution = Distribution("uniform", "the uniform distribution, on [0, 1]")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -41,9 +41,6 @@ def _ppf(q, loc=0, scale=1):
     return proper(loc + scale * q, q >= 0, q <= 1, scale > 0)
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
-cdf = _law(_cdf)
-ppf = _law(_ppf)
+logpdf, pdf, cdf, ppf = map(_distribution, (_logpdf, _pdf, _cdf, _ppf))
 
 _publish(globals())

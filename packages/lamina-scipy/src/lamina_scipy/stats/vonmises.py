@@ -6,12 +6,12 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import lax
 
-from ._distribution import Law, exponential, proper
+from ._distribution import Distribution, exponential, proper
 
 __all__ = ["logpdf", "pdf"]
 
-_law = Law("vonmises", "von Mises' distribution of angles",
-           kappa="real array, none below 0: how narrow it is")
+_distribution = Distribution("vonmises", "von Mises' distribution of angles",
+                             kappa="real array, none below 0: how narrow it is")
 
 
 def _logpdf(x, kappa):
@@ -27,7 +27,6 @@ def _pdf(x, kappa):
     return exponential(_logpdf(x, kappa))
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
+logpdf, pdf = map(_distribution, (_logpdf, _pdf))
 
 _publish(globals())

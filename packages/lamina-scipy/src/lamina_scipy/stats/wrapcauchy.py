@@ -9,12 +9,12 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._binomial_deviance import log1p_of
-from ._distribution import Law, exponential, proper, supported
+from ._distribution import Distribution, exponential, proper, supported
 
 __all__ = ["logpdf", "pdf"]
 
-_law = Law("wrapcauchy", "Cauchy's distribution wrapped round the circle, on [0, 2 pi]",
-           c="real array, between 0 and 1: how narrow it is")
+_distribution = Distribution("wrapcauchy", "Cauchy's distribution wrapped round the circle, on [0, 2 pi]",
+                             c="real array, between 0 and 1: how narrow it is")
 
 
 def _logpdf(x, c):
@@ -33,7 +33,6 @@ def _pdf(x, c):
     return exponential(_logpdf(x, c))
 
 
-logpdf = _law(_logpdf)
-pdf = _law(_pdf)
+logpdf, pdf = map(_distribution, (_logpdf, _pdf))
 
 _publish(globals())

@@ -4,21 +4,25 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
+import numpy as np
 from lamina_ir import DTypeError, ShapedArray, ShapeError, aval_of, config, shaped, trees
 from lamina_ir.dtypes import as_dtype, canonicalize
+from lamina_ir.typing import AxisName, Function, Tree, Value
+from lamina_ir.trees import PyTreeDef
 
 from .source_lines import is_library_file, warn_user
 from .signature import argument_name
 from .trace import axis_frame
 from .tracer import has_jax_array, Tracer, typeof
+from .array import DTypeLike
+from .._typing import KeyPath
 
 __all__ = ["argument_path", "find_called_name", "flatten_args", "flatten_results", "get_arg_avals",
            "get_duck_typed_avals", "resolve_requested_dtype", "result_path", "unsorted_dict_error"]
 
 
-def resolve_requested_dtype(spec: Any) -> Any:
+def resolve_requested_dtype(spec: DTypeLike) -> np.dtype:
     """Return the dtype of a caller's `dtype=` argument under the 64-bit setting.
 
     If the result is narrower than the requested dtype, a UserWarning points at the caller's line. Data, and Python's
@@ -51,7 +55,7 @@ _PYTHON = frozenset((bool, int, float, complex))
 _reads_arguments = True  # marks this module for x64_warning.py: values whose type is computed here are user data
 
 
-def flatten_args(call: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+def flatten_args(call: str, name: str, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[list[Value], PyTreeDef]:
     """Flatten the arguments of a call.
 
     Args:
@@ -72,21 +76,21 @@ def flatten_args(call: str, name: str, args: Sequence[Any], kwargs: dict[str, An
         raise unsorted_dict_error(f"{call} of `{name}`", args, kwargs) or e from None
 
 
-def unsorted_dict_error(lead: str, args: Sequence[Any], kwargs: dict[str, Any]) -> TypeError | None:
+def unsorted_dict_error(lead: str, args: Sequence[Tree], kwargs: dict[str, Tree]) -> TypeError | None:
     """Return an error about the first dict among the arguments whose keys cannot be sorted, or None."""
     return trees.unsorted_keys_error((tuple(args), kwargs), None, _argument, lead)
 
 
-def _argument(path: Sequence[Any]) -> str:
+def _argument(path: KeyPath) -> str:
     return ("args" if path and getattr(path[0], "idx", None) == 0 else "kwargs") + trees.keystr(path[1:])
 
 
-def _path(tree: Any, leaf: int) -> tuple[Any, ...]:
+def _path(tree: PyTreeDef, leaf: int) -> KeyPath:
     marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
     return next((path for path, at in trees.tree_flatten_with_path(marked)[0] if at == leaf), ())
 
 
-def argument_path(tree: Any, leaf: int, fun: Any = None, static: Collection[int] = ()) -> str:
+def argument_path(tree: PyTreeDef, leaf: int, fun: Function | None = None, static: Collection[int] = ()) -> str:
     """Return the path of a flat argument, for error messages.
 
     Args:
@@ -116,7 +120,7 @@ def argument_path(tree: Any, leaf: int, fun: Any = None, static: Collection[int]
     return argument_name(fun, at) + trees.keystr(path[2:])
 
 
-def result_path(tree: Any, leaf: int) -> str:
+def result_path(tree: PyTreeDef, leaf: int) -> str:
     """Return the path of a flat result, for error messages.
 
     Args:
@@ -131,7 +135,7 @@ def result_path(tree: Any, leaf: int) -> str:
     return f"output{trees.keystr(_path(tree, leaf))}"
 
 
-def get_arg_avals(call: str, name: str, flat: Sequence[Any], tree: Any, library: Sequence[str] | None = None
+def get_arg_avals(call: str, name: str, flat: Sequence[Value], tree: PyTreeDef, library: Sequence[str] | None = None
                ) -> tuple[ShapedArray, ...]:
     """Return the types of flat arguments.
 
@@ -201,7 +205,7 @@ def _parameter(path: str, names: Sequence[str]) -> str:
     return name + path[found.end():]
 
 
-def get_duck_typed_avals(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[ShapedArray, ...]:
+def get_duck_typed_avals(call: str, name: str, flat: Sequence[Value], tree: PyTreeDef) -> tuple[ShapedArray, ...]:
     """Return the types of flat arguments that may be any objects with `shape` and `dtype`.
 
     Args:
@@ -220,7 +224,7 @@ def get_duck_typed_avals(call: str, name: str, flat: Sequence[Any], tree: Any) -
     >>> get_duck_typed_avals("lower", "f", [Described()], trees.tree_structure(((0,), {})))
     (ShapedArray(float32[2]),)
     """
-    def leaf_aval(i: int, x: Any) -> ShapedArray:
+    def leaf_aval(i: int, x: Value) -> ShapedArray:
         if isinstance(x, Tracer):
             return x.aval
         try:
@@ -240,7 +244,7 @@ def get_duck_typed_avals(call: str, name: str, flat: Sequence[Any], tree: Any) -
     return tuple(leaf_aval(i, x) for i, x in enumerate(flat))
 
 
-def _with_named_axes(where: str, aval: ShapedArray, named: Mapping[Any, int]) -> ShapedArray:
+def _with_named_axes(where: str, aval: ShapedArray, named: Mapping[AxisName, int]) -> ShapedArray:
     """Mark `aval` as varying over the axes of `named` (name -> size), after checking that the sizes match the axes."""
     for axis, size in named.items():
         found = axis_frame(axis).size
@@ -249,7 +253,7 @@ def _with_named_axes(where: str, aval: ShapedArray, named: Mapping[Any, int]) ->
     return aval.with_varying_axes(frozenset(named))
 
 
-def flatten_results(call: str, name: str, out: Any) -> tuple[list[Any], Any]:
+def flatten_results(call: str, name: str, out: Tree) -> tuple[list[Value], PyTreeDef]:
     """Flatten the result of a function and check that every leaf is an array or a number.
 
     Args:

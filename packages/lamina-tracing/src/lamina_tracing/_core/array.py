@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import Any, NoReturn, Protocol, TYPE_CHECKING, Union
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import dtypes
+from lamina_ir.typing import Tree
 
 from .host_array import HostArray
 from .tracer import Tracer
@@ -25,13 +27,15 @@ _NUMPY_PROTOCOLS = frozenset(("__array__", "__array_finalize__", "__array_interf
 
 
 class _ArrayKind(type):
-    def __instancecheck__(cls, x: Any) -> bool:
+    @override
+    def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, Tracer) or isinstance(x, tuple(concrete_types))
 
+    @override
     def __subclasscheck__(cls, kind: type) -> bool:
         return issubclass(kind, (Tracer, *concrete_types)) or type.__subclasscheck__(cls, kind)
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str) -> object:
         """Return an attribute of the concrete array classes, so that `Array.sum` works."""
         if name not in _NUMPY_PROTOCOLS:
             for kind in (*concrete_types[1:], HostArray):  # classes of the runtime first, in order of registration
@@ -56,7 +60,7 @@ else:
         ndim: int
         size: int
 
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        def __new__(cls, *args: Tree, **kwargs: Tree) -> NoReturn:
             raise TypeError("Array is a type to check against; make arrays with lamina.numpy.array")
 
 
@@ -90,6 +94,6 @@ def register_array_type(kind: type) -> None:
         concrete_types.append(kind)
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: object) -> bool:
     """Return whether `x` is a lamina array or a traced value. NumPy arrays and numbers are not."""
     return isinstance(x, Array)

@@ -19,6 +19,8 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
+from lamina_ir.typing import Function, Tree
 
 from .array import Array
 from .tracer import Tracer
@@ -31,7 +33,8 @@ _MAX_COMPARED_BYTES = 4096  # NumPy arrays up to this size are compared by value
 _CONSTANT_TYPES = frozenset((bool, int, str, bytes, type(None)))
 _IDENTITY_TYPES = (FunctionType, BuiltinFunctionType, ModuleType, type)
 _lock = threading.Lock()
-_latest: OrderedDict[Any, BoundMethodKey] = OrderedDict()  # (id of the object, function) -> its latest key
+# (id of the object, function) -> its latest key
+_latest: OrderedDict[tuple[int, Function], BoundMethodKey] = OrderedDict()
 
 
 class BoundMethodKey:
@@ -39,13 +42,13 @@ class BoundMethodKey:
 
     __slots__ = ("owner", "function", "state", "__weakref__")
 
-    def __init__(self, owner: Any, function: Callable[..., Any], state: list[Any]) -> None:
+    def __init__(self, owner: object, function: Function, state: list[object]) -> None:
         key = id(owner), function
         self.owner = weakref.ref(owner, lambda _: _remove(key))
         self.function = function
         self.state = state
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         return self.function(self.owner(), *args, **kwargs)
 
     def evict_if_changed(self) -> None:
@@ -72,6 +75,7 @@ def get_bound_method_key(method: MethodType) -> BoundMethodKey | None:
         return None
     with _lock:
         found = _latest.get(key)
+        # `owner() is not owner`: the id of a dead object was reused.
         if found is None or found.owner() is not owner or found.state != state:
             found = _latest[key] = BoundMethodKey(owner, function, state)
             while len(_latest) > _MAX_KEYS:
@@ -80,18 +84,18 @@ def get_bound_method_key(method: MethodType) -> BoundMethodKey | None:
     return found
 
 
-def _remove(key: Any) -> None:
+def _remove(key: tuple[int, Function]) -> None:
     # No lock: this is a weakref callback. The garbage collector may run it in a thread that holds the lock already.
     found = _latest.get(key)
     if found is not None and found.owner() is None:
         _latest.pop(key, None)
 
 
-def _state(owner: Any) -> list[Any] | None:
+def _state(owner: object) -> list[object] | None:
     """Return a list that compares equal as long as nothing changes that a program could depend on; None if unknown."""
     if isinstance(owner, type):
         return None  # a class also has the attributes of its bases
-    parts: list[Any] = []
+    parts: list[object] = []
     seen = {id(owner)}
     todo: list[Any] = [_attributes(owner)]
     while todo:
@@ -118,6 +122,7 @@ def _state(owner: Any) -> list[Any] | None:
             parts.append(value)
         elif isinstance(value, _IDENTITY_TYPES) or (callable(value) and hasattr(value, "__wrapped__")):
             parts.append(_WeaklySame(value))
+        # A cycle, or an object that was visited by another path: its state is in the list already.
         elif id(value) in seen:
             parts.append(kind)
         else:
@@ -132,7 +137,7 @@ def _state(owner: Any) -> list[Any] | None:
     return parts
 
 
-def _attributes(value: Any) -> dict[str, Any] | None:
+def _attributes(value: object) -> dict[str, object] | None:
     """Return an object's attributes if they are its only state: it has no slots, and no base class written in C."""
     inside = getattr(value, "__dict__", None)
     return inside if type(inside) is dict and type(value).__basicsize__ <= _Plain.__basicsize__ else None
@@ -147,9 +152,10 @@ class _Same:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
+    @override
     def __eq__(self, other: object) -> bool:
         return type(other) is _Same and self.value is other.value
 
@@ -164,12 +170,13 @@ class _WeaklySame:
 
     __slots__ = ("reference",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         try:
-            self.reference: Callable[[], Any] = weakref.ref(value)
+            self.reference: Callable[[], object] = weakref.ref(value)
         except TypeError:
             self.reference = lambda: value
 
+    @override
     def __eq__(self, other: object) -> bool:
         found = self.reference()
         return type(other) is _WeaklySame and found is not None and found is other.reference()

@@ -5,9 +5,9 @@ import os
 import sys
 from collections.abc import Iterable
 from types import FrameType
-from typing import Any
 
-from lamina_ir import Primitive
+from lamina_ir import Primitive, ShapedArray
+from lamina_ir.typing import Params
 
 __all__ = ["find_lax_call", "find_type_error", "not_an_array_error", "prefix_lax_function"]
 
@@ -15,7 +15,7 @@ _TRACING = os.path.dirname(sys.modules[__name__.partition(".")[0]].__file__ or "
 _LAX = _TRACING + "lax" + os.sep
 
 
-def find_type_error(prim: Primitive, avals: Iterable[Any], params: dict[str, Any]) -> Exception | None:
+def find_type_error(prim: Primitive, avals: Iterable[ShapedArray], params: Params) -> Exception | None:
     """Return the error of a primitive's type rule for these operand types and params, or None.
 
     A transformation's rule may have failed first, in another primitive or on batched shapes. The error of the type rule
@@ -65,7 +65,7 @@ def _name_of(frame: FrameType) -> str:
     return code.co_name if is_public else ""
 
 
-def not_an_array_error(x: Any, error: Exception) -> Exception:
+def not_an_array_error(x: object, error: Exception) -> Exception:
     """Prefix `error`, which is about the value `x`, with the `lax` function and the argument that `x` was passed as."""
     name, call = find_lax_call()
     if call is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 import functools
 import weakref
 from types import MethodType
-from typing import Any
 
 import numpy as np
+from lamina_ir.typing import CacheKey, Function, StaticValue, Tree
 
 from .bound_method_key import BoundMethodKey, get_bound_method_key
+from .._typing import CacheTable
 
 __all__ = ["FunctionCache", "evict_if_changed", "function_key"]
 
@@ -33,12 +34,12 @@ class FunctionCache:
 
     def __init__(self, max_functions: int = 512) -> None:
         self.most = max_functions
-        self._tables: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+        self._tables: weakref.WeakKeyDictionary[Function, CacheTable] = weakref.WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._tables)
 
-    def get_table(self, fun: Any) -> dict[Any, Any]:
+    def get_table(self, fun: Function) -> CacheTable:
         """Return the table of a function; a new, uncached dict if `fun` is not hashable or not weakly referable.
 
         A bound method has one table as long as its object lives and does not change, see bound_method_key.py. Partial
@@ -48,6 +49,7 @@ class FunctionCache:
         try:
             found = self._tables.get(fun)
             if found is None:
+                # `setdefault`, so that two threads get the same table.
                 found = self._tables.setdefault(fun, {})
                 if len(self._tables) > self.most:
                     self._drop_older_half()
@@ -55,11 +57,12 @@ class FunctionCache:
             return {}
         return found
 
-    def tables(self) -> list[dict[Any, Any]]:
+    def tables(self) -> list[CacheTable]:
         """Return all cached tables."""
         return list(self._tables.values())
 
     def _drop_older_half(self) -> None:
+        # Insertion order, so these are the oldest. Half at once, so that the cost is paid rarely.
         for reference in self._tables.keyrefs()[:self.most // 2]:
             fun = reference()
             if fun is not None:
@@ -71,10 +74,10 @@ class _PartialKey:
 
     __slots__ = ("base", "args", "keywords", "__weakref__")
 
-    def __init__(self, base: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def __init__(self, base: Function, args: tuple[StaticValue, ...], keywords: dict[str, StaticValue]) -> None:
         self.base, self.args, self.keywords = weakref.ref(base), args, keywords
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         return self.base()(*self.args, *args, **{**self.keywords, **kwargs})  # type: ignore[misc]  # it lives as long as this
 
 
@@ -82,7 +85,7 @@ _partials = FunctionCache()  # table of a function: bound arguments -> `_Partial
 _MAX_PARTIALS = 256  # keys per function
 
 
-def function_key(fun: Any) -> Any:
+def function_key(fun: Function) -> Function:
     """Return the cache key of a function: the function itself, or a stable key for a bound method or a partial.
 
     Bound methods and partials are new objects on every access, so they cannot be weak keys themselves.
@@ -104,7 +107,7 @@ def function_key(fun: Any) -> Any:
         return fun
 
 
-def _value_key(value: Any) -> Any:
+def _value_key(value: StaticValue) -> CacheKey:
     """Return a key that is equal for values that give equal programs; TypeError if the value may change."""
     kind = type(value)
     if kind is tuple:
@@ -116,7 +119,7 @@ def _value_key(value: Any) -> Any:
     raise TypeError
 
 
-def evict_if_changed(known: Any) -> None:
+def evict_if_changed(known: Function | None) -> None:
     """Remove the cache key of a bound method whose object has changed, before a program is traced for it."""
     while type(known) is _PartialKey:
         known = known.base()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapedArray, config, dtypes, register_aval, shaped
 from lamina_ir.extend import get_key_data
+from lamina_ir.typing import Function, Tree, Value
 
 from .operator_expressions import is_operator_expression
 from .tracer import Tracer
@@ -24,7 +25,7 @@ _READ_ONLY_ATTRIBUTES = frozenset(("_aval_and_ndarray", "aval", "base", "data", 
                                    "shape", "strides", "weak_type"))
 
 
-def _scalar_value(self: HostArray, use: str) -> Any:
+def _scalar_value(self: HostArray, use: str) -> Value:
     if self.size != 1:
         raise TypeError(f"{use}: expected an array with one element; got {self.aval.str_long()}")
     return np.asarray(self).reshape(())[()]
@@ -59,7 +60,7 @@ class HostArray(np.ndarray):
     __array_priority__ = 900
 
     @staticmethod
-    def of(x: Any, aval: ShapedArray) -> HostArray:
+    def of(x: Value, aval: ShapedArray) -> HostArray:
         """Return `x` with the dtype and weak type of `aval`. It takes over the memory of `x`; do not write to it."""
         array = np.asarray(x, aval.dtype)
         if array.shape != aval.shape:  # `aval` only specifies dtype and weak type
@@ -75,7 +76,8 @@ class HostArray(np.ndarray):
 
     named_shape = property(lambda self: {})
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    @override
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Value, **kwargs: Tree) -> Value:
         """Apply a NumPy ufunc: return plain arrays, or defer to tracers among the operands."""
         if any(isinstance(x, Tracer) for x in inputs):
             return NotImplemented
@@ -89,71 +91,88 @@ class HostArray(np.ndarray):
                             "np.array(x), or use x.at[i].add(v) and its siblings")
         if any(isinstance(x, HostArray) for x in kwargs.get("out", ())):
             raise TypeError(f"arrays are immutable: numpy.{ufunc.__name__} cannot write into one (out=); use what it returns")
-        return getattr(ufunc, method)(*map(_plain, inputs), **{name: _plain(x) for name, x in kwargs.items()})
+        return getattr(ufunc, method)(*map(_to_plain, inputs), **{name: _to_plain(x) for name, x in kwargs.items()})
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    @override
+    def __array_function__(self, func: Function, types: Iterable[type], args: Iterable[Tree],
+                           kwargs: Mapping[str, Tree]) -> Tree:
         """Apply any other NumPy function: return plain arrays, or defer to tracers among the arguments."""
         if any(issubclass(kind, Tracer) for kind in types):
             return NotImplemented
-        return func(*map(_plain, args), **{name: _plain(x) for name, x in kwargs.items()})
+        # Plain arrays, not `super()`: NumPy's own results then have no lamina methods, as those of device arrays.
+        return func(*map(_to_plain, args), **{name: _to_plain(x) for name, x in kwargs.items()})
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    @override
+    def __array_wrap__(self, array: Value, context: object = None, return_scalar: bool = False) -> Value:
         out = np.asarray(array)
         return out[()] if return_scalar else out
 
     def block_until_ready(self) -> HostArray:
         return self
 
-    def __iter__(self) -> Iterator[Any]:
+    @override
+    def __iter__(self) -> Iterator[Value]:
         if not self.shape:
             raise TypeError(f"iteration over a rank-0 array {self.aval.str_long()}")
         return iter([self[i] for i in range(self.shape[0])])
 
+    @override
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError(f"len() of a rank-0 array {self.aval.str_long()}")
         return self.shape[0]
 
-    def __contains__(self, value: Any) -> bool:
+    @override
+    def __contains__(self, value: object) -> bool:
         return value in np.asarray(self)
 
+    @override
     def __bool__(self) -> bool:
         if self.size != 1:
             which = "an empty array" if self.size == 0 else "an array with several elements"
             raise ValueError(f"the truth value of {which} is ambiguous; got {self.aval.str_long()}. Use .any() or .all()")
         return bool(_scalar_value(self, "bool()"))
 
+    @override
     def __int__(self) -> int:
         return int(_scalar_value(self, "int()"))
 
+    @override
     def __float__(self) -> float:
         return float(_scalar_value(self, "float()"))
 
+    @override
     def __complex__(self) -> complex:
         return complex(_scalar_value(self, "complex()"))
 
+    @override
     def __index__(self) -> int:
         if self.shape or self.dtype.kind not in "iu":
             raise TypeError(f"only rank-0 integer arrays can be an index; got {self.aval.str_long()}")
         return operator.index(np.asarray(self)[()])
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
         if name in _READ_ONLY_ATTRIBUTES:
             raise TypeError(f"arrays are immutable: `x.{name} = v` would change the array for every reference to it")
         super().__setattr__(name, value)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    @override
+    def __setitem__(self, index: object, value: object) -> None:
         raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
 
-    def __delitem__(self, index: Any) -> None:
+    def __delitem__(self, index: object) -> None:
         raise TypeError("arrays are immutable, and no elements of one can be deleted; numpy.delete gives a new one")
 
+    @override
     def __copy__(self) -> HostArray:
         return HostArray.of(np.array(self), self.aval)
 
-    def __deepcopy__(self, memo: Any) -> HostArray:
+    @override
+    def __deepcopy__(self, memo: object) -> HostArray:
         return self.__copy__()
 
+    @override
     def __repr__(self) -> str:
         value = np.asarray(self)
         tail = f"dtype={dtypes.long_name(self.dtype)}{', weak_type=True' if self.weak_type else ''})"
@@ -165,16 +184,20 @@ class HostArray(np.ndarray):
         gap = ", " if last + len(tail) + 1 < np.get_printoptions()["linewidth"] else ",\n      "
         return f"Array({text}{gap}{tail}"
 
+    @override
     def __str__(self) -> str:
         return str(np.asarray(self))
 
+    @override
     def __format__(self, spec: str) -> str:
         return format(np.asarray(self)[()], spec)
 
+    @override
     def __hash__(self) -> int:  # type: ignore[override]  # NumPy sets it to None, whose error message gives no advice
         raise TypeError("arrays are not hashable; use their shape and dtype, or x.tobytes(), as a key")
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Function, tuple[object, ...]]:
         return _rebuild, (np.asarray(self), self.weak_type)
 
 
@@ -201,6 +224,7 @@ def get_aval_and_ndarray(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
             return cached
     except AttributeError:
         pass
+    # A view that NumPy made, or an array from a time when 64-bit types were enabled: compute the canonical type.
     aval = shaped(x.shape, dtypes.canonicalize(x.dtype), x.weak_type)
     return aval, np.asarray(x, aval.dtype)
 
@@ -218,12 +242,13 @@ def _type_of(x: HostArray) -> ShapedArray:
 register_aval(HostArray, _type_of)
 
 
-def _plain(x: Any) -> Any:
+def _to_plain(x: Tree) -> Tree:
     """Replace HostArrays in an argument of a NumPy function by plain views, also within lists and tuples."""
     if isinstance(x, HostArray):
         return np.asarray(x)
+    # Exact types only: a subclass may have another constructor.
     if type(x) in (list, tuple):
-        return type(x)(map(_plain, x))
+        return type(x)(map(_to_plain, x))
     return x
 
 
@@ -233,16 +258,16 @@ _REFLECTED = {"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__",
               "not_equal": "__ne__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__", "greater_equal": "__le__"}
 
 
-def _raise_immutable(name: str) -> Any:
+def _raise_immutable(name: str) -> Function:
     """Make a method that raises TypeError."""
-    def method(self: HostArray, *args: Any, **kwargs: Any) -> None:
+    def method(self: HostArray, *args: Tree, **kwargs: Tree) -> None:
         raise TypeError(f"arrays are immutable: `x.{name}` would change one in place; use a function that returns a new array, "
                         "or x.at[i].set(v)")
 
     return method
 
 
-def _as_method(op: Any) -> Any:
+def _as_method(op: Function) -> Function:
     return lambda x, y: op(x, y)  # a builtin function is not bound as a method
 
 

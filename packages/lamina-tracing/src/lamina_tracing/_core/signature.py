@@ -4,12 +4,15 @@ from __future__ import annotations
 import functools
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from types import FunctionType
-from typing import Any
+
+from lamina_ir.typing import Function
 
 __all__ = ["argument_name", "count_positional", "function_name", "get_parameters", "parameter_names"]
 
+Parameters = tuple[tuple[str, ...], tuple[str, ...], bool, bool]  # as `get_parameters` returns them
 
-def function_name(fun: Any) -> str:
+
+def function_name(fun: Function) -> str:
     """Return a function's name for messages; partials are unwrapped.
 
     Args:
@@ -25,7 +28,7 @@ def function_name(fun: Any) -> str:
     return getattr(fun, "__name__", None) or type(fun).__name__
 
 
-def get_parameters(fun: Any) -> tuple[tuple[str, ...], tuple[str, ...], bool, bool] | None:
+def get_parameters(fun: Function) -> Parameters | None:
     """Return (positional names, all names, has `*args`, has `**kwargs`); None if `fun` has no readable signature."""
     if type(fun) is FunctionType and not fun.__dict__:  # read the code object, in a tenth of the time of `signature`
         code = fun.__code__
@@ -42,7 +45,7 @@ def get_parameters(fun: Any) -> tuple[tuple[str, ...], tuple[str, ...], bool, bo
     return positional, positional + keyword, Parameter.VAR_POSITIONAL in kinds, Parameter.VAR_KEYWORD in kinds
 
 
-def parameter_names(fun: Any) -> tuple[str, ...] | None:
+def parameter_names(fun: Function) -> tuple[str, ...] | None:
     """Return the names of a function's parameters, without `*args` and `**kwargs`.
 
     Args:
@@ -57,13 +60,13 @@ def parameter_names(fun: Any) -> tuple[str, ...] | None:
     return None if known is None else known[1]
 
 
-def count_positional(fun: Any) -> int | None:
+def count_positional(fun: Function) -> int | None:
     """Return the number of positional parameters of `fun`; None if it has `*args` or no readable signature."""
     known = get_parameters(fun)
     return None if known is None or known[2] else len(known[0])
 
 
-def argument_name(fun: Any, position: int) -> str:
+def argument_name(fun: Function, position: int) -> str:
     """Return the name of a positional parameter.
 
     Args:

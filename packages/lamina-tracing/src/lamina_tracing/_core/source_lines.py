@@ -15,18 +15,24 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Source, subprograms
+import numpy as np
+from typing_extensions import override
+from lamina_ir import ClosedJaxpr, Primitive, Source, subprograms
+from lamina_ir.typing import Function
 
 from .trace import EVALUATION, trace_state
+from .._typing import MappedAxis, SourceState
 
 __all__ = ["BatchedSource", "NOWHERE", "UserRuleSource", "clear_source", "describe_batch_position",
            "drop_cached_caller", "eager_source_requests", "find_user_source", "get_equation_source",
            "get_function_source", "hide_frames_of", "is_library_file", "make_rule_source", "set_staging_code",
            "warn_user"]
+
+CodePosition = tuple[CodeType, int]  # a code object and a bytecode offset in it
+
 
 class UserRuleSource:
     """Value of `trace_state.source` while a user's custom rule runs: look up lines in frames below the rule's caller.
@@ -39,7 +45,7 @@ class UserRuleSource:
 
     __slots__ = ("part", "source", "stop")
 
-    def __init__(self, part: str, source: Any, stop: int) -> None:
+    def __init__(self, part: str, source: SourceState, stop: int) -> None:
         self.part, self.source, self.stop = part, source, stop
 
 
@@ -64,22 +70,23 @@ def make_rule_source(part: str = "") -> UserRuleSource:
 
 
 class _Nowhere:
+    @override
     def __repr__(self) -> str:
         return "NOWHERE"
 
 
 NOWHERE = _Nowhere()
 # Not empty: eagerly evaluated primitives need their lines too, for example for debug_nans.
-eager_source_requests: list[Any] = []
+eager_source_requests: list[object] = []
 _library_folders: list[str] = []
 _is_library: dict[str, bool] = {}  # file name -> whether it is in a library folder
-_callers: dict[int, tuple[Any, ...]] = {}  # id of the frame of a running `stage` -> result of `_find_caller`
+_callers: dict[int, CodePosition | tuple[()]] = {}  # id of the frame of a running `stage` -> result of `_find_caller`
 
 
-_staging: Any = None  # the code object of `stage`; importing it here would be a cycle
+_staging: CodeType | None = None  # the code object of `stage`; importing it here would be a cycle
 
 
-def set_staging_code(code: Any) -> None:
+def set_staging_code(code: CodeType) -> None:
     """Set the code object whose frame ends the search for a line: its caller is the caller of the whole program."""
     global _staging
     _staging = code
@@ -133,12 +140,14 @@ def find_user_source(depth: int = 1, known: dict[int, Source] | None = None) -> 
     while frame is not None:
         code = frame.f_code
         own = _is_library.get(code.co_filename)
+        # `is_library_file`, inlined for known files: this loop runs for every equation that is staged.
         if not own and (own is not None or not is_library_file(code.co_filename)):
             lasti, scope = frame.f_lasti, trace_state.scope
             if known is None:
                 return Source(code, lasti, scope)
             key = id(code) + lasti  # not (code, lasti): hashing a code object takes longer than everything else here
             found = known.get(key)
+            # The key is not unique, so compare. A collision only costs another `Source`.
             if found is None or found.code is not code or found.scope != scope:
                 found = known[key] = Source(code, lasti, scope)
             return found
@@ -149,10 +158,11 @@ def find_user_source(depth: int = 1, known: dict[int, Source] | None = None) -> 
     return None
 
 
-def _resolve_source(source: Any, depth: int) -> Source | None:
+def _resolve_source(source: SourceState, depth: int) -> Source | None:
     """Return the line for a value of `trace_state.source`; `depth` as in `find_user_source`."""
     if type(source) is UserRuleSource:
         frame: FrameType | None = sys._getframe(depth)
+        # Stop at the caller of the rule: frames below it belong to the call of the function, not to the rule.
         while frame is not None and id(frame) != source.stop:
             if not is_library_file(frame.f_code.co_filename):
                 return Source(frame.f_code, frame.f_lasti, trace_state.scope, source.part)
@@ -161,7 +171,7 @@ def _resolve_source(source: Any, depth: int) -> Source | None:
     return None if source is NOWHERE else source
 
 
-def get_equation_source(depth: int, always: bool = False) -> Any:
+def get_equation_source(depth: int, always: bool = False) -> SourceState:
     """Return the `trace_state.source` that a transformation sets while it handles one primitive.
 
     The line is looked up once for all equations that the primitive becomes.
@@ -208,24 +218,25 @@ class BatchedSource(Source):
     def __init__(self, code: Any, lasti: int, scope: str = "", part: str = "") -> None:
         super().__init__(code, lasti, scope, part)
         self.prim: Any = None
-        self.axis: Any = None  # the mapped axis: has size and name
+        self.axis: MappedAxis = None  # the mapped axis: has size and name
         self.result: list[Any] = []  # [shape of the batched result, its batch axis]; empty until the rule has run
         self.outer: BatchedSource | None = None  # source of the same primitive under the next outer map, if any
 
     @classmethod
-    def of(cls, source: Source, prim: Any, axis: Any) -> BatchedSource:
+    def of(cls, source: Source, prim: Primitive, axis: MappedAxis) -> BatchedSource:
         """Make the source of `prim`, a primitive in a function mapped over `axis`."""
         made = cls(source.code, source.lasti, source.scope, source.part)
         made.prim, made.axis = prim, axis
         made.outer = source if isinstance(source, BatchedSource) else None
         return made
 
+    @override
     def replace(self, scope: str, part: str) -> Source:
         made = BatchedSource(self.code, self.lasti, scope, part)
         made.prim, made.axis, made.result, made.outer = self.prim, self.axis, self.result, self.outer
         return made
 
-    def dims(self, prim: Any, shape: tuple[int, ...]) -> list[tuple[int, Any]]:
+    def dims(self, prim: Primitive, shape: tuple[int, ...]) -> list[tuple[int, MappedAxis]]:
         """Return pairs (axis of a result of this shape, mapped axis), outermost first; [] if they are not certain.
 
         They are certain for the primitive itself, and for elementwise primitives derived from an elementwise one with
@@ -233,6 +244,8 @@ class BatchedSource(Source):
         """
         if not self.result or shape != self.result[0]:
             return []
+        # An elementwise primitive keeps the axes of its operands, so the axis is known also in a derived equation. Any
+        # other one may have moved it.
         if not (prim.elementwise and self.prim.elementwise) and (prim is not self.prim or self.part):
             return []
         dim = self.result[1]
@@ -240,7 +253,7 @@ class BatchedSource(Source):
         return [(dim, self.axis), *[(d + (d >= dim), axis) for d, axis in outer_dims]]
 
 
-def describe_batch_position(source: Any, prim: Any, bad: Any) -> str:
+def describe_batch_position(source: SourceState, prim: Primitive, bad: np.ndarray) -> str:
     """Describe which example of a batch is bad, for error reports.
 
     Args:
@@ -266,7 +279,7 @@ def describe_batch_position(source: Any, prim: Any, bad: Any) -> str:
     return f"at {', '.join(texts)}" + (f" (and in {more} more)" if more else "")
 
 
-def get_function_source(fun: Callable[..., Any]) -> Source | None:
+def get_function_source(fun: Function) -> Source | None:
     """Return the line of a function's `def`, for equations that a transformation adds around its call.
 
     Examples are the seed of a gradient, and moved axes.
@@ -281,21 +294,22 @@ def get_function_source(fun: Callable[..., Any]) -> Source | None:
     >>> get_function_source(loss).line
     1
     """
-    inner: Any = fun
+    inner: Function | None = fun
+    # Bounded, since `__wrapped__` can form a cycle.
     for _ in range(8):
         inner = getattr(inner, "__wrapped__", None) or getattr(inner, "func", inner)
     code = getattr(inner, "__code__", None)
     return None if code is None or is_library_file(code.co_filename) else Source(code, -1, trace_state.scope)
 
 
-def _find_caller(frame: FrameType | None) -> tuple[Any, ...]:
+def _find_caller(frame: FrameType | None) -> CodePosition | tuple[()]:
     """Return `(code, lasti)` of the nearest user frame that called a running `stage`; empty if there is none.
 
     The result cannot change while that call runs, so it is cached. Without the cache, each equation of 500 nested
     programs would search the frames of all of them.
     """
     stage_frames: list[int] = []
-    caller: tuple[Any, ...] = ()
+    caller: CodePosition | tuple[()] = ()
     while frame is not None:
         code = frame.f_code
         if not is_library_file(code.co_filename):
@@ -308,6 +322,8 @@ def _find_caller(frame: FrameType | None) -> tuple[Any, ...]:
                 break
             stage_frames.append(id(frame))
         frame = frame.f_back
+    # All `stage` frames on the way have the same caller. In nested staging each level then stops at the next one,
+    # instead of walking the whole stack for every equation.
     _callers.update(dict.fromkeys(stage_frames, caller))
     return caller
 

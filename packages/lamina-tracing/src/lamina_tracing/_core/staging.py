@@ -4,25 +4,29 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Source, UnnamedAxis, Var, aval_of, check,
                        config)
 from lamina_ir.extend import check_key_uses, stack_depth, infer_equation_types
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import AxisName, Function, Params, Value
 
 from .array import HostArray
 from .source_lines import NOWHERE, UserRuleSource, drop_cached_caller, set_staging_code, find_user_source
 from .tracer_provenance import check_tracing_allowed
 from .trace import Trace, bind, leak_error, trace_state, on_trace_begin, notify_staging_hooks
 from .tracer import Tracer
+from .._typing import Outputs, SourceState
 
 __all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
 _enable_checks, _debug_key_reuse = config.enable_checks, config.debug_key_reuse
 # The staged function, for errors: (call, function, tree of its arguments or None, static positions).
-StagedFunctionInfo = tuple[str, Callable[..., Any], Any, Collection[int]]
+StagedFunctionInfo = tuple[str, Function, PyTreeDef | None, Collection[int]]
+
 
 class StagingTracer(Tracer):
     """Tracer for a variable of the program being staged.
@@ -59,18 +63,19 @@ class StagingTrace(Trace):
     StagingTrace
     """
 
-    bound_axis_names: frozenset[Any] = frozenset()
+    bound_axis_names: frozenset[AxisName] = frozenset()
 
     def __init__(self, level: int) -> None:
         self.level = level
         self.eqns: list[Eqn] = []
-        self.consts: dict[int, tuple[Any, Var]] = {}
+        self.consts: dict[int, tuple[Value, Var]] = {}
         self.arguments: list[StagingTracer] = []
         self.function_info: StagedFunctionInfo | None = None
         outside = trace_state.trace
         # Nested programs share snapshots of host arrays (one copy of each) and `Source`s with the enclosing program.
         is_nested = type(outside) is StagingTrace
-        self.snapshots: dict[Any, tuple[Any, Any]] = outside.snapshots if is_nested else {}  # type: ignore[attr-defined]
+        self.snapshots: dict[tuple[int, np.dtype], tuple[np.ndarray, np.ndarray]] = (
+            outside.snapshots if is_nested else {})  # type: ignore[attr-defined]
         self.sources: dict[int, Source] = outside.sources if is_nested else {}  # type: ignore[assignment]
         if trace_state.axes:
             self.bound_axis_names = frozenset([f.name for f in trace_state.axes if type(f.name) is not UnnamedAxis])
@@ -79,7 +84,8 @@ class StagingTrace(Trace):
     def new_argument(self, aval: ShapedArray) -> StagingTracer:
         return StagingTracer(self, aval, Var(aval))
 
-    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    @override
+    def process(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         # The search for the source line starts at the caller of `bind` (depth 3), because each inspected frame costs as
         # much as the rest of an equation. A loop instead of comprehensions: before Python 3.12 a comprehension is a
         # function call, which for one or two operands costs as much as its work.
@@ -100,7 +106,7 @@ class StagingTrace(Trace):
         self.eqns.append(Eqn(prim, invars, (var,), params, find_user_source(3, self.sources)))
         return StagingTracer(self, aval, var)
 
-    def _process_with_axes(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _process_with_axes(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         """Do the work of `process` while mapped axes are bound: types then record the axes over which values vary."""
         invars, avals = [], []
         for a in args:
@@ -114,7 +120,7 @@ class StagingTrace(Trace):
             return tuple([StagingTracer(self, v.aval, v) for v in outvars])
         return StagingTracer(self, out_avals, outvars[0])
 
-    def lift(self, x: Any) -> Var | Literal:
+    def lift(self, x: Value) -> Var | Literal:
         """Return the program's atom for a value: its variable, a literal for a host scalar, or a constant variable."""
         if type(x) is StagingTracer and x._trace is self:
             return x._var
@@ -151,7 +157,7 @@ class StagingTrace(Trace):
             entry = self.snapshots[id(x), dtype] = x, copy  # the reference to x prevents reuse of its id
         return entry[1]
 
-    def to_jaxpr(self, arguments: Sequence[StagingTracer], outs: Sequence[Any]) -> ClosedJaxpr:
+    def to_jaxpr(self, arguments: Sequence[StagingTracer], outs: Sequence[Value]) -> ClosedJaxpr:
         """Return the recorded program from these arguments to these results."""
         outvars = [self.lift(o) for o in outs]
         invars = [a._var for a in arguments]
@@ -163,8 +169,8 @@ class StagingTrace(Trace):
         return ClosedJaxpr(Jaxpr(constvars, invars, self.eqns, outvars), values)
 
 
-def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
-          function_info: StagedFunctionInfo | None = None) -> tuple[ClosedJaxpr, list[Any]]:
+def stage(fun: Callable[..., Sequence[Value]], in_avals: Sequence[ShapedArray],
+          function_info: StagedFunctionInfo | None = None) -> tuple[ClosedJaxpr, list[Value]]:
     """Run a function on tracers of these types and return its program.
 
     Args:
@@ -232,7 +238,7 @@ def _check_staged(closed: ClosedJaxpr) -> None:
         check_key_uses(closed)
 
 
-def _pass_outer_values(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+def _pass_outer_values(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Value]]:
     """Make values of enclosing traces among the constants the leading arguments; return the program and these values.
 
     As operands they are handled by their traces; the other constants stay concrete values.
@@ -249,7 +255,7 @@ def _pass_outer_values(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     return ClosedJaxpr(jaxpr, [c for c, _ in rest]), outer
 
 
-def _end_staging(trace: StagingTrace, before: tuple[Any, ...], gc_was_enabled: bool) -> None:
+def _end_staging(trace: StagingTrace, before: tuple[Trace, int, str, SourceState], gc_was_enabled: bool) -> None:
     """Restore the state that `stage` changed, and end the trace. May run twice."""
     trace_state.trace, trace_state.depth, trace_state.scope, trace_state.source = before
     trace.arguments, trace.function_info = [], None  # arguments reference their trace; without this cycle it is freed at once
@@ -264,7 +270,7 @@ def _end_staging(trace: StagingTrace, before: tuple[Any, ...], gc_was_enabled: b
 set_staging_code(stage.__code__)
 
 
-def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
     """Run a program by binding each equation with its source line, so that every active transformation handles it.
 
     Args:
@@ -278,7 +284,7 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     [Array(6., dtype=float32)]
     """
     jaxpr = closed.jaxpr
-    env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts))
+    env: dict[Var, Value] = dict(zip(jaxpr.constvars, closed.consts))
     env.update(zip(jaxpr.invars, args))
     # outer_source: for equations without a line. base: name stack around all of them. part: of the derivative, for all
     # lines.
@@ -287,7 +293,7 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     part = outer_source.part if type(outer_source) is UserRuleSource else ""
     try:
         for eqn in jaxpr.eqns:
-            values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]  # type: ignore[index]
+            values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
             source = eqn.source
             if source is None:
                 trace_state.source = outer_source
@@ -308,10 +314,10 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
                 env[eqn.outvars[0]] = out
     finally:
         trace_state.source, trace_state.scope = outer_source, base
-    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]  # type: ignore[index]
+    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
 
 
-def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Value]]:
     """Return a program as a Python function.
 
     Args:

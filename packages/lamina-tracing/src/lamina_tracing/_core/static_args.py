@@ -1,18 +1,22 @@
 """Static and donated arguments of a function: check their positions and names and convert them to one form."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from lamina_ir import StaticArgumentError
+from lamina_ir.typing import Function, StaticValue, Tree
 
-from .signature import function_name, parameter_names, get_parameters, count_positional
+from .signature import count_positional, function_name, get_parameters, parameter_names, Parameters
 from .tracer import Tracer
+from .._typing import ArgSelection, StaticKey
 
 __all__ = ["StaticArgs", "as_tuple"]
 
+T = TypeVar("T")
 
-def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
+
+def as_tuple(call: str, what: str, value: ArgSelection, kind: type[T]) -> tuple[T, ...]:
     """Convert one value or a sequence of values to a tuple of `kind`.
 
     Args:
@@ -44,7 +48,7 @@ def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
     return found
 
 
-def _check_names(call: str, fun: Any, what: str, names: Sequence[str], known: Any) -> None:
+def _check_names(call: str, fun: Function, what: str, names: Sequence[str], known: Parameters | None) -> None:
     """Raise ValueError if a name is not a parameter of `fun`, and `fun` has no `**kwargs`; `known`: its parameters."""
     if known is None or known[3]:
         return
@@ -60,7 +64,7 @@ class StaticArgs:
     If only positions or only names are given, the others follow from the signature.
     """
 
-    def __init__(self, call: str, fun: Callable[..., Any], argnums: Any, argnames: Any) -> None:
+    def __init__(self, call: str, fun: Function, argnums: ArgSelection, argnames: ArgSelection) -> None:
         self.call = call
         self.fun = fun
         what = "static_broadcasted_argnums" if call in ("pmap", "padded") else "static_argnums"
@@ -88,7 +92,7 @@ class StaticArgs:
                              f"positional arguments" + (f" ({names})" if names else ""))
         return n + count if n < 0 and count is not None else n
 
-    def donated(self, argnums: Any, argnames: Any) -> frozenset[int]:
+    def donated(self, argnums: ArgSelection, argnames: ArgSelection) -> frozenset[int]:
         """Return the positions of arguments donated by position or by name. ValueError if one is also static."""
         if (argnums is None or type(argnums) is tuple and not argnums) and argnames is None:
             return frozenset()
@@ -117,13 +121,14 @@ class StaticArgs:
         known = parameter_names(self.fun) or ()
         return known.index(name) if name in known else -1
 
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    def split(self, args: Sequence[Tree],
+              kwargs: dict[str, Tree]) -> tuple[tuple[Tree, ...], dict[str, Tree], StaticKey]:
         """Return (dynamic positional, dynamic keyword, key of the static arguments). ValueError if one is not hashable.
 
         The key holds the type of each value, because `1 == 1.0 == True` would otherwise share a program.
         """
-        dynamic: list[Any] = []
-        static: list[tuple[int | str, Any]] = []
+        dynamic: list[Tree] = []
+        static: list[tuple[int | str, StaticValue]] = []
         rest = {}
         for i, a in enumerate(args):
             if i in self.nums:
@@ -150,10 +155,11 @@ class StaticArgs:
             static.sort(key=lambda p: str(p[0]))
         return tuple(dynamic), rest, tuple([(w, type(v), v) for w, v in static])
 
-    def join(self, dynamic: Sequence[Any], kwargs: dict[str, Any], static: Any) -> tuple[list[Any], dict[str, Any]]:
+    def join(self, dynamic: Sequence[Tree], kwargs: dict[str, Tree],
+             static: StaticKey) -> tuple[list[Tree], dict[str, Tree]]:
         """The inverse of `split`."""
-        by_position: dict[Any, Any] = {}
-        named = dict(kwargs)
+        by_position: dict[Any, StaticValue] = {}
+        named: dict[Any, Tree] = dict(kwargs)
         for where, _, value in static:
             (by_position if isinstance(where, int) else named)[where] = value
         if not by_position:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from lamina_ir import Primitive, UnnamedAxis, config, errors
+from typing_extensions import override
+from lamina_ir import config, errors, Primitive, Source, UnnamedAxis
 from lamina_ir.extend import (find_axis_names, set_bind, check_axis_name, set_axis_size_reader, stack_depth,
                               unbound_axis_error)
+from lamina_ir.typing import ParamValue, Params, Value
 
 from .error_context import find_lax_call, find_type_error, prefix_lax_function
 from .tracer import Tracer, has_jax_array, typeof
+from .._typing import Outputs, SourceState
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "check_axis_name_unbound", "extend_axis_env",
            "extend_name_stack", "is_counted_once", "new_trace_level", "notify_staging_hooks", "on_staging",
@@ -47,16 +50,16 @@ class Trace:
 
     outlives_transformation = False
     alive = True
-    sources: dict[int, Any] | None = None  # `Source`s of the program being staged, see `find_user_source`
+    sources: dict[int, Source] | None = None  # `Source`s of the program being staged, see `find_user_source`
 
     def __init__(self, level: int) -> None:
         self.level = level
 
-    def process(self, prim: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: tuple[Value, ...], params: Params) -> Outputs:
         """Handle a primitive and return its result, a tuple if `prim.multiple`."""
         raise NotImplementedError(f"{type(self).__name__} defines no `process`")
 
-    def set_handler(self, handler: Callable[[Primitive, tuple[Any, ...], dict[str, Any]], Any] | None) -> None:
+    def set_handler(self, handler: Callable[[Primitive, tuple[Value, ...], Params], Outputs] | None) -> None:
         """Call `handler` instead of `process` from now on; None: restore `process`.
 
         The handler is an instance attribute that shadows the method, so `bind` needs no check of the trace's state.
@@ -66,11 +69,11 @@ class Trace:
         else:
             self.process = handler  # type: ignore[method-assign, assignment]
 
-    def process_custom_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def process_custom_call(self, call: Any, args: Sequence[Value]) -> list[Value]:
         """Handle the call of a function with custom rules (`CustomCall`). By default, bind it as one equation."""
         return call.bind(args)
 
-    def uses_custom_rules(self, args: Sequence[Any]) -> bool:
+    def uses_custom_rules(self, args: Sequence[Value]) -> bool:
         """Return whether this trace or an outer one uses the rules of such a call."""
         return True
 
@@ -82,17 +85,18 @@ class Trace:
             self.alive = False
         self.set_handler(_raise_leak_error)
 
+    @override
     def __repr__(self) -> str:
         return f"{type(self).__name__}(level={self.level})"
 
 
-def _raise_leak_error(prim: Primitive, args: Any, params: Any) -> Any:
+def _raise_leak_error(prim: Primitive, args: Sequence[Value], params: Params) -> NoReturn:
     """Handle primitives for an ended trace. Not a bound method: that would be a reference cycle with the trace."""
     leaked = next((a for a in args if isinstance(a, Tracer) and not a._trace.alive), None)
     raise leak_error(leaked, f"`{prim.name}`")
 
 
-def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:
+def leak_error(tracer: Tracer | None, use: str) -> errors.LeakedTracerError:
     kind = "value"
     if tracer is not None:
         names = sorted(map(repr, tracer.aval.varying_axes))
@@ -106,15 +110,19 @@ def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:
 class _Evaluation(Trace):
     """The trace of level 0, which runs primitives on concrete values. `set_evaluator` sets its handler."""
 
-    def process_custom_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    @override
+    def process_custom_call(self, call: Any, args: Sequence[Value]) -> list[Value]:
         return call.run(*args)
 
-    def uses_custom_rules(self, args: Sequence[Any]) -> bool:
+    @override
+    def uses_custom_rules(self, args: Sequence[Value]) -> bool:
         return False
 
+    @override
     def end(self) -> None:
         raise RuntimeError("the evaluation trace does not end")
 
+    @override
     def __reduce__(self) -> str:
         return "EVALUATION"
 
@@ -146,8 +154,9 @@ class _TraceState(threading.local):
     axes: tuple[AxisFrame, ...] = ()
     scope: str = ""
     # The source line of equations bound by rules and derived programs; None while user code runs. See source_lines.py.
-    source: Any = None
+    source: SourceState = None
 
+    @override
     def __reduce__(self) -> str:
         return "trace_state"  # functions pickled by value refer to the state of the process that loads them
 
@@ -158,7 +167,7 @@ trace_state = _TraceState()
 set_axis_size_reader(lambda: [(frame.name, frame.size) for frame in trace_state.axes])
 
 
-def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
+def bind(prim: Primitive, /, *args: Value, **params: ParamValue) -> Outputs:
     """Apply a primitive to concrete values, or pass it to the top-level trace among its operands.
 
     Args:
@@ -189,6 +198,7 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
     try:
         return trace.process(prim, args, params)
     except (TypeError, ValueError, NotImplementedError) as error:
+        # Only after a failure: objects with `__jax_array__` are rare, and a test before would slow every operation.
         if any(map(has_jax_array, args)):
             return bind(prim, *[a.__jax_array__() if has_jax_array(a) else a for a in args], **params)
         # If the operands violate the primitive's own type rule, report that, not the failure of a transformation's
@@ -201,7 +211,7 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
         raise better from None
 
 
-def _bind_by_name(prim: Primitive, /, *args: Any, **params: Any) -> Any:
+def _bind_by_name(prim: Primitive, /, *args: Value, **params: ParamValue) -> Outputs:
     """Implement `Primitive.bind`: as `bind`, but call an implementation set with `def_impl` if no operand is traced."""
     if prim.custom_impl is not None and trace_state.trace is EVALUATION and not any(isinstance(a, Tracer) for a in args):
         return prim.custom_impl(*args, **params)
@@ -213,6 +223,7 @@ set_bind(_bind_by_name)
 
 def axis_frame(name: Hashable) -> AxisFrame:
     """Return the innermost axis of this name; UnboundAxisError if there is none."""
+    # Innermost first: it hides an outer axis of the same name.
     for frame in reversed(trace_state.axes):
         if frame.name == name:
             return frame
@@ -259,11 +270,11 @@ on_trace_begin: list[Callable[[Trace], None]] = []  # called with each trace bef
 on_trace_end: list[Callable[[Trace], None]] = []  # called with each trace after that function has returned
 # Each returns a context manager for staging a function of these operands. It may read properties of concrete arrays,
 # such as their devices, which the tracers of the staged function do not have.
-staging_context_hooks: list[Callable[[Sequence[Any]], AbstractContextManager[object]]] = []
+staging_context_hooks: list[Callable[[Sequence[Value]], AbstractContextManager[object]]] = []
 _NULL_CONTEXT = nullcontext()
 
 
-def staging_context(operands: Sequence[Any]) -> AbstractContextManager[object]:
+def staging_context(operands: Sequence[Value]) -> AbstractContextManager[object]:
     """Return the context in which a function of these operands must be staged.
 
     Args:
@@ -327,7 +338,7 @@ class extend_axis_env:
         trace_state.axes = self._old
         notify_staging_hooks()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self._leave()
         except BaseException:
@@ -376,7 +387,7 @@ class new_trace_level:
             stack_depth.restore_limit(self)
         trace.end()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self._leave()
         except BaseException:

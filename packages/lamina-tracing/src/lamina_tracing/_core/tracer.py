@@ -6,15 +6,19 @@ which describe where the tracer comes from.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import Any
+from typing import NoReturn
+from types import ModuleType
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ShapedArray, aval_of, errors
+from lamina_ir.typing import Function, Tree, Value
 
 from .error_context import not_an_array_error
+from .._typing import AnyTrace
 
 __all__ = ["Tracer", "get_concrete_value", "get_underlying_value", "has_jax_array", "load_numpy_dispatch",
            "provenance_hooks", "typeof"]
@@ -22,7 +26,7 @@ __all__ = ["Tracer", "get_concrete_value", "get_underlying_value", "has_jax_arra
 provenance_hooks: list[Callable[[Tracer], str]] = []  # each describes where a tracer comes from; see tracer_provenance.py
 
 
-def has_jax_array(x: Any) -> bool:
+def has_jax_array(x: object) -> bool:
     """Return whether an object of another library can be converted to an array with `__jax_array__`.
 
     Callers check this last, so that arrays, numbers and tracers do not pay for it.
@@ -41,7 +45,7 @@ def has_jax_array(x: Any) -> bool:
     return hasattr(type(x), "__jax_array__")
 
 
-def typeof(x: Any) -> ShapedArray:
+def typeof(x: Value) -> ShapedArray:
     """Return the type of a traced value, array or number.
 
     Args:
@@ -64,7 +68,7 @@ def typeof(x: Any) -> ShapedArray:
         raise not_an_array_error(x, error) from None
 
 
-def get_concrete_value(x: Any) -> Any:
+def get_concrete_value(x: Value) -> Value:
     """Return `x` if it is concrete, or the concrete primal value of a traced `x`.
 
     Differentiation without `jit` runs the function on its primal values, so these are known. Results computed from them
@@ -82,7 +86,7 @@ def get_concrete_value(x: Any) -> Any:
     return x._concrete_value() if isinstance(x, Tracer) else x
 
 
-def get_underlying_value(x: Any) -> Any:
+def get_underlying_value(x: Value) -> Value:
     """Return the array that a traced `x` was made from: its primal value, or the batch if `x` is one example of it.
 
     Args:
@@ -101,7 +105,8 @@ def get_underlying_value(x: Any) -> Any:
 
 # Imports `numpy_dispatch` on first use: few programs call NumPy functions on tracers, and importing it takes as long as
 # `lax`.
-load_numpy_dispatch: Callable[[], Any] = lru_cache(maxsize=1)(partial(import_module, "lamina_tracing.numpy_dispatch"))
+load_numpy_dispatch: Callable[[], ModuleType] = lru_cache(maxsize=1)(
+    partial(import_module, "lamina_tracing.numpy_dispatch"))
 
 
 def _origin(x: Tracer) -> str:
@@ -127,18 +132,19 @@ class Tracer:
     __slots__ = ("_trace", "aval", "__weakref__")
     __array_priority__ = 1000
 
-    def __init__(self, trace: Any, aval: ShapedArray) -> None:
+    def __init__(self, trace: AnyTrace, aval: ShapedArray) -> None:
         self._trace = trace
         self.aval = aval
 
-    def _concrete_value(self) -> Any:
+    def _concrete_value(self) -> Value:
         """Return the concrete value that the tracer pairs with more data, such as a tangent; None if it has none."""
         return None
 
-    def _underlying_value(self) -> Any:
+    def _underlying_value(self) -> Value:
         """Return the value of an outer level that this tracer wraps, traced or concrete; None if it wraps none."""
         return None
 
+    @override
     def __hash__(self) -> int:
         raise TypeError(f"a traced {self.aval.str_long()} has no known value, so it is no dictionary key and no static "
                         f"argument (a size, an axis, a dtype, a flag).{_origin(self)} Make it static where it comes "
@@ -158,13 +164,13 @@ class Tracer:
             raise TypeError(f"len() of a rank-0 traced value {self.aval.str_long()}")
         return self.aval.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         if not self.aval.shape:
             raise TypeError(f"iteration over a rank-0 traced value {self.aval.str_long()}; where it is a size, a shape or an "
                             "axis, pass it as a static argument (static_argnums)")
         return (self[i] for i in range(self.aval.shape[0]))  # type: ignore[index]
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: object) -> bool:
         number = self._concrete_value()
         if number is not None:
             return value in number
@@ -207,44 +213,47 @@ class Tracer:
             "a Python integer (a length, a shape, an axis, `range`, a place in a list)",
             "x[i] on an array or lax.dynamic_index_in_dim to pick by it, lax.fori_loop to count to it"))
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+    def __array__(self, *args: Tree, **kwargs: Tree) -> np.ndarray:
         raise errors.TracerArrayError(self._need_value(
             "a NumPy array", "the lamina.numpy function of the same name, numpy.stack(...) to make one array of several"))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Value, **kwargs: Tree) -> Value:
         return load_numpy_dispatch().array_ufunc(ufunc, method, inputs, kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, func: Function, types: Iterable[type], args: Sequence[Tree],
+                           kwargs: Mapping[str, Tree]) -> Tree:
         return load_numpy_dispatch().array_function(func, types, args, kwargs)
 
     def _describe_provenance(self) -> str:
         """Describe where this tracer comes from, for errors."""
         return _origin(self)
 
-    def item(self, *args: Any) -> Any:
+    def item(self, *args: Tree) -> Value:
         number = self._concrete_value()
         if number is not None:
             return number.item(*args) if hasattr(number, "item") else np.asarray(number).item(*args)
         raise errors.ConcretizationError(self._need_value("a Python number (item)", "the array itself"))
 
-    def tolist(self) -> Any:
+    def tolist(self) -> NoReturn:
         raise errors.ConcretizationError(self._need_value("a Python list (tolist)", "the array itself"))
 
-    def block_until_ready(self) -> Any:
+    def block_until_ready(self) -> Tracer:
         return self
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Tracer:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> Tracer:
         return self
 
+    @override
     def __repr__(self) -> str:
         return f"Traced<{self.aval!r}>with<{self._trace!r}>"
 
+    @override
     def __format__(self, spec: str) -> str:
         try:
             return format(repr(self), spec)

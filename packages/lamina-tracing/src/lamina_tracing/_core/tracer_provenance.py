@@ -1,18 +1,22 @@
 """Describe where a traced value comes from, for errors. The search in the equations runs only when one is raised."""
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from lamina_ir import config, trees
+from lamina_ir.typing import Function, Value
+from lamina_ir.trees import PyTreeDef
 
 from . import tracer as _tracer
 from .source_lines import is_library_file
 from .signature import function_name, parameter_names
+from .._typing import AnyTrace
 
 __all__ = ["check_tracing_allowed", "describe_provenance"]
 
 
-def describe_provenance(tracer: Any) -> str:
+def describe_provenance(tracer: Value) -> str:
     """Describe a traced value: the primitive and line that made it, and the arguments that it depends on.
 
     Returns:
@@ -32,14 +36,14 @@ def describe_provenance(tracer: Any) -> str:
     return f" It {', and '.join(clauses)}." if clauses else ""
 
 
-def _describe_equation(tracer: Any) -> str:
+def _describe_equation(tracer: Value) -> str:
     for eqn in reversed(tracer._trace.eqns):
         if any(v is tracer._var for v in eqn.outvars):
             return f"`{eqn.primitive.name}`" + (f" at {eqn.source}" if eqn.source is not None else "")
     return ""
 
 
-def _find_arguments(tracer: Any, found: dict[str, list[str]]) -> dict[str, list[str]]:
+def _find_arguments(tracer: Value, found: dict[str, list[str]]) -> dict[str, list[str]]:
     """Collect in `found` (function -> names) the arguments a value depends on, also those of enclosing functions."""
     trace = tracer._trace
     needed = {tracer._var}
@@ -58,7 +62,7 @@ def _find_arguments(tracer: Any, found: dict[str, list[str]]) -> dict[str, list[
     return found
 
 
-def _argument(trace: Any, i: int) -> tuple[str, str]:
+def _argument(trace: AnyTrace, i: int) -> tuple[str, str]:
     """Return (text for the traced function and its line, name of its flat argument `i`)."""
     if trace.function_info is None:
         return "a traced function", str(i)
@@ -66,21 +70,21 @@ def _argument(trace: Any, i: int) -> tuple[str, str]:
     return f"{_name_and_line(fun)}, traced by {call}", _path(fun, tree, static, i)
 
 
-def _unwrap(fun: Any) -> Any:
+def _unwrap(fun: Any) -> Function:
     """Return the function inside wrappers and partials."""
     for _ in range(8):
         fun = getattr(fun, "__wrapped__", None) or getattr(fun, "func", fun)
     return fun
 
 
-def _name_and_line(fun: Any) -> str:
+def _name_and_line(fun: Function) -> str:
     """Return a function's name, file and line as text."""
     fun = _unwrap(fun)
     code = getattr(fun, "__code__", None)
     return f"`{function_name(fun)}`" + (f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else "")
 
 
-def check_tracing_allowed(call: str, fun: Any) -> None:
+def check_tracing_allowed(call: str, fun: Function) -> None:
     """Raise if `config.no_tracing` is set and `fun` is a user's function.
 
     Args:
@@ -98,7 +102,7 @@ def check_tracing_allowed(call: str, fun: Any) -> None:
                            "why with config explain_cache_misses")
 
 
-def _path(fun: Any, tree: Any, static: Any, i: int) -> str:
+def _path(fun: Function, tree: PyTreeDef | None, static: Collection[int], i: int) -> str:
     """Return the path of a flat argument, such as `x['w']`, with the parameter's name if there is one."""
     names = parameter_names(fun) or ()
     if tree is None:

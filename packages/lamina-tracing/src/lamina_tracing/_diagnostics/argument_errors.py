@@ -17,9 +17,11 @@ from types import FrameType, FunctionType, MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
 from lamina_ir import ConcretizationError, KeyReuseError, LeakedTracerError, StaticArgumentError
+from lamina_ir.typing import Function, StaticValue, Tree, Value
 
 from .._core.args import unsorted_dict_error
 from .._core.source_lines import is_library_file
+from .._core.static_args import StaticArgs
 
 __all__ = ["RENAMED_ERRORS", "rename_error", "rename_errors", "translate_error"]
 
@@ -33,8 +35,8 @@ _UNHASHABLE = re.compile(
     r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
 
 
-def translate_error(error: BaseException, call: str | None = None, args: Sequence[Any] = (),
-                    kwargs: dict[str, Any] | None = None, statics: Any = None) -> BaseException:
+def translate_error(error: BaseException, call: str | None = None, args: Sequence[Tree] = (),
+                    kwargs: dict[str, Tree] | None = None, statics: StaticArgs | None = None) -> BaseException:
     """Return the exception to raise instead of a jaxlib error about a static argument or dict keys.
 
     Args:
@@ -58,7 +60,10 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
         return error
     kind, text = found[1].rpartition(".")[2], found[2].split("\n")[0]
     if call is not None:
-        alike = [k for k, a in [*enumerate(args), *(kwargs or {}).items()] if type(a).__name__ == kind
+        named: list[tuple[int | str, Tree]] = [*enumerate(args), *(kwargs or {}).items()]
+        # jaxlib's message contains only the type and the repr. An argument is named only if it is the single
+        # candidate.
+        alike = [k for k, a in named if type(a).__name__ == kind
                  and (statics is None or k in statics.nums or k in statics.names)]
         callee, argument = call, "a static argument"
         if len(alike) == 1:
@@ -98,7 +103,7 @@ def rename_errors(fun: F, name: str = "") -> F:
     name = name or fun.__name__
     rename, kinds = rename_error, RENAMED_ERRORS  # closure cells: `run` gets the globals of `fun` below
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Tree, **kwargs: Tree) -> Tree:
         try:
             return fun(*args, **kwargs)
         except kinds as error:
@@ -110,8 +115,8 @@ def rename_errors(fun: F, name: str = "") -> F:
     return functools.update_wrapper(made, fun)  # type: ignore[return-value]
 
 
-def rename_error(name: str, error: BaseException, fun: Callable[..., Any], args: Sequence[Any] = (),
-                 kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
+def rename_error(name: str, error: BaseException, fun: Function, args: Sequence[Value] = (),
+                 kwargs: Mapping[str, Tree] = MappingProxyType({})) -> None:
     """Change the text of an error so that it starts with the name of the called function.
 
     Errors raised by a user's function that the library calls stay unchanged. So do errors about values, such as
@@ -139,6 +144,7 @@ def rename_error(name: str, error: BaseException, fun: Callable[..., Any], args:
             or len(error.args) > 1 or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text)
             or _OF_OTHER_CALL.match(text) and not _OF_JITTED_CORE.match(text)):
         return
+    # A prefix such as `axis: ` may name a parameter of `fun`, not a helper; it must stay.
     code = getattr(inspect.unwrap(fun), "__code__", None)
     params = () if code is None else code.co_varnames
     unhashable, inner = _UNHASHABLE.match(text), _OF_JITTED_CORE.match(text) or _INNER.match(text)
@@ -149,7 +155,7 @@ def rename_error(name: str, error: BaseException, fun: Callable[..., Any], args:
     error.args = (f"{name}: {text}",)
 
 
-def _unhashable_text(found: re.Match[str], arguments: Iterable[tuple[str, Any]]) -> str:
+def _unhashable_text(found: re.Match[str], arguments: Iterable[tuple[str, object]]) -> str:
     """Return the error text for an unhashable static argument, named if exactly one argument has its type."""
     kind = found[1].rpartition(".")[2]
     alike = [n for n, x in arguments if type(x).__name__ == kind]
@@ -183,7 +189,7 @@ def _unsorted_keys_error(error: BaseException) -> BaseException:
     callee = "a compiled call"
     if at is not None and node is not None:
         callee = _callee(node, at.tb_frame)[0]
-        args: list[Any] = []
+        args: list[Value] = []
         for a in node.args:
             found = _value(a.value if isinstance(a, ast.Starred) else a, at.tb_frame)
             args += (found if isinstance(found, (tuple, list)) else ()) if isinstance(a, ast.Starred) else [found]
@@ -210,11 +216,13 @@ def _innermost_user_entry(tb: TracebackType | None) -> Any:
 
 def _parse_call(at: TracebackType) -> ast.Call | None:
     """Parse the call expression at a traceback entry; None if its source is missing or it is not a call."""
+    # Positions per bytecode instruction, of two bytes each: they distinguish several calls on one line.
     positions = list(at.tb_frame.f_code.co_positions())
     line, last, start, end = positions[at.tb_lasti // 2] if at.tb_lasti >= 0 else (None,) * 4
     if line is None or last is None or start is None or end is None:
         return None
     lines = [linecache.getline(at.tb_frame.f_code.co_filename, n).encode() for n in range(line, last + 1)]
+    # Columns count UTF-8 bytes. Cut the last line first: it may also be the first one.
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][start:]
     try:
@@ -224,7 +232,7 @@ def _parse_call(at: TracebackType) -> ast.Call | None:
     return node if isinstance(node, ast.Call) else None
 
 
-def _value(node: ast.expr, frame: FrameType) -> Any:
+def _value(node: ast.expr, frame: FrameType) -> StaticValue:
     """Evaluate a name, a dotted name, a literal, or a dict, tuple or list of these; None for any other expression.
 
     Other expressions may have side effects, so they are not evaluated a second time.
@@ -244,7 +252,7 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
         return None
 
 
-def _callee(node: ast.Call, frame: FrameType) -> tuple[str, Any]:
+def _callee(node: ast.Call, frame: FrameType) -> tuple[str, StaticArgs | None]:
     """Return (text for the call, its `StaticArgs` or None if the callee is not a jitted function)."""
     spec: Any = getattr(_value(node.func, frame), "spec", None)
     statics = getattr(spec, "statics", None)
@@ -254,13 +262,15 @@ def _callee(node: ast.Call, frame: FrameType) -> tuple[str, Any]:
 def _describe(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
     """Return (text for the call, text for its static argument whose type is named `kind`)."""
     callee, statics = _callee(node, frame)
-    arguments: dict[Any, ast.expr] = {**dict(enumerate(node.args)), **{k.arg: k.value for k in node.keywords if k.arg}}
+    arguments: dict[int | str, ast.expr] = {
+        **dict(enumerate(node.args)), **{k.arg: k.value for k in node.keywords if k.arg}}
     if any(isinstance(a, ast.Starred) for a in node.args):  # positions after `*args` are unknown
         arguments = {k: v for k, v in arguments.items() if isinstance(k, str)}
     if statics is not None:
         arguments = {k: v for k, v in arguments.items() if k in statics.nums or k in statics.names}
     alike = [k for k, v in arguments.items() if type(_value(v, frame)).__name__ == kind]
     which = alike[0] if len(alike) == 1 else None
+    # An expression that was not evaluated, as its type is unknown; the only static argument must be it.
     if which is None and statics is not None and len(arguments) == 1:
         which = next(iter(arguments))
     if which is None:

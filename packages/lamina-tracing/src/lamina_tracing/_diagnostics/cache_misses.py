@@ -10,10 +10,12 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any
 
 from lamina_ir import config, trees
 from lamina_ir.extend import explain_mismatch
+from lamina_ir.typing import CacheKey, Function
 
 from .._core.args import argument_path
 from .._core.source_lines import find_user_source
@@ -22,7 +24,7 @@ __all__ = ["explain_cache_miss", "log_cache_miss", "log_staging_time", "logger"]
 
 logger = logging.getLogger("lamina")
 # Code object -> the function with it that was last traced: detects functions that are created anew for every call.
-_last_function: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_last_function: weakref.WeakKeyDictionary[CodeType, weakref.ref[Function]] = weakref.WeakKeyDictionary()
 
 
 def log_cache_miss(call: str, name: str, reasons: Sequence[str]) -> None:
@@ -39,7 +41,8 @@ def log_cache_miss(call: str, name: str, reasons: Sequence[str]) -> None:
     logger.warning("%s of `%s`%s: cache miss: %s", call, name, at, "; ".join(reasons))
 
 
-def explain_cache_miss(call: str, name: str, fun: Any, key: tuple[Any, ...], known: Iterable[tuple[Any, ...]]) -> None:
+def explain_cache_miss(call: str, name: str, fun: Function, key: tuple[CacheKey, ...],
+                       known: Iterable[tuple[CacheKey, ...]]) -> None:
     """Log how a signature differs from the most similar cached one.
 
     Args:

@@ -10,14 +10,15 @@ import gc
 import threading
 import weakref
 from types import FrameType
-from typing import Any
 
-from lamina_ir import LeakedTracerError, config
+from lamina_ir import config, LeakedTracerError, Primitive
+from lamina_ir.typing import Params, Value
 
 from .._core import trace as _trace
 from .._core.source_lines import find_user_source
 from .._core.trace import Trace
 from .._core.tracer import Tracer
+from .._typing import Outputs
 
 __all__ = ["check_leaks", "ended_traces", "forget_ended_traces"]
 
@@ -31,10 +32,11 @@ def _note_origins(trace: Trace) -> None:
         return
     process, origins = trace.process, {}
 
-    def process_and_record(prim: Any, args: Any, params: Any) -> Any:
+    def process_and_record(prim: Primitive, args: tuple[Value, ...], params: Params) -> Outputs:
         out = process(prim, args, params)
         for x in out if prim.multiple else (out,):
             if isinstance(x, Tracer):
+                # Weak, because a record must not keep a value alive that would otherwise be freed.
                 origins[id(x)] = weakref.ref(x), prim.name, find_user_source(2)
         return out
 
@@ -60,6 +62,7 @@ def check_leaks() -> None:
     forget_ended_traces()
     if not refs or not _check.value:
         return
+    # Tracers in reference cycles are garbage, not leaks.
     gc.collect()
     texts = [_describe(x) for trace in filter(None, [ref() for ref in refs]) for x in gc.get_referrers(trace)
              if isinstance(x, Tracer)]
@@ -70,12 +73,13 @@ def check_leaks() -> None:
                                 "closure; return them instead")
 
 
-def _describe(x: Any) -> str:
+def _describe(x: Value) -> str:
     ref, op, line = x._trace.origins.get(id(x), (None, "", None))
     if ref is None or ref() is not x:
         made = "an argument or an internal value"
     else:
         made = f"the result of `{op}`" + (f" at {line}" if line is not None else "")
+    # Frames are those of this function and of its callers.
     holders = {type(h).__name__ for h in gc.get_referrers(x) if not isinstance(h, FrameType)}
     return f"{x.aval.str_long()}, {made} (held by {', '.join(sorted(holders)) or 'an object unknown to the collector'})"
 

@@ -19,6 +19,7 @@ from types import FunctionType, TracebackType
 from typing import Any, TypeVar
 
 from lamina_ir import config
+from lamina_ir.typing import Tree
 
 from .._core import tracer_provenance  # noqa: F401  imported to register its hook, which describes tracers in errors
 from .._core.source_lines import is_library_file
@@ -103,7 +104,7 @@ def _install_hooks() -> None:
             kind, tb = type(error), error.__traceback__
         before(kind, error, tb)
 
-    def thread_hook(args: Any) -> None:
+    def thread_hook(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:
             error = translate_error(args.exc_value)
             filter_traceback(error)
@@ -149,7 +150,7 @@ def api_boundary(fun: F) -> F:
     filter_frames, ended, check, forget, translate, on_interrupt = (filter_traceback, leaks.ended_traces, leaks.check_leaks,
                                                                     leaks.forget_ended_traces, translate_error, _interrupted)
 
-    def guarded(*args: Any, **kwargs: Any) -> Any:  # `find_called_name` skips functions of this name
+    def guarded(*args: Tree, **kwargs: Tree) -> Tree:  # `find_called_name` skips functions of this name
         try:
             out = fun(*args, **kwargs)
             if ended:  # only with checking_leaks

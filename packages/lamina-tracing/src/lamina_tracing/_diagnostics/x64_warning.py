@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ShapedArray, dtypes, register_aval, shaped
+from lamina_ir.typing import Value
 
 from .._core.source_lines import warn_user
 
@@ -19,14 +20,14 @@ _warned: set[np.dtype] = set()
 _original_readers: dict[type, Any] = {}  # NumPy class -> the `aval_of` function that does not warn
 
 
-def _of_numpy(x: Any) -> ShapedArray:
+def _of_numpy(x: Value) -> ShapedArray:
     dtype = dtypes.canonicalize(x.dtype)
     if dtype.itemsize < x.dtype.itemsize and x.dtype not in _warned:
         _warn(x, dtype)
     return shaped(x.shape, dtype, bool(getattr(x, "weak_type", False)))
 
 
-def _fits(x: Any, dtype: np.dtype) -> bool:
+def _fits(x: Value, dtype: np.dtype) -> bool:
     """Return whether all integers of `x` are in the range of the narrower dtype."""
     limits = np.iinfo(dtype)
     return not x.size or bool(np.min(x) >= limits.min and np.max(x) <= limits.max)
@@ -45,7 +46,7 @@ def _is_user_data(x: np.ndarray) -> bool:
             and (x.ndim > 0 or "_reads_arguments" in frame.f_globals))
 
 
-def _warn(x: Any, dtype: np.dtype) -> None:
+def _warn(x: Value, dtype: np.dtype) -> None:
     plain = np.asarray(x)
     is_integer = plain.dtype.kind in "iu"
     if is_integer and _fits(plain, dtype) or not _is_user_data(plain):

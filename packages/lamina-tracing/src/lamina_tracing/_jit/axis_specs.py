@@ -1,11 +1,13 @@
 """`MappedAxes`: the in_axes and out_axes of a map, checked against the arguments and results of a call."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
-from lamina_ir import shaped, trees
+from typing_extensions import override
+from lamina_ir import shaped, ShapedArray, trees
 from lamina_ir.extend import explain_mismatch
+from lamina_ir.typing import Function, Tree, Value
+from lamina_ir.trees import PyTreeDef
 
 from .._core.args import argument_path, result_path
 from .._core.signature import argument_name, function_name
@@ -40,7 +42,7 @@ class MappedAxes:
     (3, [1, None])
     """
 
-    def __init__(self, call: str, fun: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | None = None,
+    def __init__(self, call: str, fun: Function, in_axes: Tree, out_axes: Tree, axis_size: int | None = None,
                  static: Collection[int] = (), min_size: int = 0) -> None:
         self.call, self.fun, self.static = call, fun, static
         self.in_axes = tuple(in_axes) if isinstance(in_axes, (list, tuple)) else in_axes
@@ -66,7 +68,7 @@ class MappedAxes:
         """Prefix of error messages."""
         return f"{self.call} of `{function_name(self.fun)}`"
 
-    def _check(self, what: str, spec: Any) -> None:
+    def _check(self, what: str, spec: Tree) -> None:
         for path, x in trees.tree_leaves_with_path(spec, is_leaf=_is_none):
             if x is not None and not _is_integer(x):
                 mine = what == "in_axes" and isinstance(spec, tuple)
@@ -75,7 +77,7 @@ class MappedAxes:
                                 f"{type(x).__name__}: {x!r}")
 
     # --- arguments ----------------------------------------------------------------------------------------------------
-    def argument_path(self, tree: Any, i: int) -> str:
+    def argument_path(self, tree: PyTreeDef, i: int) -> str:
         """Return the user's name of a flat argument: `params['w'][0]`.
 
         Args:
@@ -84,7 +86,7 @@ class MappedAxes:
         """
         return argument_path(tree, i, self.fun, self.static)
 
-    def check_count(self, args: Sequence[Any], kwargs: Any = ()) -> None:
+    def check_count(self, args: Sequence[Tree], kwargs: Mapping[str, Tree] | tuple[()] = ()) -> None:
         """Raise ValueError if a tuple of in_axes does not have one entry per positional argument."""
         spec = self.in_axes
         if not isinstance(spec, tuple) or len(spec) == len(args):
@@ -98,7 +100,7 @@ class MappedAxes:
         raise ValueError(f"{self.error_prefix}: in_axes must have one entry per positional argument; got {len(spec)} "
                          f"entries {spec!r} for {len(args)} arguments ({names}){more}")
 
-    def resolve_in_axes(self, flat: Sequence[Any], tree: Any) -> list[int | None]:
+    def resolve_in_axes(self, flat: Sequence[Value], tree: PyTreeDef) -> list[int | None]:
         """Return the mapped axis of each flat argument.
 
         Args:
@@ -116,11 +118,13 @@ class MappedAxes:
             spec = tuple([a for i, a in enumerate(spec) if i not in self.static])
         shown_args = None  # the arguments with printable leaves, for the error
         try:
+            # (spec, 0) for (args, kwargs): keyword arguments are mapped over axis 0.
             found = trees.broadcast_prefix((spec, 0), trees.tree_unflatten(tree, [0] * len(flat)), is_leaf=_is_none)
         except ValueError:
             shown_args = trees.tree_unflatten(tree, [_Shown(x) for x in flat])[0]
         if shown_args is None:
             return [None if x is None else x.__index__() for x in found]
+        # Positions in the user's call, where static arguments still count.
         positions = [i for i in range(len(shown_args) + len(self.static)) if i not in self.static]
         for k, entry, argument in zip(positions, spec, shown_args):
             text = explain_mismatch(trees.tree_structure(entry, is_leaf=_is_none), argument)
@@ -130,7 +134,7 @@ class MappedAxes:
         raise ValueError(f"{self.error_prefix}: in_axes must be a prefix of the arguments; got {spec!r} for "
                          f"{shown_args!r:.300}")
 
-    def size(self, flat: Sequence[Any], axes: list[int | None], tree: Any, expected: int | None = None) -> int:
+    def size(self, flat: Sequence[Value], axes: list[int | None], tree: PyTreeDef, expected: int | None = None) -> int:
         """Compute the size of the mapped axis, and make negative entries of `axes` non-negative in place.
 
         Args:
@@ -154,6 +158,7 @@ class MappedAxes:
             except TypeError as e:
                 raise TypeError(f"{self.error_prefix}: {self.argument_path(tree, i)}: {e}. An argument that is no "
                                 "array must not be mapped: give None in its place in in_axes") from None
+            # Negative axes count from the end of each array's own shape.
             if not -len(shape) <= axis < len(shape):
                 raise self._no_such_axis(self.argument_path(tree, i), x, axis)
             if axis < 0:
@@ -161,6 +166,7 @@ class MappedAxes:
             if size is None:
                 size = shape[axis]
             elif size != shape[axis]:
+                # Reported after the loop, with the sizes of all arguments.
                 agree = False
         if size is None:
             got = ", ".join([f"{self.argument_path(tree, i)} {_Shown(x)!r}" for i, x in enumerate(flat[:_MAX_LISTED])])
@@ -170,7 +176,7 @@ class MappedAxes:
             raise self._sizes_differ(flat, axes, tree, expected)
         return size
 
-    def _no_such_axis(self, where: str, x: Any, axis: int) -> ValueError:
+    def _no_such_axis(self, where: str, x: Value, axis: int) -> ValueError:
         aval = typeof(x)
         if aval.ndim:
             return ValueError(f"{self.error_prefix}: in_axes {axis} is out of range for {where}, {aval.str_long()}; expected "
@@ -180,7 +186,8 @@ class MappedAxes:
         return ValueError(f"{self.error_prefix}: {where} has rank 0 ({aval.str_long()}) but in_axes asks to map its "
                           f"axis {axis}; use None for arguments that are not mapped{hint}")
 
-    def _sizes_differ(self, flat: Sequence[Any], axes: Sequence[int | None], tree: Any, expected: int | None) -> ValueError:
+    def _sizes_differ(self, flat: Sequence[Value], axes: Sequence[int | None], tree: PyTreeDef,
+                      expected: int | None) -> ValueError:
         args_of_size: dict[int, list[int]] = {}
         for i, axis in enumerate(axes):
             if axis is not None:
@@ -201,7 +208,7 @@ class MappedAxes:
                           f"{'says' if expected is not None else 'has'}. All sizes: {sizes}")
 
     # --- results ------------------------------------------------------------------------------------------------------
-    def resolve_out_axes(self, outs: Sequence[Any], tree: Any) -> list[int | None]:
+    def resolve_out_axes(self, outs: Sequence[Value], tree: PyTreeDef) -> list[int | None]:
         """Return, for each flat result, where the mapped axis goes.
 
         Args:
@@ -224,7 +231,7 @@ class MappedAxes:
                              f"got {spec!r} for {shown!r:.300}") from None
         return [None if x is None else x.__index__() for x in found]
 
-    def normalize_out_axis(self, tree: Any, i: int, aval: Any, to: int, at: int | None = None) -> int:
+    def normalize_out_axis(self, tree: PyTreeDef, i: int, aval: ShapedArray, to: int, at: int | None = None) -> int:
         """Check one out_axes entry and return it as a non-negative integer.
 
         Args:
@@ -247,11 +254,11 @@ class MappedAxes:
         return to % ndim
 
 
-def _is_none(x: Any) -> bool:
+def _is_none(x: object) -> bool:
     return x is None
 
 
-def _is_integer(x: Any) -> bool:
+def _is_integer(x: object) -> bool:
     return hasattr(x, "__index__") and not isinstance(x, bool) and not getattr(x, "shape", ())
 
 
@@ -262,9 +269,10 @@ def _more(n: int) -> str:
 class _Shown:
     """A leaf whose repr is its array type, or the name of its Python type if it is not an array."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self.value = value
 
+    @override
     def __repr__(self) -> str:
         try:
             return (self.value if hasattr(self.value, "str_long") else typeof(self.value)).str_long()

@@ -4,16 +4,19 @@
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from lamina_ir import trees
+from lamina_ir.typing import CacheKey, Device, Function, Tree, Value
+from lamina_ir.trees import PyTreeDef
 
 from .._core.args import argument_path, flatten_args
 from .._core.function_cache import function_key
 from .._core.signature import function_name
 from .._core.static_args import StaticArgs
-from .signature_cache import SignatureCache, StagedProgram
+from .signature_cache import Signature, SignatureCache, StagedProgram
+from .._typing import ArgSelection, CompilerOptions, StaticKey
 
 __all__ = ["CallSpec"]
 
@@ -53,24 +56,25 @@ class CallSpec(Protocol):
     """
 
     call: str
-    fun: Callable[..., Any]
+    fun: Function
     name: str
-    function_key: Any
-    options_key: Any
+    function_key: Function
+    options_key: CacheKey
     cache: SignatureCache
     statics: StaticArgs
     donate_argnums: frozenset[int]
-    device: Any = None
+    device: Device = None
     backend: str | None = None
     inline: bool = False
     is_library_function: bool = False
     keep_unused: bool = False
-    in_shardings: Any = None
-    out_shardings: Any = None
-    compiler_options: dict[str, Any] | None = None
+    in_shardings: Tree = None
+    out_shardings: Tree = None
+    compiler_options: CompilerOptions | None = None
 
-    def __init__(self, call: str, fun: Callable[..., Any], static_argnums: Any = None, static_argnames: Any = None,
-                 donate_argnums: Any = (), donate_argnames: Any = None) -> None:
+    def __init__(self, call: str, fun: Function, static_argnums: ArgSelection = None,
+                 static_argnames: ArgSelection = None, donate_argnums: ArgSelection = (),
+                 donate_argnames: ArgSelection = None) -> None:
         if not callable(fun):
             raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
         self.call = call
@@ -81,11 +85,11 @@ class CallSpec(Protocol):
         self.function_key = function_key(fun)
 
     @property
-    def programs(self) -> dict[Any, StagedProgram]:
+    def programs(self) -> dict[Signature, StagedProgram]:
         """The staged programs by signature."""
         return self.cache.programs
 
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+    def split(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[list[Value], PyTreeDef, StaticKey]:
         """Return (flat dynamic arguments, their tree, key of the static arguments)."""
         if self.statics.any:
             args, kwargs, static = self.statics.split(args, kwargs)
@@ -94,45 +98,46 @@ class CallSpec(Protocol):
         flat, tree = flatten_args(self.call, self.name, args, kwargs)
         return flat, tree, static
 
-    def trace_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> StagedProgram:
+    def trace_call(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: list[Value], tree: PyTreeDef,
+                   static: StaticKey) -> StagedProgram:
         """Return the program of a call, cached or newly traced; `flat`, `tree` and `static` come from `split`.
 
         It takes `outer`, then `flat`.
         """
         raise NotImplementedError
 
-    def trace_abstract(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[StagedProgram, Any]:
+    def trace_abstract(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[StagedProgram, PyTreeDef]:
         """Return (program, tree of the dynamic arguments) for arrays or other objects with shape and dtype."""
         raise NotImplementedError
 
-    def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+    def bind_program(self, staged: StagedProgram, flat: Sequence[Value], donated: tuple[bool, ...] = ()) -> Tree:
         """Bind a staged program as one equation, so that every transformation of its arguments handles it."""
         raise NotImplementedError
 
-    def inline_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def inline_call(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         """Inline the call into the program being traced."""
         raise NotImplementedError
 
-    def make_callable(self, dispatcher: Any) -> Callable[..., Any]:
+    def make_callable(self, dispatcher: Any) -> Function:
         """Return the callable that a dispatcher makes from this spec."""
         raise NotImplementedError
 
-    def make_portable_callable(self) -> Callable[..., Any]:
+    def make_portable_callable(self) -> Function:
         """Return the callable for a dispatcher without devices: the evaluator runs the call."""
         raise NotImplementedError
 
-    def argument_path(self, tree: Any, i: int) -> str:
+    def argument_path(self, tree: PyTreeDef, i: int) -> str:
         """Return the user's name of a flat argument, for errors: `params['w'][0]`."""
         return argument_path(tree, i, self.fun, self.statics.nums)
 
-    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str | None:
+    def describe_axis_size(self, staged: StagedProgram, tree: PyTreeDef) -> str | None:
         """Describe the argument that determines the size of the map, for errors; None if no argument does.
 
         An example is `x, float32[9,2], has 9 rows along axis 0`.
         """
         return None
 
-    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+    def donated(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[bool, ...]:
         """Return, for each flat dynamic argument, whether its buffer is donated; () if none is."""
         if not self.donate_argnums:
             return ()

@@ -2,7 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar
+from typing import ParamSpec, Protocol, TypedDict, TypeVar
+
+from lamina_ir.typing import Device, Tree
+
+from .._typing import CompilerOptions, Stage
 
 __all__ = ["JitOptions", "Jitted"]
 
@@ -23,17 +27,17 @@ class Jitted(Protocol[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
-    def __get__(self, instance: Any, owner: Any = None, /) -> Callable[..., R]: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., R]: ...
 
-    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Stage:
         """Stage the function for these arguments, or for objects with their shapes and dtypes."""
         ...
 
-    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Stage:
         """Stage and lower the function for these arguments: the input of the compiler."""
         ...
 
-    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Tree:
         """Return the tree of result shapes and dtypes."""
         ...
 
@@ -47,13 +51,13 @@ class JitOptions(TypedDict, total=False):
 
     static_argnums: int | Sequence[int] | None
     static_argnames: str | Iterable[str] | None
-    device: Any
+    device: Device
     backend: str | None
     donate_argnums: int | Sequence[int] | None
     donate_argnames: str | Iterable[str] | None
     inline: bool
     keep_unused: bool
-    in_shardings: Any
-    out_shardings: Any
-    compiler_options: dict[str, Any] | None
-    abstracted_axes: Any
+    in_shardings: Tree
+    out_shardings: Tree
+    compiler_options: CompilerOptions | None
+    abstracted_axes: object

@@ -7,11 +7,12 @@ simply runs. A staging trace records one equation, whose rules are staged on fir
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import signature
-from typing import Any
+from inspect import Signature, signature
+from typing import Any, TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, trees
+from lamina_ir.typing import Function, Params, Tree, Value
 
 from . import hooks
 from .._core.signature import function_name
@@ -20,12 +21,15 @@ from .._core.source_lines import make_rule_source
 from .._core.staging import stage
 from .._core.trace import EVALUATION, AxisFrame, Trace, bind, trace_state, staging_context
 from .._core.tracer import Tracer, typeof
+from .._typing import AnyTrace
 
 __all__ = ["CustomCall", "PositionalSignature", "call_custom", "capture_scope", "closes_over_tracers",
            "find_top_trace", "prepend_outer_values", "results_to_arrays", "stage_sharing_outer"]
 
+T = TypeVar("T")
 
-def find_top_trace(args: Sequence[Any]) -> Trace:
+
+def find_top_trace(args: Sequence[Value]) -> Trace:
     """Find the trace that handles a primitive with these operands.
 
     Args:
@@ -61,23 +65,23 @@ class CustomCall:
     [Array(6., dtype=float32)]
     """
 
-    def run(self, *flat: Any) -> list[Any]:
+    def run(self, *flat: Value) -> list[Value]:
         """Run the function itself on flat arguments."""
         raise NotImplementedError
 
-    def as_equation(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Any], dict[str, Any]]:
+    def as_equation(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Value], Params]:
         """Return the call as an equation: (primitive, closed-over values, params). Those values lead the operands."""
         raise NotImplementedError
 
-    def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
+    def push(self, trace: AnyTrace, args: Sequence[Value]) -> list[Value]:
         """Handle the call under a differentiating trace."""
         return self.bind(args)
 
-    def batch(self, trace: Any, args: Sequence[Any], rules_needed: bool) -> list[Any]:
+    def batch(self, trace: AnyTrace, args: Sequence[Value], rules_needed: bool) -> list[Value]:
         """Handle the call under a batching trace; `minded`: an outer transformation uses the rules."""
         return self.bind(args) if rules_needed else self.run(*args)
 
-    def bind(self, args: Sequence[Any]) -> list[Any]:
+    def bind(self, args: Sequence[Value]) -> list[Value]:
         """Bind the call as one equation, so that every transformation of the arguments handles it."""
         with staging_context(args):
             prim, outer, params = self.as_equation([typeof(a) for a in args])
@@ -87,7 +91,7 @@ class CustomCall:
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
-def results_to_arrays(tree: Any) -> Any:
+def results_to_arrays(tree: Tree) -> Tree:
     """Convert Python and NumPy numbers in a function's result to arrays, if the function ran eagerly.
 
     Args:
@@ -98,7 +102,7 @@ def results_to_arrays(tree: Any) -> Any:
     >>> results_to_arrays((1, 2.0))
     (Array(1, dtype=int32, weak_type=True), Array(2., dtype=float32, weak_type=True))
     """
-    def array(x: Any) -> Any:
+    def array(x: Value) -> Value:
         if not isinstance(x, _NUMBERS) or isinstance(x, HostArray):
             return x
         aval = typeof(x)
@@ -107,7 +111,7 @@ def results_to_arrays(tree: Any) -> Any:
     return trees.tree_map(array, tree) if trace_state.trace is EVALUATION else tree
 
 
-def call_custom(call: CustomCall, args: Sequence[Any]) -> list[Any]:
+def call_custom(call: CustomCall, args: Sequence[Value]) -> list[Value]:
     """Dispatch a call of a function with custom rules to the top trace among its arguments.
 
     Args:
@@ -126,7 +130,7 @@ def call_custom(call: CustomCall, args: Sequence[Any]) -> list[Any]:
     return find_top_trace(args).process_custom_call(call, args)
 
 
-def capture_scope() -> Callable[[Callable[[], Any]], Any]:
+def capture_scope() -> Callable[[Callable[[], T]], T]:
     """Capture the current settings and mapped axes, for a rule that is staged later.
 
     Returns:
@@ -138,13 +142,16 @@ def capture_scope() -> Callable[[Callable[[], Any]], Any]:
     >>> scope(lambda: typeof(1.0).dtype)
     dtype('float64')
     """
+    # Without the traces that map the axes: they may have ended when the rule is staged. Collectives then bind to the
+    # program of the rule.
     axes = tuple(AxisFrame(f.name, f.size) for f in trace_state.axes)
     settings = config.cache_key()
 
-    def scope(make: Callable[[], Any]) -> Any:
+    def scope(make: Callable[[], T]) -> T:
         with config.restoring_settings(settings):
             old, source = trace_state.axes, trace_state.source
             try:
+                # The rule must see the axes of the call, not those at its first use, which may be outside of the map.
                 trace_state.axes, trace_state.source = axes, make_rule_source()
                 return make()
             finally:
@@ -153,7 +160,7 @@ def capture_scope() -> Callable[[Callable[[], Any]], Any]:
     return scope
 
 
-def stage_sharing_outer(outer: list[Any], fun: Callable[..., Sequence[Any]],
+def stage_sharing_outer(outer: list[Value], fun: Callable[..., Sequence[Value]],
                         avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[int]]:
     """Stage a function, and append the values of enclosing traces that it uses to a list shared by several programs.
 
@@ -173,6 +180,7 @@ def stage_sharing_outer(outer: list[Any], fun: Callable[..., Sequence[Any]],
     # All programs of one call take the same operands, so each value is in the shared list once.
     places = []
     for x in found:
+        # By identity: tracers define no equality.
         at = next((i for i, y in enumerate(outer) if y is x), None)
         if at is None:
             at = len(outer)
@@ -181,7 +189,7 @@ def stage_sharing_outer(outer: list[Any], fun: Callable[..., Sequence[Any]],
     return closed, places
 
 
-def prepend_outer_values(closed: ClosedJaxpr, places: Sequence[int], outer: Sequence[Any]) -> ClosedJaxpr:
+def prepend_outer_values(closed: ClosedJaxpr, places: Sequence[int], outer: Sequence[Value]) -> ClosedJaxpr:
     """Make a program of `stage_sharing_outer` take all outer values as its leading arguments.
 
     Args:
@@ -200,6 +208,7 @@ def prepend_outer_values(closed: ClosedJaxpr, places: Sequence[int], outer: Sequ
         return closed
     jaxpr, n = closed.jaxpr, len(places)
     lead = [Var(typeof(x)) for x in outer]
+    # Values that only other programs of the call use become unused arguments.
     for at, v in zip(places, jaxpr.invars):
         lead[at] = v
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, lead + jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names,
@@ -224,6 +233,8 @@ def closes_over_tracers(*values: Any, depth: int = 3) -> bool:
         if isinstance(x, Tracer):
             return True
         if depth and x is not None and not isinstance(x, (int, float, str)):
+            # A heuristic: `depth` limits the search. A closure that it misses is found when the rule is staged, which
+            # then reports an error.
             contents: list[Any] = []
             for cell in getattr(x, "__closure__", None) or ():
                 try:
@@ -252,12 +263,12 @@ class PositionalSignature:
     (1, 2)
     """
 
-    def __init__(self, call: str, fun: Callable[..., Any]) -> None:
+    def __init__(self, call: str, fun: Function) -> None:
         self.call, self.fun = call, fun
-        self._signature: Any = None
+        self._signature: Signature | None = None
         self._has_no_defaults: bool | None = None  # None: the signature was not read yet
 
-    def resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def resolve(self, args: tuple[Tree, ...], kwargs: dict[str, Tree]) -> tuple[Tree, ...]:
         """Return all arguments by position; TypeError if they do not fit the signature, or if one is keyword-only."""
         if self._has_no_defaults is None:
             try:

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import FunctionType
-from typing import Any
 
 import numpy as np
-from lamina_ir import aval_of, config, trees
+from lamina_ir import aval_of, config, ShapedArray, trees
+from lamina_ir.typing import CacheKey, StaticValue, Tree, Value
 
 from . import hooks
 from .._core.host_array import HostArray
-from .jit_spec import JitSpec
 from .numpy_evaluator import NumPyEvaluator
 from .signature_cache import StagedProgram
+from .call_spec import CallSpec
 
 __all__ = ["FastPathCache"]
 
 _MAX_ENTRIES = 256  # per function; a full cache is cleared
-Run = Callable[[list[Any]], Any]
+Run = Callable[[list[Value]], Tree]
 _PLAIN = frozenset((int, bool, str, type(None)))
 
 
@@ -35,20 +35,21 @@ class FastPathCache:
     """
 
     __slots__ = ("spec", "usable", "_num_leading_dynamic", "_state")
-    _state: tuple[Any, dict[Any, tuple[Run, Any]]]
+    _state: tuple[object, dict[CacheKey, tuple[Run, list[ShapedArray]]]]
 
-    def __init__(self, spec: JitSpec) -> None:
+    def __init__(self, spec: CallSpec) -> None:
         self.spec = spec
         # A bound method is excluded: its programs are valid only while its object is unchanged (bound_method_key.py).
         self.usable = type(spec.fun) is FunctionType
         self._num_leading_dynamic = min(spec.statics.nums, default=1 << 30)  # arguments before the first static one
         self._state = None, {}  # (settings, key -> (run, types))
 
-    def key(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], list[Any]] | None:
+    def key(self, args: Sequence[Tree],
+            kwargs: dict[str, Tree]) -> tuple[CacheKey, list[Value], list[ShapedArray]] | None:
         """Return (key of the types and static arguments, flat dynamic arguments, types); None: use the general path."""
-        key: list[Any] = []
-        flat: list[Any] = []
-        avals: list[Any] = []
+        key: list[object] = []
+        flat: list[Value] = []
+        avals: list[ShapedArray] = []
         if len(args) <= self._num_leading_dynamic:
             if not _read_dynamic(args, key, flat, avals):
                 return None
@@ -65,25 +66,27 @@ class FastPathCache:
                     return None
         return tuple(key), flat, avals
 
-    def find(self, key: Any) -> Run | None:
+    def find(self, key: CacheKey) -> Run | None:
         """Return the function of flat arguments cached under `key` for the current settings and rules, or None."""
         settings, found = self._state
         now = config.cache_key()
+        # No programs: the cache of the function was cleared, so the entries here must not be used.
         if settings is not now and settings != now or not self.spec.programs:
             return None
         entry = found.get(key)
         return None if entry is None else entry[0]
 
-    def remember(self, key: Any, avals: list[Any], staged: StagedProgram, settings: Any, others: int) -> None:
+    def remember(self, key: CacheKey, avals: list[ShapedArray], staged: StagedProgram, settings: tuple[CacheKey, ...],
+                 others: int) -> None:
         """Cache a program, if settings and rules are unchanged since `settings` and `others` were read."""
         if not config.is_unchanged(settings, others):
             return
         if self._state[0] != settings or len(self._state[1]) >= _MAX_ENTRIES:
             self._state = settings, {}  # one assignment: another thread may be reading the pair
-        self._state[1][key] = _run(staged), avals
+        self._state[1][key] = _make_runner(staged), avals
 
 
-def _run(staged: StagedProgram) -> Run:
+def _make_runner(staged: StagedProgram) -> Run:
     evaluator = hooks.evaluator
     if type(evaluator) is NumPyEvaluator:
         run = evaluator.prepare(staged.closed)
@@ -95,10 +98,11 @@ def _run(staged: StagedProgram) -> Run:
     return lambda flat: tree.unflatten(run(flat))
 
 
-def _read_static(x: Any, key: list[Any]) -> bool:
+def _read_static(x: StaticValue, key: list[object]) -> bool:
     """Append a static argument to `key`; False if it is not a plain constant or a tuple of these."""
     kind = type(x)
     key.append(kind)
+    # With the type before the value, because True == 1. Floats are excluded: 0.0 == -0.0, but not their programs.
     if kind in _PLAIN:
         key.append(x)
         return True
@@ -108,7 +112,7 @@ def _read_static(x: Any, key: list[Any]) -> bool:
     return False
 
 
-def _read_dynamic(xs: Iterable[Any], key: list[Any], flat: list[Any], avals: list[Any]) -> bool:
+def _read_dynamic(xs: Iterable[Tree], key: list[object], flat: list[Value], avals: list[ShapedArray]) -> bool:
     """Append dynamic arguments to `key`, `flat` and `avals`; False if one needs the general path."""
     for x in xs:
         kind = type(x)
@@ -126,6 +130,7 @@ def _read_dynamic(xs: Iterable[Any], key: list[Any], flat: list[Any], avals: lis
                 return False
             avals.append(aval)
             key.append(id(aval))
+        # Larger integers have another type, or raise an error; the general path handles them.
         elif kind is float or kind is bool or kind is int and -2**31 <= x < 2**31:
             key.append(kind)
         elif kind is tuple or kind is list:

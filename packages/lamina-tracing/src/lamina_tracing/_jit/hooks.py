@@ -23,11 +23,13 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+from typing_extensions import override
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, config
 from lamina_ir.extend import invalidate_caches
+from lamina_ir.typing import Device, Function, Params, Value
 
 from .._core.array import HostArray
 from .call_spec import CallSpec
@@ -35,6 +37,7 @@ from .._diagnostics.x64_warning import enable_x64_narrowing_warning
 from .numpy_evaluator import NumPyEvaluator
 from .._core.trace import EVALUATION, staging_context_hooks, on_staging
 from .._core.tracer import Tracer
+from .._typing import AttributeTable, Outputs
 
 __all__ = ["CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "basis_map", "device_put",
            "dispatcher", "evaluator", "on_devices_closed", "on_staging", "operators", "set_basis_map",
@@ -44,17 +47,17 @@ __all__ = ["CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators",
 class Evaluator(Protocol):
     """Runs primitives and programs on concrete values."""
 
-    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def primitive(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         """Run a primitive on concrete operands; return a tuple if `prim.multiple`."""
 
-    def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    def program(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
         """Run a program on concrete arguments."""
 
-    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+    def array(self, value: np.ndarray, aval: ShapedArray) -> Value:
         """Make a concrete array of type `aval` from host memory. Copies: the caller may change `value` afterwards."""
 
 
-def _check_methods(hook: str, new: Any, *methods: str) -> None:
+def _check_methods(hook: str, new: object, *methods: str) -> None:
     missing = [name for name in methods if not callable(getattr(new, name, None))]
     if missing:
         raise TypeError(f"set_{hook}: expected an object with the methods {', '.join(methods)}; {type(new).__name__} "
@@ -78,6 +81,7 @@ def set_evaluator(new: Evaluator) -> None:
         enable_x64_narrowing_warning(False)
     with config.generation.changing():
         evaluator = new
+        # Inside `changing`, because a result of the old evaluator must not be cached under the new generation.
         EVALUATION.set_handler(new.primitive)  # `bind` calls it without going through `evaluator`
         invalidate_caches()
 
@@ -89,16 +93,16 @@ enable_x64_narrowing_warning(True)
 class Dispatcher(Protocol):
     """Makes fast repeated calls from call specs."""
 
-    def jit(self, spec: Any) -> Callable[..., Any]:
+    def jit(self, spec: CallSpec) -> Function:
         """Make a callable for a jitted function."""
 
-    def pmap(self, spec: Any) -> Callable[..., Any]:
+    def pmap(self, spec: CallSpec) -> Function:
         """Make a callable for a function that is mapped over devices."""
 
     def device_count(self, backend: str | None) -> int | None:
         """Return the maximal number of devices of a map; None: no limit."""
 
-    def share(self, devices: Sequence[Any] | None, backend: str | None) -> tuple[int, int]:
+    def share(self, devices: Sequence[Device] | None, backend: str | None) -> tuple[int, int]:
         """Return `(own, total)`: this process has `own` of `total` equal parts of a mapped axis.
 
         The parts are devices if `devices` is given, else processes.
@@ -120,6 +124,7 @@ def set_dispatcher(new: Dispatcher) -> None:
     global dispatcher, _portable
     _check_methods("dispatcher", new, "jit", "pmap")
     with config.generation.changing():
+        # The first dispatcher is that of jit.py; `use_numpy` installs it again.
         dispatcher, _portable = new, _portable or new
         invalidate_caches()
 
@@ -142,7 +147,7 @@ def use_numpy(evaluator: Evaluator | None = None) -> None:
     set_dispatcher(_get_portable_dispatcher())
 
 
-def device_put(x: Any, device: Any) -> Any:
+def device_put(x: Value, device: Device) -> Value:
     """Put `x` on a device or on the devices of a sharding. ValueError if the evaluator has no devices."""
     move = getattr(evaluator, "device_put", None)
     if move is None:
@@ -151,10 +156,10 @@ def device_put(x: Any, device: Any) -> Any:
     return move(x, device)
 
 
-basis_map: Callable[..., Any] | None = None
+basis_map: Function | None = None
 
 
-def set_basis_map(new: Callable[..., Any] | None) -> None:
+def set_basis_map(new: Function | None) -> None:
     """Set how a linear map is applied to all basis vectors, for Jacobians.
 
     Args:
@@ -169,7 +174,22 @@ def set_basis_map(new: Callable[..., Any] | None) -> None:
         invalidate_caches()
 
 
-on_devices_closed: list[Callable[[Callable[[Any], bool]], None]] = []
+on_devices_closed: list[Callable[[Callable[[Device], bool]], None]] = []
+
+
+_NUMPY_LIBRARY = "lamina_numpy"  # a higher package: imported by name, on first use, if it is installed
+
+
+def _import_and_find(name: str) -> Function | None:
+    """Import the package with the NumPy functions, which sets `find_numpy_function`, and call that. None: not installed."""
+    try:
+        import_module(_NUMPY_LIBRARY)
+    except ModuleNotFoundError as error:
+        if error.name != _NUMPY_LIBRARY:
+            raise
+        return None
+    find = operators.find_numpy_function
+    return None if find is _import_and_find else find(name)
 
 
 class Operators:
@@ -178,22 +198,23 @@ class Operators:
     `install(tracer_table, array_table)` takes tables of name -> function or property. Tracers get the first table.
     Every concrete array class, also one registered later, gets the second, whose functions may dispatch faster.
 
-    `find_numpy_function(name)` may be set. It returns the implementation of a NumPy function, such as "linalg.pinv",
-    for traced values if `numpy_dispatch` has none, or None.
+    `find_numpy_function(name)` returns the implementation of a NumPy function, such as "linalg.pinv" or "add.accumulate",
+    for traced values if `numpy_dispatch` has none, or None. It takes NumPy's arguments. lamina_numpy sets it; the default
+    imports lamina_numpy if that is installed.
 
     `device_scalar_like(x, number)` may be set. It returns the operand that operators of a concrete array use for a
     Python float or int: a cached, weakly typed device array on the devices of `x`, or the number itself.
     """
 
-    find_numpy_function: Callable[[str], Callable[..., Any] | None] = staticmethod(lambda name: None)
-    device_scalar_like: Callable[[Any, Any], Any] = staticmethod(lambda x, number: number)
+    find_numpy_function: Callable[[str], Function | None] = staticmethod(_import_and_find)
+    device_scalar_like: Callable[[Value, Value], Value] = staticmethod(lambda x, number: number)
 
     def __init__(self) -> None:
-        self.tracer_table: dict[str, Any] = {}
-        self.array_table: dict[str, Any] = {}
+        self.tracer_table: AttributeTable = {}
+        self.array_table: AttributeTable = {}
         self._classes: list[type] = []
 
-    def install(self, tracer_table: dict[str, Any], array_table: dict[str, Any]) -> None:
+    def install(self, tracer_table: AttributeTable, array_table: AttributeTable) -> None:
         self.tracer_table.update(tracer_table)
         self.array_table.update(array_table)
         for name, value in tracer_table.items():
@@ -208,7 +229,7 @@ class Operators:
             self._set_attributes(kind, self.array_table)
 
     @staticmethod
-    def _set_attributes(kind: type, table: dict[str, Any]) -> None:
+    def _set_attributes(kind: type, table: AttributeTable) -> None:
         for name, value in table.items():
             setattr(kind, name, value)
 
@@ -220,10 +241,12 @@ operators.register_array_class(HostArray)
 class _HooksModule(ModuleType):
     """Module class that makes `hooks.evaluator = new` call `hooks.set_evaluator(new)`."""
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Function, tuple[str, ...]]:
         return import_module, (self.__name__,)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
         if name in ("evaluator", "dispatcher", "basis_map"):
             getattr(self, f"set_{name}")(value)
         elif name == "operators":
@@ -233,4 +256,5 @@ class _HooksModule(ModuleType):
             super().__setattr__(name, value)
 
 
+# A module has no setters; assigning a subclass to `__class__` is supported for this purpose.
 sys.modules[__name__].__class__ = _HooksModule

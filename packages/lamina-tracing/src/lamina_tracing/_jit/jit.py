@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar, Unpack, overload
+from typing import ParamSpec, TypeVar, Unpack, overload
 
 from lamina_ir import config, trees
+from lamina_ir.typing import Device, Function, Tree
 
 from . import hooks
 from .call_types import JitOptions, Jitted
@@ -18,6 +19,8 @@ from .fast_path import FastPathCache
 from .._core.trace import EVALUATION, trace_state
 from .._diagnostics.tracebacks import api_boundary
 from .._core.tracer import Tracer
+from .call_spec import CallSpec
+from .._typing import CompilerOptions
 
 __all__ = ["jit"]
 
@@ -28,27 +31,27 @@ R = TypeVar("R")
 class PortableDispatcher:
     """Default dispatcher: caches programs in Python and runs them with the evaluator; no backend."""
 
-    def jit(self, spec: JitSpec) -> Callable[..., Any]:
+    def jit(self, spec: CallSpec) -> Function:
         return _portable_jit(spec)
 
-    def pmap(self, spec: Any) -> Callable[..., Any]:
+    def pmap(self, spec: CallSpec) -> Function:
         return spec.make_portable_callable()
 
     def device_count(self, backend: str | None) -> int | None:
         return None
 
-    def share(self, devices: Sequence[Any] | None, backend: str | None) -> tuple[int, int]:
+    def share(self, devices: Sequence[Device] | None, backend: str | None) -> tuple[int, int]:
         return 1, 1
 
 
-def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
+def _portable_jit(spec: CallSpec) -> Function:
     fun, inline = spec.fun, spec.inline
     own_dispatcher = hooks.dispatcher
-    forward: tuple[Any, Callable[..., Any]] | None = None  # (later dispatcher, its callable for `spec`)
+    forward: tuple[hooks.Dispatcher, Function] | None = None  # (later dispatcher, its callable for `spec`)
     quick, disabled = FastPathCache(spec), config.disable_jit
 
     @api_boundary
-    def jitted(*args: Any, **kwargs: Any) -> Any:
+    def jitted(*args: Tree, **kwargs: Tree) -> Tree:
         nonlocal forward
         if hooks.dispatcher is not own_dispatcher:  # a runtime's dispatcher was installed after this was created
             if forward is None or forward[0] is not hooks.dispatcher:
@@ -58,18 +61,23 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
             return fun(*args, **kwargs)
         is_eager = trace_state.trace is EVALUATION
         if inline:
+            # A traced argument means that a program is traced: no call is recorded. `fun` of a library function needs
+            # no
+            # staging of its own.
             for a in args:
                 if isinstance(a, Tracer):
                     return fun(*args, **kwargs) if spec.is_library_function else spec.inline_call(args, kwargs)
             if not is_eager:
                 return spec.inline_call(args, kwargs)
         keyed = None
+        # Axis names in scope are not in the key.
         if is_eager and quick.usable and not trace_state.axes:
             keyed = quick.key(args, kwargs)
             if keyed is not None:
                 run = quick.find(keyed[0])
                 if run is not None:
                     return run(keyed[1])
+                # Read before tracing: if a rule changes meanwhile, the result is not cached.
                 settings, others = config.cache_key(), config.generation.changes_by_other_threads()
         # Bounds checks report the caller's line, so calls are not cached.
         if inline and spec.is_library_function and config.debug_bounds.value:
@@ -81,6 +89,8 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
         if (trace_state.trace is EVALUATION and not staged.outer and not staged.closed.jaxpr.axis_names
                 and not contains_tracer(flat)):
             if keyed is not None:
+                # Only programs without outer values or free axes reach this line, so the key describes the call
+                # completely.
                 quick.remember(keyed[0], keyed[2], staged, settings, others)
             return trees.tree_unflatten(staged.out_tree, hooks.evaluator.program(staged.closed, flat))
         return spec.bind_program(staged, flat)
@@ -102,11 +112,11 @@ def jit(fun: None = None, **options: Unpack[JitOptions]) -> Callable[[Callable[P
 
 
 @api_boundary
-def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] | None = None,
-        static_argnames: str | Iterable[str] | None = None, device: Any = None, backend: str | None = None,
+def jit(fun: Function | None = None, *, static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None, device: Device = None, backend: str | None = None,
         donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
-        inline: bool = False, keep_unused: bool = False, in_shardings: Any = None, out_shardings: Any = None,
-        compiler_options: dict[str, Any] | None = None, abstracted_axes: Any = None) -> Callable[..., Any]:
+        inline: bool = False, keep_unused: bool = False, in_shardings: Tree = None, out_shardings: Tree = None,
+        compiler_options: CompilerOptions | None = None, abstracted_axes: object = None) -> Function:
     """Compile a function. The first call with arguments of given types traces it, later calls only run it.
 
     Args:

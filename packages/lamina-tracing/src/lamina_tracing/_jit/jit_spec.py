@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from lamina_ir import ShapeDtypeStruct, prims, trees
+from typing_extensions import override
+from lamina_ir import prims, ShapedArray, ShapeDtypeStruct, trees
+from lamina_ir.typing import CacheKey, Device, Function, Tree, Value
+from lamina_ir.trees import PyTreeDef
 
 from .._core.args import find_called_name, get_duck_typed_avals, flatten_results, get_arg_avals
 from .._core.signature import parameter_names
@@ -23,7 +26,8 @@ from .._core.trace import bind, staging_context
 from .._core.tracer import Tracer
 from . import hooks
 from .call_spec import CallSpec
-from .signature_cache import SignatureCache, StagedProgram
+from .signature_cache import Signature, SignatureCache, StagedProgram
+from .._typing import ArgSelection, CompilerOptions, StaticKey
 
 __all__ = ["JitSpec", "contains_tracer"]
 
@@ -60,10 +64,10 @@ class JitSpec(CallSpec):
     { lambda ; a:f32[]. let b:f32[] = mul a 3.0:f32[] in (b,) }
     """
 
-    def __init__(self, fun: Callable[..., Any], *, static_argnums: Any = None, static_argnames: Any = None,
-                 donate_argnums: Any = (), donate_argnames: Any = None, device: Any = None,
+    def __init__(self, fun: Function, *, static_argnums: ArgSelection = None, static_argnames: ArgSelection = None,
+                 donate_argnums: ArgSelection = (), donate_argnames: ArgSelection = None, device: Device = None,
                  backend: str | None = None, inline: bool = False, keep_unused: bool = False,
-                 in_shardings: Any = None, out_shardings: Any = None, compiler_options: dict[str, Any] | None = None,
+                 in_shardings: Tree = None, out_shardings: Tree = None, compiler_options: CompilerOptions | None = None,
                  call: str = "jit") -> None:
         super().__init__(call, fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
         self.options = dict(
@@ -79,16 +83,19 @@ class JitSpec(CallSpec):
         self.compiler_options = compiler_options
 
     @functools.cached_property
+    @override
     def cache(self) -> SignatureCache:  # type: ignore[override]
         """The staged programs, cached with the function; made at the first call."""
         return SignatureCache(self.call, self.name, self.fun, self.function_key, _programs.get_table(self.function_key))
 
     @functools.cached_property
-    def programs(self) -> dict[Any, StagedProgram]:
+    @override
+    def programs(self) -> dict[Signature, StagedProgram]:
         """The staged programs by signature. A plain attribute after the first use, because each quick call reads it."""
         return self.cache.programs
 
     @functools.cached_property
+    @override
     def is_library_function(self) -> bool:  # type: ignore[override]
         """Whether the function is defined in a lamina package."""
         fun = self.fun
@@ -97,7 +104,7 @@ class JitSpec(CallSpec):
         code = getattr(fun, "__code__", None)
         return code is not None and is_library_file(code.co_filename)
 
-    def reduce_callable(self, jitted: Any, rebuild: Callable[..., Any]) -> Any:
+    def reduce_callable(self, jitted: Function, rebuild: Function) -> str | tuple[Function, tuple[object, ...]]:
         """Return the `__reduce__` value of a jitted function.
 
         An importable function is pickled by its name, as any function is. Otherwise the original function and its
@@ -111,11 +118,13 @@ class JitSpec(CallSpec):
             return name
         return rebuild, (self.fun, {k: v for k, v in self.options.items() if v is not None and v is not False and v != ()})
 
-    def __reduce__(self) -> Any:
+    @override
+    def __reduce__(self) -> tuple[Function, tuple[object, ...]]:
         """Pickle the function and the options, without the programs."""
         return functools.partial(JitSpec, **self.options, call=self.call), (self.fun,)
 
-    def inline_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    @override
+    def inline_call(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         """Inline the call into the program being traced: stage it as usual, then bind its equations one by one.
 
         Staging first means that the function sees traced values, as in a call that is not inlined.
@@ -127,19 +136,23 @@ class JitSpec(CallSpec):
         return trees.tree_unflatten(staged.out_tree, eval_jaxpr(staged.closed, [*staged.outer, *flat]))
 
     @property
-    def options_key(self) -> Any:
+    @override
+    def options_key(self) -> CacheKey:  # type: ignore[override]
         """Key that distinguishes specs of one function, apart from static arguments and shardings."""
         return self.device, self.backend, self.inline, self.keep_unused, self.donate_argnums
 
-    def make_callable(self, dispatcher: Any) -> Callable[..., Any]:
+    @override
+    def make_callable(self, dispatcher: hooks.Dispatcher) -> Function:
         """Return the callable that a dispatcher makes from this spec."""
         return dispatcher.jit(self)
 
-    def make_portable_callable(self) -> Callable[..., Any]:
+    @override
+    def make_portable_callable(self) -> Function:
         """Return the callable for a dispatcher without devices: the evaluator runs the call."""
         return hooks._get_portable_dispatcher().jit(self)
 
-    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str | None:
+    @override
+    def describe_axis_size(self, staged: StagedProgram, tree: PyTreeDef) -> str | None:
         """Describe the argument that determines the axis size of the program's largest map; None if no argument does."""
         jaxpr = staged.closed.jaxpr
         maps = [e for e in jaxpr.eqns if e.primitive is prims.xla_pmap_p]
@@ -151,7 +164,8 @@ class JitSpec(CallSpec):
                 return f"{name}, {a.str_long()}, has {a.shape[axis]} rows along axis {axis}"
         return None
 
-    def trace_abstract(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[StagedProgram, Any]:
+    @override
+    def trace_abstract(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[StagedProgram, PyTreeDef]:
         """Return (program, tree of the dynamic arguments) for arrays or other objects with shape and dtype."""
         flat, tree, static = self.split(args, kwargs)
         value_types = _HOST_VALUE_TYPES.union(concrete_types)
@@ -160,7 +174,8 @@ class JitSpec(CallSpec):
             return self.cache.get_or_trace(avals, tree, static, self.trace_avals), tree
         return self.trace(flat, tree, static), tree
 
-    def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+    @override
+    def bind_program(self, staged: StagedProgram, flat: Sequence[Value], donated: tuple[bool, ...] = ()) -> Tree:
         """Bind a staged program as one `xla_call`, so that every transformation of its arguments handles it.
 
         >>> spec = JitSpec(lambda x: {"twice": x + x})
@@ -172,12 +187,13 @@ class JitSpec(CallSpec):
                     inline=self.inline, device=self.device, backend=self.backend)
         return trees.tree_unflatten(staged.out_tree, outs)
 
-    def trace(self, flat: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
+    def trace(self, flat: Sequence[Value], tree: PyTreeDef, static: StaticKey) -> StagedProgram:
         """Return the program for the result of `split`, cached or newly traced."""
         return self.trace_call((), {}, flat, tree, static)
 
-    def trace_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], tree: Any,
-                   static: Any) -> StagedProgram:
+    @override
+    def trace_call(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: Sequence[Value], tree: PyTreeDef,
+                   static: StaticKey) -> StagedProgram:
         """Return the program for the result of `split`, cached or newly traced; `args` and `kwargs` are not read."""
         with staging_context(flat):
             try:
@@ -188,17 +204,17 @@ class JitSpec(CallSpec):
                 raise
             return self.cache.get_or_trace(avals, tree, static, self.trace_avals)
 
-    def _raise_in_called_name(self, flat: Sequence[Any], tree: Any) -> None:
+    def _raise_in_called_name(self, flat: Sequence[Value], tree: PyTreeDef) -> None:
         """Raise the error about an argument again with a message that names the library function, not jit."""
         names = parameter_names(self.fun) or ()
         positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
         get_arg_avals(self.call, find_called_name(self.name), flat, tree, positions)
 
-    def trace_avals(self, avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
+    def trace_avals(self, avals: Sequence[ShapedArray], tree: PyTreeDef, static: StaticKey) -> StagedProgram:
         """Trace the function for arguments of these types, without looking in the cache."""
-        out_tree = None
+        out_tree: PyTreeDef  # set by `flat_fun`
 
-        def flat_fun(*tracers: Any) -> list[Any]:
+        def flat_fun(*tracers: Value) -> list[Value]:
             nonlocal out_tree
             args, kwargs = trees.tree_unflatten(tree, tracers)
             if static:
@@ -212,7 +228,7 @@ class JitSpec(CallSpec):
         return StagedProgram(closed, outer, out_tree)
 
 
-def contains_tracer(flat: Iterable[Any]) -> bool:
+def contains_tracer(flat: Iterable[Value]) -> bool:
     """Return whether one of these values is traced.
 
     Args:

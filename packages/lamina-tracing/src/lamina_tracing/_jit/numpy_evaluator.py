@@ -2,18 +2,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, config, evaluate, evaluate_primitive, shaped
 from lamina_ir.extend import simplify_for_numpy, make_evaluator, cast_result
+from lamina_ir.typing import Params, Value
 
 from .._core.host_array import HostArray, set_known, wrap_ndarray, get_aval_and_ndarray
+from .._typing import Outputs
 
 __all__ = ["NumPyEvaluator"]
 
 
-def _caller_arrays(args: Sequence[Any]) -> list[np.ndarray]:
+def _caller_arrays(args: Sequence[Value]) -> list[np.ndarray]:
     """Return the plain NumPy arrays among arguments: the caller may write to them later."""
     return [a for a in args if isinstance(a, np.ndarray) and not isinstance(a, HostArray)]
 
@@ -26,7 +27,7 @@ def _unshare(value: np.ndarray, caller_arrays: Sequence[np.ndarray]) -> np.ndarr
     return value
 
 
-def _scalar(x: Any) -> tuple[ShapedArray, np.ndarray]:
+def _scalar(x: Value) -> tuple[ShapedArray, np.ndarray]:
     """Return the type and the plain array of a number; TypeError for any other value."""
     if type(x) is float and _x64.enabled_in_all_threads:
         return _WEAK_FLOAT64, np.asarray(x)
@@ -41,7 +42,7 @@ _x64 = config.enable_x64
 _WEAK_FLOAT64 = shaped((), "float64", True)
 
 
-def _narrow(x: Any, aval: ShapedArray, plain: np.ndarray) -> tuple[ShapedArray, np.ndarray]:
+def _narrow(x: Value, aval: ShapedArray, plain: np.ndarray) -> tuple[ShapedArray, np.ndarray]:
     """Return the type and the plain array of an operand if 64-bit arrays may have to be treated as 32-bit ones."""
     return get_aval_and_ndarray(x) if type(x) is HostArray else (aval, plain)
 
@@ -49,7 +50,7 @@ def _narrow(x: Any, aval: ShapedArray, plain: np.ndarray) -> tuple[ShapedArray, 
 class NumPyEvaluator:
     """Default evaluator: runs the NumPy implementations of `lamina_ir`."""
 
-    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def primitive(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         # Fast path: most primitives take one or two HostArrays or numbers, and no params. Without the lists of the
         # general path they cost a third less. `get_aval_and_ndarray` and `wrap_ndarray` are inlined for the same
         # reason.
@@ -80,6 +81,7 @@ class NumPyEvaluator:
             value = prim.numpy(x_array)
         if type(value) is not np.ndarray or value.dtype is not out.dtype or value.shape != out.shape:
             value = cast_result(value, out, prim)
+        # Weak types and varying axes need the general wrapper.
         if out.weak_type or type(out) is not ShapedArray:
             return wrap_ndarray(value, out)
         value.setflags(False)
@@ -87,7 +89,7 @@ class NumPyEvaluator:
         set_known(result, (out, value))
         return result
 
-    def _primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _primitive(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
         avals: list[ShapedArray] = []
         arrays: list[np.ndarray] = []
         caller_arrays: list[np.ndarray] = []  # the caller may write to them later
@@ -102,15 +104,16 @@ class NumPyEvaluator:
             avals.append(aval)
             arrays.append(array)
         out = prim.infer(*avals, **params)
+        # Collectives and programs get the evaluator or axis environment as an argument.
         values = prim.numpy(*arrays, **params) if not prim.may_read_axes else evaluate_primitive(prim, args, params)
         if prim.multiple:
             return tuple([wrap_ndarray(_unshare(cast_result(v, a, prim), caller_arrays), a) for v, a in zip(values, out)])
         value = cast_result(values, out, prim)
         return wrap_ndarray(_unshare(value, caller_arrays) if caller_arrays else value, out)
 
-    def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    def program(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
         closed = simplify_for_numpy(closed)
-        arrays: list[Any] = []
+        arrays: list[Value] = []
         caller_arrays = _caller_arrays(closed.consts) if closed.consts else []
         for a in args:
             if type(a) is HostArray:
@@ -124,19 +127,21 @@ class NumPyEvaluator:
             return [wrap_ndarray(x, v.aval) for x, v in zip(values, outs)]
         return [wrap_ndarray(_unshare(x, caller_arrays), v.aval) for x, v in zip(values, outs)]
 
-    def prepare(self, closed: ClosedJaxpr) -> Callable[[Sequence[Any]], list[HostArray]]:
+    def prepare(self, closed: ClosedJaxpr) -> Callable[[Sequence[Value]], list[HostArray]]:
         """Prepare a program for repeated calls: return a function of arguments of exactly its types."""
         run, dtypes = make_evaluator(closed), [v.aval.dtype for v in closed.jaxpr.invars]
         outs = [v.aval for v in closed.jaxpr.outvars]
         const_arrays, single = _caller_arrays(closed.consts), outs[0] if len(outs) == 1 else None
 
-        def call(args: Sequence[Any]) -> list[HostArray]:
-            arrays: list[Any] = []
+        def call(args: Sequence[Value]) -> list[HostArray]:
+            arrays: list[Value] = []
+            # A new list if it grows: `const_arrays` is shared by all calls.
             caller_arrays = const_arrays
             for a, dtype in zip(args, dtypes):
                 if type(a) is HostArray:
                     try:
                         array = a._aval_and_ndarray[1]
+                        # An array from a time when 64-bit types were enabled.
                         if array.dtype is not dtype:
                             array = get_aval_and_ndarray(a)[1]
                     except AttributeError:
@@ -155,5 +160,5 @@ class NumPyEvaluator:
 
         return call
 
-    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+    def array(self, value: np.ndarray, aval: ShapedArray) -> HostArray:
         return HostArray.of(np.array(value, aval.dtype), aval)

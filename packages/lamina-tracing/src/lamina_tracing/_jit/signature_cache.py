@@ -5,17 +5,21 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, ShapedArray, config
+from lamina_ir.typing import AxisName, CacheKey, Function, Value
+from lamina_ir.trees import PyTreeDef
 
 from .._core.function_cache import evict_if_changed
 from .._core.trace import trace_state
 from .._diagnostics import cache_misses
+from .._typing import StaticKey
 
 __all__ = ["SignatureCache", "StagedProgram"]
 
 _MAX_PROGRAMS = 1024  # per function; a full cache drops its oldest half
 _explain, _log_compiles = config.explain_cache_misses, config.log_compiles
 Avals = tuple[ShapedArray, ...]
-Signature = tuple[Avals, Any, Any, tuple[tuple[Any, int], ...], Any, tuple[Any, ...]]
+# (argument types, their tree, static arguments, mapped axes in scope, surroundings, settings and rules)
+Signature = tuple[Avals, PyTreeDef, StaticKey, tuple[tuple[AxisName, int], ...], CacheKey, tuple[Any, ...]]
 
 
 class StagedProgram(NamedTuple):
@@ -33,11 +37,11 @@ class StagedProgram(NamedTuple):
     """
 
     closed: ClosedJaxpr
-    outer: list[Any]
-    out_tree: Any
+    outer: list[Value]
+    out_tree: PyTreeDef
 
 
-Trace = Callable[[Avals, Any, Any], StagedProgram]
+Trace = Callable[[Avals, PyTreeDef, StaticKey], StagedProgram]
 
 
 class SignatureCache:
@@ -60,13 +64,14 @@ class SignatureCache:
 
     __slots__ = ("call", "name", "fun", "function_key", "programs")
 
-    def __init__(self, call: str, name: str, fun: Callable[..., Any], function_key: Any,
+    def __init__(self, call: str, name: str, fun: Function, function_key: Function,
                  programs: dict[Signature, StagedProgram]) -> None:
         self.call, self.name, self.fun = call, name, fun
         self.function_key = function_key
         self.programs = programs
 
-    def get_or_trace(self, avals: Avals, tree: Any, static: Any, trace: Trace, surroundings: Any = None) -> StagedProgram:
+    def get_or_trace(self, avals: Avals, tree: PyTreeDef, static: StaticKey, trace: Trace,
+                     surroundings: CacheKey = None) -> StagedProgram:
         """Return the cached program of a signature, or the one that `trace(avals, tree, static)` returns.
 
         The latter is cached, unless it has values of an enclosing trace, or settings or rules changed while it was

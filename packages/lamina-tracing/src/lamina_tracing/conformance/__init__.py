@@ -1,22 +1,25 @@
-"""What tracing means, as tests: `python -m lamina_tracing.conformance [pytest arguments]`.
+"""Conformance tests of lamina-tracing. Run them on any implementation: `python -m lamina_tracing.conformance`.
 
-A function of arrays is one thing, run op by op or written down as a program and run as that.
+A function of arrays can be run primitive by primitive, or staged to a program that is run; both give the same
+results.
 
-- `bind` hands an op to the innermost transformation among its operands, and at the end of every walk to the evaluator. Without
-  a transformation its result is that of the op's NumPy meaning; `lax` says in functions what the ops do.
-- `make_jaxpr` writes down what a function does, in order, constants and all; the program is well formed and means the function.
-  `eval_shape` tells its types and runs nothing.
-- `jit(f)` is `f`. A function is traced again when types, trees or static arguments change, and never because values do; what
-  it does beside its results happens at every call. `disable_jit` runs it as Python.
-- Branches and loops do what Python's do, on trees, closing over whatever is around, staged or not.
-- Effects happen once per run and ordered ones in the order they are written in.
-- Traced values are no numbers, and say so; those that outlive their function are told.
-- What fills a slot is obeyed until another does; a `Trace` of anybody's is a transformation like ours.
+- `bind` passes a primitive to the innermost transformation among its operands, and finally to the evaluator. Without
+  a transformation the result is that of the NumPy evaluation. The functions of `lax` are defined with primitives.
+- `make_jaxpr` records what a function does, in order, with constants. The program is well formed and computes the
+  function. `eval_shape` returns the result types and runs nothing.
+- `jit(f)` equals `f`. A function is traced again if types, trees or static arguments change, and never if only values
+  change. Its effects run at every call. `disable_jit` runs it as Python.
+- Branches and loops equal Python's, on trees, with closures, staged or not.
+- Effects run once per run; ordered effects run in program order.
+- Tracers cannot be converted to numbers; the error explains it. Leaked tracers are reported.
+- An installed hook is used until it is replaced. A third-party `Trace` is a transformation like the built-in ones.
 
-The oracles are the ops' NumPy meanings, `lamina_ir.evaluate` and plain Python.
+The references are the NumPy evaluation of primitives, `lamina_ir.evaluate` and plain Python.
 
-Marks. `core`, `collectives` (programs that speak over named axes) and `order` (effects, and transformations one in another)
-are what the words above say: an implementation has them all. `cost` asks that a function is traced once per signature, that
-a program does not grow with the length of a loop, and that what is closed over is kept once; one that traces anew at each
-call may leave it out (`-m "not cost"`), and is then as slow as that.
+Marks, and which implementations may leave them out (`-m "not cost"`):
+
+- `core`, `collectives` (programs over named axes) and `order` (effects, nested transformations): the properties
+  above. Nothing is optional.
+- `cost`: a function is traced once per signature, the size of a program does not depend on the length of a loop, and
+  a closed-over array is stored once. An implementation that traces at every call may leave it out.
 """

@@ -1,4 +1,4 @@
-"""`jit`: the function it is given, traced again when it must be, and never otherwise."""
+"""`jit`: equals the function; traced again only if types, trees, static arguments or settings change."""
 from __future__ import annotations
 
 import functools
@@ -14,7 +14,7 @@ X = np.arange(3.0, dtype=np.float32)
 
 
 @pytest.mark.parametrize("order", [(X, 2 * X, X), (X, X[:2], X, np.int32([1, 2]))], ids=["values", "types"])
-def test_a_jitted_function_is_the_function(order):
+def test_jitted_function_equals_function(order):
     f = lambda x: {"y": lax.mul(x, x), "n": [x, None]}
     g = jit(f)
     for x in order:
@@ -23,7 +23,7 @@ def test_a_jitted_function_is_the_function(order):
         assert out["n"][1] is None and np.asarray(out["y"]).dtype == x.dtype
 
 
-def test_trees_of_arguments_and_keywords():
+def test_jit_of_trees_and_keywords():
     @jit
     def f(p, *rest, scale, **more):
         return lax.mul(lax.add(p["a"], lax.add(rest[0], more["c"])), scale)
@@ -31,7 +31,7 @@ def test_trees_of_arguments_and_keywords():
     np.testing.assert_array_equal(np.asarray(f({"a": X}, X, scale=2.0, c=X)), 6 * X)
 
 
-def test_static_arguments_are_values_and_new_ones_are_traced_anew():
+def test_new_static_arguments_are_traced_again():
     @functools.partial(jit, static_argnums=1)
     def power(x, n):
         assert type(n) is int
@@ -46,7 +46,7 @@ def test_static_arguments_are_values_and_new_ones_are_traced_anew():
     assert float(last(np.float32(2), 5)) == 10
 
 
-def test_static_arguments_must_be_hashable_and_there():
+def test_static_arguments_must_be_hashable_and_present():
     with pytest.raises((TypeError, ValueError), match="hash"):
         jit(lambda x, n: x, static_argnums=1)(X, [2])
     with pytest.raises(ValueError, match="static_argnums"):
@@ -57,13 +57,13 @@ def test_static_arguments_must_be_hashable_and_there():
         jit(lambda x: x, donate_argnums=2)
 
 
-def test_arguments_given_up_change_no_value():
+def test_donation_does_not_change_results():
     f = jit(lambda x, y: lax.add(x, y), donate_argnums=(0,))
     for _ in range(3):
         np.testing.assert_array_equal(np.asarray(f(lax.mul(X, 1.0), X)), 2 * X)
 
 
-def test_methods():
+def test_jit_of_methods():
     class Model:
         def __init__(self, w):
             self.w = w
@@ -76,7 +76,7 @@ def test_methods():
         np.testing.assert_array_equal(np.asarray(Model(w)(X, bias=1.0)), w * X + 1)
 
 
-def test_closures_are_followed():
+def test_jit_of_closures():
     def f(x, y):
         return jit(lambda z: lax.mul(x, z))(y)
 
@@ -85,7 +85,7 @@ def test_closures_are_followed():
     assert [float(g(np.float32(2))) for g in made] == [2, 4, 6]
 
 
-def test_without_jit_values_are_seen():
+def test_disable_jit_passes_concrete_values():
     seen = []
 
     @jit
@@ -98,7 +98,7 @@ def test_without_jit_values_are_seen():
     assert seen == [2.0, 3.0]
 
 
-def test_it_keeps_name_and_words():
+def test_jit_keeps_name_and_docstring():
     @jit
     def scaled(x):
         """Twice `x`."""
@@ -107,7 +107,7 @@ def test_it_keeps_name_and_words():
     assert scaled.__name__ == "scaled" and scaled.__doc__ == "Twice `x`."
 
 
-def test_settings_are_part_of_what_was_traced():
+def test_settings_are_part_of_the_cache_key():
     f = jit(lambda x: lax.mul(x, 2.0))
     assert str(f(np.float64(1)).dtype) == "float32"
     with enable_x64(True):
@@ -116,7 +116,7 @@ def test_settings_are_part_of_what_was_traced():
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_whatever_is_raised_leaves_the_thread_usable(error):
+def test_exception_leaves_thread_usable(error):
     def f(x):
         def g(y):
             raise error("stop")
@@ -128,7 +128,7 @@ def test_whatever_is_raised_leaves_the_thread_usable(error):
     np.testing.assert_array_equal(np.asarray(jit(lax.neg)(X)), -X)
 
 
-def test_what_is_no_function_of_arrays_is_refused():
+def test_non_functions_and_non_arrays_are_rejected():
     with pytest.raises(TypeError, match="function"):
         jit(3)
     with pytest.raises(TypeError, match="str"):
@@ -137,7 +137,7 @@ def test_what_is_no_function_of_arrays_is_refused():
         jit(lambda x: x)("no")
 
 
-def test_threads_call_one_function():
+def test_threads_may_call_one_function():
     f, failed = jit(lambda x, y: lax.sub(lax.mul(x, y), y)), []
 
     def work(k):
@@ -157,7 +157,7 @@ def test_threads_call_one_function():
 
 
 @pytest.mark.cost
-def test_a_function_is_traced_once_per_signature():
+def test_function_is_traced_once_per_signature():
     count = []
 
     @jit
@@ -175,7 +175,7 @@ def test_a_function_is_traced_once_per_signature():
 
 
 @pytest.mark.cost
-def test_a_cached_function_does_not_outlive_its_owner():
+def test_cache_does_not_keep_function_alive():
     def make():
         big = np.zeros(1000, np.float32)
 

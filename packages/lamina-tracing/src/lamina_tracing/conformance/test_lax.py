@@ -1,4 +1,4 @@
-"""The functions of `lax` beside NumPy's: values, types, and that numbers of Python's take the type of what they meet."""
+"""The functions of `lax` compared with NumPy: values, types, and promotion of Python scalars."""
 from __future__ import annotations
 
 import numpy as np
@@ -68,7 +68,7 @@ TABLE = {
 
 @pytest.mark.parametrize("how", ["at once", "jit"])
 @pytest.mark.parametrize("name", TABLE)
-def test_a_function_of_lax_is_numpys(name, how):
+def test_lax_function_equals_numpy(name, how):
     fun, want = TABLE[name]
     got, w = np.asarray((jit(fun) if how == "jit" else fun)()), np.asarray(want())
     assert got.shape == w.shape and (got.dtype == w.dtype or w.dtype == np.float64)
@@ -79,7 +79,7 @@ def test_a_function_of_lax_is_numpys(name, how):
 @pytest.mark.parametrize(("x", "number", "dtype"), [
     (np.float16(1), 2.5, "float16"), (np.int8(1), 2, "int8"), (np.float32(1), 2.0, "float32"),
     (np.complex64(1), 2.0, "complex64")])
-def test_a_number_of_pythons_takes_the_type_it_meets(x, number, dtype, how):
+def test_python_scalar_takes_dtype_of_other_operand(x, number, dtype, how):
     out = how(lambda v: lax.mul(v, number))(x)
     assert str(out.dtype) == dtype and complex(np.asarray(out)) == number
 
@@ -90,13 +90,13 @@ def test_a_number_of_pythons_takes_the_type_it_meets(x, number, dtype, how):
     (lambda: lax.reshape(X, (5,)), (TypeError, ValueError)), (lambda: lax.transpose(X, (0, 0)), (TypeError, ValueError)),
     (lambda: lax.sin("x"), TypeError), (lambda: lax.concatenate([X, V], 0), (TypeError, ValueError)),
     (lambda: lax.exp(I), TypeError), (lambda: lax.select(X, X, X), TypeError)], ids=range(10))
-def test_what_does_not_fit_is_refused(call, error):
+def test_wrong_arguments_are_rejected(call, error):
     for run in (call, jit(call)):
         with pytest.raises(error):
             run()
 
 
-def test_results_share_no_memory_with_arguments():
+def test_results_do_not_share_memory_with_arguments():
     x = np.ones(3, np.float32)
     for y in (lax.reshape(x, (3,)), lax.stop_gradient(x), jit(lambda x: x)(x), lax.slice(x, (0,), (3,))):
         x[:] = 5

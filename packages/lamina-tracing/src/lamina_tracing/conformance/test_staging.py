@@ -1,4 +1,4 @@
-"""`make_jaxpr` and `eval_shape`: what a program holds, and that it means the function."""
+"""`make_jaxpr` and `eval_shape`: contents of programs, and equality with the function."""
 from __future__ import annotations
 
 import threading
@@ -15,12 +15,12 @@ def names(closed):
     return [e.primitive.name for e in closed.eqns]
 
 
-def test_ops_stand_in_the_order_they_are_done_in():
+def test_equations_are_in_execution_order():
     closed = make_jaxpr(lambda x: lax.neg(lax.exp(lax.sin(x))))(X)
     assert names(closed) == ["sin", "exp", "neg"]
 
 
-def test_a_program_means_its_function():
+def test_program_equals_function():
     def f(p, k):
         return {"s": lax.mul(p["a"], k), "t": [lax.reduce_sum(p["a"], (0,)), p["b"]]}
 
@@ -32,14 +32,14 @@ def test_a_program_means_its_function():
     assert (total, b) == (3, 3) and set(shape) == {"s", "t"} and shape["t"][0].shape == ()
 
 
-def test_constants_are_written_down_too():
+def test_constants_are_recorded():
     assert names(make_jaxpr(lambda: lax.sin(np.ones(3, np.float32)))()) == ["sin"]
     closed = make_jaxpr(lambda x: lax.add(lax.mul(x, X), lax.sub(x, X)))(X)
     np.testing.assert_array_equal(evaluate(closed, X)[0], X * X)
     np.testing.assert_array_equal(evaluate(loads(dumps(closed)), X)[0], X * X)
 
 
-def test_what_is_not_read_is_still_written_down():
+def test_unused_equations_are_recorded():
     assert names(make_jaxpr(lambda x: (lax.sin(x), x)[1])(X)) == ["sin"]
 
 
@@ -49,19 +49,19 @@ def test_results_may_be_arguments_constants_and_numbers():
     assert [np.asarray(o).tolist() for o in evaluate(closed, np.float32(5))] == [5, [0, 1, 2], 3]
 
 
-def test_an_array_that_changes_later_is_taken_as_it_was():
+def test_closed_over_array_is_copied_when_staged():
     w = np.ones(3, np.float32)
     closed = make_jaxpr(lambda x: lax.mul(x, w))(X)
     w[:] = 5
     np.testing.assert_array_equal(evaluate(closed, X)[0], X)
 
 
-def test_static_arguments_are_values():
+def test_static_arguments_are_python_values():
     closed = make_jaxpr(lambda x, n: lax.integer_pow(x, n), static_argnums=1)(X, 3)
     assert len(closed.in_avals) == 1 and closed.eqns[0].params["y" if "y" in closed.eqns[0].params else "exponent"] == 3
 
 
-def test_types_alone_can_be_asked_for():
+def test_eval_shape_returns_types():
     class Duck:
         shape, dtype = (2000, 3000), np.dtype("float32")
 
@@ -69,7 +69,7 @@ def test_types_alone_can_be_asked_for():
     assert out["y"].shape == (2000, 5) and str(out["y"].dtype) == "float32"
 
 
-def test_a_function_that_is_only_typed_runs_no_op():
+def test_eval_shape_runs_no_primitive():
     class Never(type(hooks.evaluator)):
         def primitive(self, prim, args, params):
             raise AssertionError(f"{prim.name} was run")
@@ -83,7 +83,7 @@ def test_a_function_that_is_only_typed_runs_no_op():
         hooks.set_evaluator(old)
 
 
-def test_a_jitted_function_within_is_a_call():
+def test_nested_jitted_function_is_a_call():
     inner = jit(lambda x: lax.sin(x))
     closed = make_jaxpr(lambda x: lax.neg(inner(x)))(X)
     assert [e.primitive.name for e in walk(closed)].count("sin") == 1 and "xla_call" in names(closed)
@@ -92,7 +92,7 @@ def test_a_jitted_function_within_is_a_call():
     assert names(make_jaxpr(lambda x: inlined(x))(X)) == ["sin"]
 
 
-def test_parts_can_be_named():
+def test_named_call_and_named_scope():
     closed = make_jaxpr(named_call(lambda x: lax.neg(x), name="flip"))(X)
     assert closed.eqns[0].params["name"] == "flip"
 
@@ -103,14 +103,14 @@ def test_parts_can_be_named():
     assert make_jaxpr(f)(X).eqns[0].source.scope == "outer/inner"
 
 
-def test_an_equation_knows_the_users_line():
-    told = {"lax": lax}
-    exec(compile("def f(x):\n    y = lax.sin(x)\n    return lax.cos(y)\n", "written_by_a_user.py", "exec"), told)
-    lines = [(e.source.file, e.source.line) for e in make_jaxpr(told["f"])(X).eqns]
+def test_equations_have_source_line_of_user():
+    namespace = {"lax": lax}
+    exec(compile("def f(x):\n    y = lax.sin(x)\n    return lax.cos(y)\n", "written_by_a_user.py", "exec"), namespace)
+    lines = [(e.source.file, e.source.line) for e in make_jaxpr(namespace["f"])(X).eqns]
     assert lines == [("written_by_a_user.py", 2), ("written_by_a_user.py", 3)]
 
 
-def test_what_is_known_can_be_computed_at_once():
+def test_ensure_compile_time_eval_computes_known_values():
     def f(x):
         with ensure_compile_time_eval():
             n = int(lax.reduce_sum(np.int32([1, 2]), (0,)))
@@ -121,7 +121,7 @@ def test_what_is_known_can_be_computed_at_once():
 
 
 @pytest.mark.collectives
-def test_axes_can_be_bound_without_a_map():
+def test_axis_env_binds_axes():
     closed = make_jaxpr(lambda x: lax.psum(x, "i"), axis_env=[("i", 4)])(X)
     assert [e.primitive for e in closed.eqns] == [prims.psum_p]
     sizes = []
@@ -129,7 +129,7 @@ def test_axes_can_be_bound_without_a_map():
     assert sizes == [4]
 
 
-def test_threads_stage_side_by_side():
+def test_threads_stage_concurrently():
     gate, failed = threading.Barrier(3, timeout=30), []
 
     def work(k):
@@ -154,5 +154,5 @@ def test_threads_stage_side_by_side():
 
 
 @pytest.mark.cost
-def test_an_array_is_kept_once():
+def test_closed_over_array_is_one_constant():
     assert len(make_jaxpr(lambda x: lax.add(lax.mul(x, X), lax.sub(x, X)))(X).consts) == 1

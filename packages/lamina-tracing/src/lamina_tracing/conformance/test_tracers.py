@@ -1,4 +1,4 @@
-"""Traced values: arrays to functions, no numbers to Python, and told when they outlive their function."""
+"""Tracers: accepted as arrays, not convertible to Python numbers, reported if they leak."""
 from __future__ import annotations
 
 import numpy as np
@@ -14,13 +14,13 @@ X = np.arange(3.0, dtype=np.float32)
     (lambda x: x if x else -x, TracerBoolError), (lambda x: bool(x), TracerBoolError), (lambda x: range(x), TracerIntegerError),
     (lambda x: [1, 2, 3][x], TracerIntegerError), (lambda x: np.asarray(x), TracerArrayError), (lambda x: int(x), TypeError),
     (lambda x: float(x), TypeError)], ids=range(7))
-def test_a_traced_value_is_no_number(use, error):
+def test_tracer_cannot_convert_to_number(use, error):
     for traced in (jit(use), make_jaxpr(use)):
         with pytest.raises(error):
             traced(np.int32(1))
 
 
-def test_a_traced_value_is_an_array_to_functions():
+def test_functions_accept_tracers_as_arrays():
     seen = []
 
     def f(x):
@@ -32,7 +32,7 @@ def test_a_traced_value_is_an_array_to_functions():
     assert typeof(X).shape == (3,) and str(typeof(2.0).dtype) == "float32" and typeof(2.0).weak_type
 
 
-def test_results_are_arrays_to_numpy_and_to_people():
+def test_results_convert_to_numpy_and_python():
     y = lax.mul(X, 2.0)
     assert isinstance(y, Array) and not isinstance(y, Tracer)
     np.testing.assert_array_equal(np.asarray(y), 2 * X)
@@ -50,19 +50,20 @@ def leaky(x):
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def clear_leaks():
+    """Release leaked tracers after each test."""
     yield
     KEPT.clear()
 
 
-def test_a_value_that_outlives_its_function_is_told_when_it_is_used():
+def test_leaked_tracer_is_reported_on_use():
     jit(leaky)(X)
     for use in (lambda: lax.cos(KEPT[0]), lambda: jit(lambda y: lax.add(y, KEPT[0]))(X)):
         with pytest.raises(LeakedTracerError):
             use()
 
 
-def test_the_check_tells_it_when_the_function_ends():
+def test_leak_check_reports_at_function_end():
     with checking_leaks(True):
         with pytest.raises(LeakedTracerError, match="sin"):
             jit(leaky)(X)
@@ -70,7 +71,7 @@ def test_the_check_tells_it_when_the_function_ends():
 
 
 @pytest.mark.collectives
-def test_a_collective_needs_its_axis():
+def test_collective_needs_bound_axis():
     with pytest.raises(UnboundAxisError, match="'i'"):
         lax.psum(X, "i")
     with pytest.raises(UnboundAxisError, match="'i'"):

@@ -1,4 +1,4 @@
-"""The doors upwards: a `Trace` of anybody's is a transformation, and what fills a slot is obeyed while it does."""
+"""Extension API: a third-party `Trace` is a transformation, and an installed hook is used until it is replaced."""
 from __future__ import annotations
 
 import functools
@@ -14,20 +14,20 @@ X = np.float32([0.5, 1, 2])
 
 
 class Pair(Tracer):
-    """A value beside its derivative."""
+    """A value and its tangent."""
 
-    __slots__ = ("value", "slope")
+    __slots__ = ("value", "tangent")
 
-    def __init__(self, trace, value, slope):
+    def __init__(self, trace, value, tangent):
         super().__init__(trace, typeof(value))
-        self.value, self.slope = value, slope
+        self.value, self.tangent = value, tangent
 
 
-class Slopes(Trace):
-    """Forward derivatives of three ops, written by somebody outside."""
+class ForwardTrace(Trace):
+    """A third-party transformation: forward derivatives of three primitives."""
 
     def parts(self, x):
-        return (x.value, x.slope) if isinstance(x, Pair) and x._trace is self else (x, lax.mul(x, 0.0))
+        return (x.value, x.tangent) if isinstance(x, Pair) and x._trace is self else (x, lax.mul(x, 0.0))
 
     def process(self, prim, args, params):
         (a, da), *rest = map(self.parts, args)
@@ -43,12 +43,12 @@ class Slopes(Trace):
         raise NotImplementedError(prim.name)
 
 
-def slope(f):
+def derivative(f):
     def derived(x):
-        trace = Slopes(trace_state.depth + 1)
+        trace = ForwardTrace(trace_state.depth + 1)
         with new_trace_level(trace):
             out = f(Pair(trace, x, np.ones(np.shape(x), np.float32)))
-        return out.slope
+        return out.tangent
     return derived
 
 
@@ -56,36 +56,37 @@ def f(x):
     return lax.mul(lax.sin(x), lax.add(x, x))
 
 
-def test_an_op_goes_to_the_transformation_of_its_operands():
+def test_bind_uses_transformation_of_operands():
     want = 2 * (X * np.cos(X) + np.sin(X))
-    np.testing.assert_allclose(np.asarray(slope(f)(X)), want, rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(jit(slope(f))(X)), want, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(derivative(f)(X)), want, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(jit(derivative(f))(X)), want, rtol=1e-5)
 
 
 @pytest.mark.order
-def test_the_innermost_transformation_comes_first():
+def test_innermost_transformation_is_applied_first():
     """The derivative of x * (d/dy of x * y) is 2 x: each level sees its own operands."""
-    got = slope(lambda x: lax.mul(x, slope(lambda y: lax.mul(x, y))(np.float32(3))))(np.float32(5))
+    got = derivative(lambda x: lax.mul(x, derivative(lambda y: lax.mul(x, y))(np.float32(3))))(np.float32(5))
     assert float(got) == 10
 
 
 @pytest.mark.order
-def test_a_transformation_leaves_the_thread_as_it_was():
+def test_error_in_transformation_restores_trace_state():
     before = trace_state.trace, trace_state.depth
     with pytest.raises(NotImplementedError):
-        slope(lax.cos)(X)
+        derivative(lax.cos)(X)
     assert (trace_state.trace, trace_state.depth) == before and trace_state.trace is EVALUATION
     np.testing.assert_array_equal(np.asarray(lax.neg(X)), -X)
 
 
-def test_an_op_of_ones_own_is_bound_like_ours():
-    twice = Primitive("twice_of_contract", infer=lambda x: x, numpy=lambda x: x * np.float32(2), family="elementwise")
+def test_third_party_primitive_can_be_bound():
+    twice = Primitive("twice_of_conformance", infer=lambda x: x, numpy=lambda x: x * np.float32(2),
+                      family="elementwise")
     g = functools.partial(bind, twice)
     np.testing.assert_array_equal(np.asarray(g(X)), 2 * X)
     np.testing.assert_array_equal(np.asarray(jit(g)(X)), 2 * X)
 
 
-def test_a_program_is_a_function_again():
+def test_jaxpr_can_be_called_as_function():
     closed, outer = stage(lambda x, y: [lax.mul(x, y), x], [typeof(X), typeof(X)])
     assert outer == []
     for run in (lambda *xs: eval_jaxpr(closed, xs), jaxpr_as_fun(closed), jit(jaxpr_as_fun(closed))):
@@ -94,7 +95,7 @@ def test_a_program_is_a_function_again():
         np.testing.assert_array_equal(np.asarray(b), X)
 
 
-def test_values_from_further_out_lead_a_programs_arguments():
+def test_outer_values_are_leading_arguments_of_program():
     def around(x):
         y = lax.sin(x)
         closed, outer = stage(lambda z: [lax.mul(z, y)], [typeof(X)])
@@ -105,8 +106,8 @@ def test_values_from_further_out_lead_a_programs_arguments():
 
 
 @pytest.fixture
-def restored():
-    """The slots are as they were after the test."""
+def restored_hooks():
+    """Restore the hooks after the test."""
     old = hooks.evaluator, hooks.dispatcher, hooks.basis_map
     yield
     hooks.set_evaluator(old[0])
@@ -114,16 +115,16 @@ def restored():
     hooks.set_basis_map(old[2])
 
 
-def test_an_evaluator_runs_every_op_while_it_fills_its_slot(restored):
+def test_installed_evaluator_runs_every_primitive(restored_hooks):
     ops = []
 
-    class Noting(hooks.NumPyEvaluator):
+    class RecordingEvaluator(hooks.NumPyEvaluator):
         def primitive(self, prim, args, params):
             ops.append(prim.name)
             return super().primitive(prim, args, params)
 
     old = hooks.evaluator
-    hooks.set_evaluator(Noting())
+    hooks.set_evaluator(RecordingEvaluator())
     np.testing.assert_allclose(np.asarray(f(X)), np.sin(X) * 2 * X, rtol=1e-6)
     assert ops == ["sin", "add", "mul"]
     hooks.set_evaluator(old)
@@ -131,17 +132,17 @@ def test_an_evaluator_runs_every_op_while_it_fills_its_slot(restored):
     assert len(ops) == 3
 
 
-def test_callables_made_before_follow_another_dispatcher_and_back(restored):
+def test_existing_callables_follow_dispatcher(restored_hooks):
     old, calls = hooks.dispatcher, []
 
-    class Noting:
+    class RecordingDispatcher:
         def jit(self, spec):
             inner = old.jit(spec)
 
-            def noting(*args):
+            def recording(*args):
                 calls.append(spec.name)
                 return inner(*args)
-            return noting
+            return recording
 
         def pmap(self, spec):
             return old.pmap(spec)
@@ -151,7 +152,7 @@ def test_callables_made_before_follow_another_dispatcher_and_back(restored):
 
     made = jit(double)
     assert float(made(np.float32(3))) == 6
-    hooks.set_dispatcher(Noting())
+    hooks.set_dispatcher(RecordingDispatcher())
     assert float(made(np.float32(3))) == 6 and float(jit(double)(np.float32(4))) == 8 and calls == ["double"] * 2
     hooks.set_dispatcher(old)
     assert float(made(np.float32(3))) == 6 and len(calls) == 2
@@ -159,7 +160,7 @@ def test_callables_made_before_follow_another_dispatcher_and_back(restored):
 
 @pytest.mark.parametrize(("fill", "value"), [(hooks.set_evaluator, object()), (hooks.set_dispatcher, None),
                                              (hooks.set_basis_map, 3)], ids=["evaluator", "dispatcher", "basis_map"])
-def test_what_does_not_fit_a_slot_is_refused(fill, value, restored):
+def test_invalid_hook_values_are_rejected(fill, value, restored_hooks):
     with pytest.raises(TypeError, match="expected"):
         fill(value)
     np.testing.assert_array_equal(np.asarray(lax.neg(X)), -X)

@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import linecache
 import sys
-from typing import Any, TextIO
+from types import FrameType
+from typing import TextIO
 
+from typing_extensions import override
 from lamina_ir import errors
+from lamina_ir.typing import Tree
 
 from ..lax.callbacks import debug_callback
 from .._core.source_lines import is_library_file
@@ -22,7 +25,7 @@ _HELP = """  p EXPRESSION, or just the expression: print its value, using the na
 class _CapturedFrame:
     """Snapshot of a user's frame at tracing time. `arrays` holds its traced locals, `others` all other locals."""
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: FrameType) -> None:
         code = frame.f_code
         self.file, self.line, self.function = code.co_filename, frame.f_lineno, code.co_name
         self.globals = frame.f_globals
@@ -30,6 +33,7 @@ class _CapturedFrame:
         self.arrays = {k: v for k, v in names.items() if isinstance(v, Tracer) and v._trace.alive}
         self.others = {k: v for k, v in names.items() if k not in self.arrays}
 
+    @override
     def __repr__(self) -> str:
         return f"{self.file}:{self.line} ({self.function})"
 
@@ -45,11 +49,12 @@ class _CapturedFrame:
 class _Prompt:
     """The command loop of one stop. It reads commands until one of them continues or stops the program."""
 
-    def __init__(self, frames: list[_CapturedFrame], values: list[dict[str, Any]], source: TextIO, out: TextIO) -> None:
+    def __init__(self, frames: list[_CapturedFrame], values: list[dict[str, Tree]], source: TextIO,
+                 out: TextIO) -> None:
         self.frames, self.values, self.source, self.out = frames, values, source, out
         self.at = 0  # index of the selected frame; 0 is the innermost
 
-    def print(self, text: Any) -> None:
+    def print(self, text: object) -> None:
         print(text, file=self.out, flush=True)
 
     def run(self) -> None:
@@ -89,7 +94,7 @@ class _Prompt:
 
 
 def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = None,
-               ordered: bool = False, token: Any = None, stdin: TextIO | None = None,
+               ordered: bool = False, token: object = None, stdin: TextIO | None = None,
                stdout: TextIO | None = None) -> None:
     r"""Stop here whenever the program runs, and read commands: print values, show source lines and frames, continue or
     stop.
@@ -121,13 +126,13 @@ def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_fr
     if backend not in (None, "cli"):
         raise ValueError(f"debug.breakpoint: there is no debugger {backend!r}; expected 'cli' or None")
     captured: list[_CapturedFrame] = []
-    frame: Any = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and (num_frames is None or len(captured) < num_frames):
         if not filter_frames or not is_library_file(frame.f_code.co_filename):
             captured.append(_CapturedFrame(frame))
         frame = frame.f_back
 
-    def stop(values: list[dict[str, Any]]) -> None:
+    def stop(values: list[dict[str, Tree]]) -> None:
         source, out = stdin or sys.stdin, stdout or sys.stdout
         if stdin is None and not (source and source.isatty()):
             print(f"breakpoint at {captured[0]}: standard input is not a terminal, so the program continues", file=out,

@@ -2,20 +2,20 @@
 
 Functions that take indices call this module before they clamp or drop indices that are out of bounds.
 
-A check is a call of the host, like `debug.check`: it knows its source line, and the program that runs supplies the
+A check is a host callback, like `debug.check`: it knows its source line, and the running program supplies the
 iteration, the
 member and the device. Indices that the library computes itself are not checked, because it may rely on clamping.
 """
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
 
 import numpy as np
-from lamina_ir import OutOfBoundsError, config, dtypes, prims
+from lamina_ir import config, dtypes, OutOfBoundsError, prims, ShapedArray
 from lamina_ir.extend import HostFunction
+from lamina_ir.typing import Value
 
 from .._diagnostics.argument_errors import rename_errors
 from .._core.source_lines import is_library_file, find_user_source
@@ -29,7 +29,7 @@ __all__ = ["check_index", "check_index_vectors", "should_check_bounds"]
 
 
 def should_check_bounds(*forwarding_files: str) -> bool:
-    """Whether indices are to be looked at: the setting is on, and it is the user who gives them.
+    """Return whether to check indices: the setting is on, and the indices come from the user.
 
     Args:
       forwarding_files: files, or folders of files, that only forward indices of the caller.
@@ -48,16 +48,16 @@ def should_check_bounds(*forwarding_files: str) -> bool:
     return frame is not None and not is_library_file(frame.f_code.co_filename)
 
 
-def check_index(call: str, index: Any, size: int, axis: int, wrap: bool = True, window: int = 1) -> None:
-    """OutOfBoundsError, when the program runs, if an index is outside of its axis.
+def check_index(call: str, index: Value, size: int, axis: int, wrap: bool = True, window: int = 1) -> None:
+    """Raise OutOfBoundsError, when the program runs, if an index is outside of its axis.
 
     Args:
-      call: who is given it.
+      call: the calling function, for the message.
       index: an integer, or an array of integers.
       size: the length of the axis.
-      axis: which it is, for the message.
+      axis: the axis, for the message.
       wrap: whether -1 is the last position.
-      window: how many positions, from the index on, have to be inside.
+      window: the number of positions, from the index on, that must be inside.
 
     >>> check_index("take", 2, 3, 0)
     """
@@ -65,7 +65,7 @@ def check_index(call: str, index: Any, size: int, axis: int, wrap: bool = True, 
         index, wrap = _from_front(index, size), False
     low, high = -size if wrap else 0, size - window
 
-    def fail(found: Any) -> None:
+    def fail(found: Value) -> None:
         bad = np.argwhere((found < low) | (found > high))[0]
         what = f"index {found[tuple(bad)]}" if window == 1 else f"a window of {window} at {found[tuple(bad)]}"
         where = f", at position {tuple(map(int, bad))} of the indices," if bad.size else ""
@@ -74,7 +74,7 @@ def check_index(call: str, index: Any, size: int, axis: int, wrap: bool = True, 
     _ask(call, index, np.asarray(low), np.asarray(high), fail)
 
 
-def _from_front(index: Any, size: int) -> Any:
+def _from_front(index: Value, size: int) -> Value:
     if isinstance(index, (int, np.integer, np.ndarray)):
         given = np.asarray(index)
         return np.where(given < 0, given + size, given) if given.dtype.kind == "i" else given
@@ -82,25 +82,25 @@ def _from_front(index: Any, size: int) -> Any:
     return index if typeof(index).dtype.kind == "u" else select(lt(index, 0), add(index, size), index)
 
 
-def _wide(index: Any) -> Any:
+def _wide(index: Value) -> Value:
     dtype = typeof(index).dtype
     return index if dtype.kind in "iu" and dtype.itemsize >= 4 else convert_element_type(index, np.dtype("int32"))
 
 
-def check_index_vectors(call: str, vectors: Any, limits: Sequence[int], axes: Sequence[int]) -> None:
+def check_index_vectors(call: str, vectors: Value, limits: Sequence[int], axes: Sequence[int]) -> None:
     """`check_index` for index vectors `[..., k]`.
 
     Args:
-      call: who is given them.
+      call: the calling function, for the message.
       vectors: integers.
       limits: the greatest index for each of the k.
-      axes: which axes of the operand they are, for the message.
+      axes: the axes of the operand, for the message.
 
     >>> check_index_vectors("gather", np.array([[2]]), (2,), (0,))
     """
     high = np.asarray(limits, np.int64)
 
-    def fail(found: Any) -> None:
+    def fail(found: Value) -> None:
         *bad, k = np.argwhere((found < 0) | (found > high))[0]
         where = f", at position {tuple(map(int, bad))} of the indices," if bad else ""
         raise OutOfBoundsError(f"{call}: index {found[(*bad, k)]}{where} is out of bounds: windows begin at 0 to {limits[k]} "
@@ -110,13 +110,13 @@ def check_index_vectors(call: str, vectors: Any, limits: Sequence[int], axes: Se
         _ask(call, vectors, np.zeros_like(high), high, fail)
 
 
-def _ask(call: str, index: Any, low: np.ndarray, high: np.ndarray, fail: Any) -> None:
+def _ask(call: str, index: Value, low: np.ndarray, high: np.ndarray, fail: Callable[[Value], None]) -> None:
     aval = typeof(index)
     if 0 in aval.shape:
         return
     if isinstance(index, (int, np.integer, np.ndarray)):
         given = np.asarray(index)
-        ok: Any = np.bool_(((given >= low) & (given <= high)).all())
+        ok: Value = np.bool_(((given >= low) & (given <= high)).all())
         if ok:
             return
     else:
@@ -129,7 +129,7 @@ def _ask(call: str, index: Any, low: np.ndarray, high: np.ndarray, fail: Any) ->
         if aval.shape:
             ok = reduce_and(ok, tuple(range(len(aval.shape))))
 
-    def host(_: Any, found: Any) -> tuple[()]:
+    def host(_: Value, found: Value) -> tuple[()]:
         fail(found)
         return ()
 
@@ -137,5 +137,5 @@ def _ask(call: str, index: Any, low: np.ndarray, high: np.ndarray, fail: Any) ->
          indexed=False, mapped=(), ordered=False, threaded=False)
 
 
-def _full(limit: np.ndarray, aval: Any) -> np.ndarray:
+def _full(limit: np.ndarray, aval: ShapedArray) -> np.ndarray:
     return np.broadcast_to(limit, aval.shape).astype(aval.dtype)

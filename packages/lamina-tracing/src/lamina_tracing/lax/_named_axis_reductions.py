@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
-from lamina_ir import ShapeError, dtypes, prims
+from lamina_ir import dtypes, Primitive, prims, ShapeError
 from lamina_ir.extend import as_axis_name
+from lamina_ir.typing import Value
 
 from .._core.trace import axis_frame, bind
 from .._core.tracer import typeof
@@ -15,13 +15,14 @@ from . import elementwise as ew
 from ._util.operands import check_axes, is_axis_name
 from ._util.conversions import convert_element_type
 from .shape import broadcast, squeeze
+from .._typing import Unchecked
 
 __all__ = ["ReductionAxes", "argreduce_named_axis", "gather_named_axes", "parse_reduction_axes", "reduce_named_axes",
            "select_member"]
 
 
 class ReductionAxes(tuple[int, ...]):
-    """Axes of an array, as a tuple, and `names`, the names of mapped axes; there is one at least.
+    """Axes of an array, as a tuple, and `names`: the names of mapped axes, at least one.
 
     Args:
       iterable: the axes of the array.
@@ -41,19 +42,19 @@ class ReductionAxes(tuple[int, ...]):
         return n
 
 
-def _is_named(axis: Any) -> bool:
+def _is_named(axis: object) -> bool:
     return is_axis_name(axis) or isinstance(axis, tuple)  # among several axes a tuple is one name
 
 
-def parse_reduction_axes(call: str, axes: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front as by `check_axes`; names of mapped axes among them make it an `ReductionAxes`.
+def parse_reduction_axes(call: str, axes: Unchecked, ndim: int) -> tuple[int, ...]:
+    """Return axes counted from the front, as `check_axes`; a `ReductionAxes` if there are names of mapped axes.
 
     Args:
-      call: whose argument they are, for the message.
+      call: the calling function, for the message.
       axes: an integer or a name, or a sequence of them.
-      ndim: the number of axes there are.
+      ndim: the number of axes.
     Returns:
-      A tuple; its type is `ReductionAxes` where there are names.
+      A tuple, of type `ReductionAxes` if there are names.
     Raises:
       TypeError: something is neither an integer nor a name.
       ShapeError: one is out of range, or named twice.
@@ -84,14 +85,14 @@ def parse_reduction_axes(call: str, axes: Any, ndim: int) -> tuple[int, ...]:
     return found
 
 
-# The collective that a reduction over a named axis is. Others gather what is left and reduce that: there is no product of
-# the values of all members, and no bitwise combination of integers.
+# Reductions that one collective computes over a named axis. The others gather the partial results and reduce those: there
+# is no collective for products, nor for bitwise combinations of integers.
 _BY_NAME = {prims.reduce_sum_p: prims.psum_p, prims.reduce_max_p: prims.pmax_p, prims.reduce_min_p: prims.pmin_p}
 _TRUTH = {prims.reduce_and_p: prims.pmin_p, prims.reduce_or_p: prims.pmax_p}
 
 
-def reduce_named_axes(prim: Any, x: Any, axes: ReductionAxes) -> Any:
-    """A reduction over axes of the array and named ones together: one collective, where there is one of that meaning."""
+def reduce_named_axes(prim: Primitive, x: Value, axes: ReductionAxes) -> Value:
+    """Reduce over axes of the array and named axes together: with one collective, if there is one for the reduction."""
     dtype = typeof(x).dtype
     truth = dtypes.is_bool(dtype)
     collective = (_TRUTH if truth else _BY_NAME).get(prim)
@@ -100,7 +101,7 @@ def reduce_named_axes(prim: Any, x: Any, axes: ReductionAxes) -> Any:
     return bind(collective, x, axes=(*axes.names, *axes), axis_index_groups=None)[0]
 
 
-def gather_named_axes(x: Any, names: tuple[Hashable, ...]) -> Any:
+def gather_named_axes(x: Value, names: tuple[Hashable, ...]) -> Value:
     """Gather the values of all members along a new axis in front; several named axes are one, the first varying slowest.
 
     Args:
@@ -118,8 +119,8 @@ def gather_named_axes(x: Any, names: tuple[Hashable, ...]) -> Any:
                 all_gather_dimension=0, tiled=False)
 
 
-def select_member(x: Any, name: Hashable) -> Any:
-    """This position's part of an array that has one for each.
+def select_member(x: Value, name: Hashable) -> Value:
+    """Return this member's part of an array with one part per member.
 
     Args:
       x: array whose first axis has the positions of the named one.
@@ -137,8 +138,8 @@ def select_member(x: Any, name: Hashable) -> Any:
     return squeeze(bind(prims.dynamic_slice_p, x, *starts, slice_sizes=(1, *shape[1:])), (0,))
 
 
-def argreduce_named_axis(prim: Any, x: Any, name: Hashable, dtype: np.dtype) -> Any:
-    """The lowest index among the positions whose value is the extreme one; NaN is."""
+def argreduce_named_axis(prim: Primitive, x: Value, name: Hashable, dtype: np.dtype) -> Value:
+    """Return the lowest index among the members whose value is the extreme one; NaN is extreme."""
     aval, n = typeof(x), axis_frame(name).size
     if dtypes.is_complex(aval.dtype):  # collectives know no order of complex numbers
         return bind(prim, gather_named_axes(x, (name,)), axes=(0,), index_dtype=dtype)

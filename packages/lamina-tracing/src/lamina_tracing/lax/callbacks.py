@@ -1,13 +1,17 @@
-"""Calling Python on the host from a program: for a value (`pure_callback`) or for an effect (`io_callback`, debugging)."""
+"""Call Python on the host from a program: for a value (`pure_callback`) or for an effect (`io_callback`, debugging)."""
 from __future__ import annotations
 
 import string
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from typing_extensions import override
 from lamina_ir import CallbackError, CheckError, aval_of, dtypes, prims, trees
 from lamina_ir.extend import HostFunction
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, Params, Sharding, Tree, Value
 
 from .._core.args import argument_path, get_arg_avals
 from .._core.signature import function_name
@@ -20,8 +24,9 @@ __all__ = ["debug_callback", "debug_check", "debug_print", "io_callback", "pure_
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
 
-def _results(call: str, name: str, wanted: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
-    """(dtypes, shapes, tree) of a tree of things with `shape` and `dtype`."""
+def _parse_result_types(call: str, name: str,
+                        wanted: Tree) -> tuple[tuple[np.dtype, ...], tuple[tuple[int, ...], ...], PyTreeDef]:
+    """Return (dtypes, shapes, tree) of a tree of objects with `shape` and `dtype`."""
     leaves, tree = trees.tree_flatten(wanted)
     for x in leaves:
         if not hasattr(x, "shape") or not hasattr(x, "dtype"):
@@ -30,21 +35,21 @@ def _results(call: str, name: str, wanted: Any) -> tuple[tuple[Any, ...], tuple[
     return tuple(dtypes.canonicalize(x.dtype) for x in leaves), tuple(tuple(map(int, x.shape)) for x in leaves), tree
 
 
-def _opened(xs: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
+def _unwrap_keys(xs: Sequence[Value]) -> tuple[list[Value], Callable[[Sequence[Value]], list[Value]]]:
     """Replace keys by their uint32 data; return the values and a function that restores the keys on the host."""
     tags = [dtypes.key_tag(d) if dtypes.is_key(d := typeof(x).dtype) else None for x in xs]
     if not any(tags):
         return list(xs), list
 
-    def closed(found: Sequence[Any]) -> list[Any]:
+    def closed(found: Sequence[Value]) -> list[Value]:
         return [x if tag is None else bind(prims.random_wrap_p, x, impl=tag) for x, tag in zip(found, tags)]
     return [x if tag is None else bind(prims.random_unwrap_p, x, use="data") for x, tag in zip(xs, tags)], closed
 
 
-def _host(call: str, name: str, callback: Callable[..., Any], closed: Callable[[Sequence[Any]], list[Any]], tree: Any,
-          out_tree: Any) -> HostFunction:
-    """`callback` on flat arguments, its result flat and of the promised structure."""
-    def flat(*xs: Any) -> Sequence[Any]:
+def _make_flat_host_function(call: str, name: str, callback: Function, closed: Callable[[Sequence[Value]], list[Value]],
+                             tree: PyTreeDef, out_tree: PyTreeDef) -> HostFunction:
+    """Return `callback` as a function of flat arguments that checks the structure of its result and flattens it."""
+    def flat(*xs: Value) -> Sequence[Value]:
         args, kwargs = trees.tree_unflatten(tree, closed(xs))
         line, trace_state.source = trace_state.source, None  # what the callback does has lines of its own
         try:
@@ -58,21 +63,21 @@ def _host(call: str, name: str, callback: Callable[..., Any], closed: Callable[[
     return HostFunction.of(flat, name, find_user_source())
 
 
-def _prepare_host_function(call: str, callback: Any, result_shape_dtypes: Any, args: Any,
-                           kwargs: Any) -> tuple[Any, dict[str, Any]]:
+def _prepare_host_function(call: str, callback: Function, result_shape_dtypes: Tree, args: Sequence[Tree],
+                           kwargs: Mapping[str, Tree]) -> tuple[tuple[list[Value], PyTreeDef], Params]:
     if not callable(callback):
         raise TypeError(f"{call}: expected a function; got {type(callback).__name__}")
     name = function_name(callback)
     flat, tree = trees.tree_flatten((args, kwargs))
     get_arg_avals(call, name, flat, tree)
-    kinds, shapes, out_tree = _results(call, name, result_shape_dtypes)
-    flat, closed = _opened(flat)
-    host = _host(call, name, callback, closed, tree, out_tree)
+    kinds, shapes, out_tree = _parse_result_types(call, name, result_shape_dtypes)
+    flat, closed = _unwrap_keys(flat)
+    host = _make_flat_host_function(call, name, callback, closed, tree, out_tree)
     return (flat, out_tree), dict(batch=(), callback=host, mapped=(), result_dtypes=kinds, result_shapes=shapes)
 
 
-def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
-                  vmap_method: str | None = None, vectorized: bool | None = None, **kwargs: Any) -> Any:
+def pure_callback(callback: Function, result_shape_dtypes: Tree, *args: Tree, sharding: Sharding = None,
+                  vmap_method: str | None = None, vectorized: bool | None = None, **kwargs: Tree) -> Tree:
     """Call a pure Python function on the host; its result is a value of the program.
 
     Args:
@@ -109,8 +114,8 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
     return trees.tree_unflatten(out_tree, outs)
 
 
-def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
-                ordered: bool = False, **kwargs: Any) -> Any:
+def io_callback(callback: Function, result_shape_dtypes: Tree, *args: Tree, sharding: Sharding = None,
+                ordered: bool = False, **kwargs: Tree) -> Tree:
     """Call a Python function with effects on the host, exactly once per execution of the program around it.
 
     Args:
@@ -136,7 +141,7 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
     return trees.tree_unflatten(out_tree, outs)
 
 
-def _is_value(x: Any) -> bool:
+def _is_value(x: Value) -> bool:
     if isinstance(x, Tracer):
         return True
     try:
@@ -146,7 +151,7 @@ def _is_value(x: Any) -> bool:
     return True
 
 
-def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs: Any, ordered: bool,
+def _debug(call: str, name: str, callback: Function, args: Sequence[Tree], kwargs: Mapping[str, Tree], ordered: bool,
            indexed: bool, checks: bool = False) -> None:
     flat, tree = trees.tree_flatten((args, kwargs))
     known = [None if _is_value(x) else (x,) for x in flat]  # anything else is handed on as it is
@@ -154,9 +159,9 @@ def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs
         if isinstance(x, Tracer) and not x._trace.alive:
             raise CallbackError(f"{call} of `{name}`: {argument_path(tree, i)} is a traced value whose trace has ended")
 
-    values, closed = _opened([x for x, v in zip(flat, known) if v is None])
+    values, closed = _unwrap_keys([x for x, v in zip(flat, known) if v is None])
 
-    def host(*xs: Any, **extra: Any) -> tuple[()]:
+    def host(*xs: Value, **extra: object) -> tuple[()]:
         rest = iter(closed(xs))
         a, k = trees.tree_unflatten(tree, [next(rest) if v is None else v[0] for v in known])
         line, trace_state.source = trace_state.source, None
@@ -171,8 +176,8 @@ def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs
          threaded=False)
 
 
-def debug_callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, indexed: bool = False,
-                   **kwargs: Any) -> None:
+def debug_callback(callback: Function, *args: Value, ordered: bool = False, indexed: bool = False,
+                   **kwargs: Tree) -> None:
     """Call a Python function on the host for debugging; derivatives and batches pass through it.
 
     Under `vmap` it is called once per example, in order; under `grad` with the values, not the derivatives. Where the
@@ -194,22 +199,24 @@ def debug_callback(callback: Callable[..., Any], *args: Any, ordered: bool = Fal
 
 
 class _Probe:
-    """Stands for any value while a format is tried out."""
+    """Placeholder for any value while a format is tried."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> _Probe:
         return self
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> _Probe:
         return self
 
+    @override
     def __format__(self, spec: str) -> str:
         return ""
 
 
 class _Trial(string.Formatter):
-    """Notes which fields a format uses, and that it uses all that is given."""
+    """Formatter that records the fields of a format, and checks that it uses all arguments."""
 
-    def check_unused_args(self, used: Any, args: Any, kwargs: Any) -> None:
+    @override
+    def check_unused_args(self, used: set[int | str], args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> None:
         self.used = used
         extra = [k for k in (*range(len(args)), *kwargs) if k not in used and k not in _INDICES]
         if extra:
@@ -219,8 +226,8 @@ class _Trial(string.Formatter):
 _INDICES = ("batch_index", "device_index")
 
 
-def _tried(call: str, fmt: Any, args: Sequence[Any], kwargs: dict[str, Any], more: Sequence[str] = ()) -> Any:
-    """The fields that a format uses; ValueError where it does not fit."""
+def _check_format(call: str, fmt: Any, args: Sequence[Tree], kwargs: dict[str, Tree], more: Sequence[str] = ()) -> Any:
+    """Return the fields of a format; ValueError if it does not fit the arguments."""
     if not isinstance(fmt, str):
         raise TypeError(f"{call}: the format must be a string; got {type(fmt).__name__}")
     trial = _Trial()
@@ -233,7 +240,7 @@ def _tried(call: str, fmt: Any, args: Sequence[Any], kwargs: dict[str, Any], mor
     return trial.used
 
 
-def debug_print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+def debug_print(fmt: str, *args: Value, ordered: bool = False, **kwargs: Tree) -> None:
     """Print values of a program while it runs: `debug_print("x = {x}", x=x)`.
 
     Args:
@@ -247,16 +254,16 @@ def debug_print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> N
     >>> debug_print("x = {x:.2f}", x=2.0)
     x = 2.00
     """
-    used = _tried("debug.print", fmt, args, kwargs, _INDICES)
+    used = _check_format("debug.print", fmt, args, kwargs, _INDICES)
     indexed = any(n in used and n not in kwargs for n in _INDICES)
 
-    def show(*a: Any, **k: Any) -> None:
+    def show(*a: object, **k: object) -> None:
         sys.stdout.write(fmt.format(*a, **k) + "\n")  # one write, so that lines of several devices do not mix
 
     _debug("debug.print", "print", show, args, kwargs, ordered, indexed)
 
 
-def debug_check(pred: Any, message: str, *args: Any, **kwargs: Any) -> None:
+def debug_check(pred: Value, message: str, *args: Value, **kwargs: Tree) -> None:
     """Raise where `pred` is false when the program runs: `debug.check(y > 0, "y = {}", y)`.
 
     The error names the line, the turn of each loop around, the example of each `vmap`, and the device, the index on each
@@ -277,9 +284,9 @@ def debug_check(pred: Any, message: str, *args: Any, **kwargs: Any) -> None:
     aval = typeof(pred)
     if aval.shape or not dtypes.is_bool(aval.dtype):
         raise TypeError(f"debug.check: expected one truth value; got {aval.str_long()}. Of an array take x.all()")
-    _tried("debug.check", message, args, kwargs)
+    _check_format("debug.check", message, args, kwargs)
 
-    def fail(_: Any, *a: Any, **k: Any) -> None:
+    def fail(_: object, *a: object, **k: object) -> None:
         raise CheckError("debug.check: " + message.format(*a, **k))
 
     _debug("debug.check", "check", fail, (pred, *args), kwargs, False, False, checks=True)

@@ -1,15 +1,17 @@
-"""Communication across mapped axes. One meaning under `vmap(axis_name)` and `pmap`; see docs/internals/collectives.md."""
+"""Communication across mapped axes, with the same meaning under `vmap(axis_name)` and `pmap`; see
+docs/internals/collectives.md."""
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from lamina_ir import DTypeError, ShapeError, prims, trees
+from lamina_ir import DTypeError, Primitive, prims, ShapeError, trees
 from lamina_ir.dtypes import is_bool, is_complex, is_integer
 from lamina_ir.extend import (as_axis_name, check_axis_names, check_groups, check_member_index, check_permutation,
                               split_axis_names)
+from lamina_ir.typing import Function, Params, ParamValue, Tree, Value
 
 from .._core.trace import axis_frame, bind
 from .._core.tracer import typeof
@@ -20,6 +22,8 @@ from ._util.operands import check_axes, check_axis, copy_host_result
 from .creation import full
 from .indexing import dynamic_index_in_dim
 from .shape import broadcast
+from .._core.array import Array
+from .._typing import AxisGroups
 
 __all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pargmax", "pargmin", "pbroadcast", "pmax", "pmean", "pmin",
            "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes"]
@@ -29,15 +33,15 @@ _NUMBERS = (bool, int, float, complex)
 
 
 def axis_size(axis_name: AxisName | Sequence[AxisName]) -> int:
-    """Number of examples or devices along mapped axes, as a Python int.
+    """Return the number of members along mapped axes, as a Python int.
 
     Raises:
       UnboundAxisError: no enclosing map has bound the name.
     """
-    return _size(check_axis_names("axis_size", axis_name))
+    return _compute_size(check_axis_names("axis_size", axis_name))
 
 
-def _size(names: Sequence[Any]) -> int:
+def _compute_size(names: Sequence[AxisName]) -> int:
     n = 1
     for name in names:
         n *= axis_frame(name).size
@@ -45,14 +49,14 @@ def _size(names: Sequence[Any]) -> int:
 
 
 class _Members(NamedTuple):
-    """Who takes part in a collective."""
+    """The members that take part in a collective."""
 
-    names: tuple[Any, ...]
+    names: tuple[AxisName, ...]
     groups: tuple[tuple[int, ...], ...] | None
-    size: int | None  # of the own group; None: that depends on who asks
+    size: int | None  # of the own group; None: it differs between members
 
-    def number(self) -> Any:
-        """The size of the own group."""
+    def number(self) -> Value:
+        """Return the size of the own group."""
         if self.size is not None:
             return self.size
         sizes = {i: len(g) for g in self.groups or () for i in g}
@@ -60,8 +64,8 @@ class _Members(NamedTuple):
         return dynamic_index_in_dim(table, axis_index(self.names), 0, False)
 
 
-def _members(call: str, names: tuple[Any, ...], groups: Any, equal: bool = False) -> _Members:
-    size = _size(names)
+def _find_members(call: str, names: tuple[AxisName, ...], groups: AxisGroups, equal: bool = False) -> _Members:
+    size = _compute_size(names)
     groups = check_groups(call, size, groups, names, equal)
     if groups is None:
         return _Members(names, None, size)
@@ -69,15 +73,15 @@ def _members(call: str, names: tuple[Any, ...], groups: Any, equal: bool = False
     return _Members(names, groups, sizes.pop() if len(sizes) == 1 else None)
 
 
-def _reduce(call: str, prim: Any, local: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
+def _reduce(call: str, prim: Primitive, local: Function, x: Tree, axis_name: AxisName, groups: AxisGroups) -> Tree:
     names, positional = split_axis_names(call, axis_name)
     leaves, tree = trees.tree_flatten(x)
-    return trees.tree_unflatten(tree, _reduced(call, prim, local, leaves, names, positional, groups))
+    return trees.tree_unflatten(tree, _reduce_leaves(call, prim, local, leaves, names, positional, groups))
 
 
-def _reduced(call: str, prim: Any, local: Callable[..., Any], leaves: list[Any], names: tuple[Any, ...],
-             positional: tuple[int, ...], groups: Any) -> list[Any]:
-    members = _members(call, names, groups)
+def _reduce_leaves(call: str, prim: Primitive, local: Function, leaves: list[Value], names: tuple[AxisName, ...],
+             positional: tuple[int, ...], groups: AxisGroups) -> list[Value]:
+    members = _find_members(call, names, groups)
     if positional:
         leaves = [local(v, check_axes(call, positional, typeof(v).ndim)) for v in leaves]
     leaves = [copy_host_result(v) for v in leaves]
@@ -86,14 +90,14 @@ def _reduced(call: str, prim: Any, local: Callable[..., Any], leaves: list[Any],
     return leaves
 
 
-def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
-    """Sum over mapped axes; every participant gets the total.
+def psum(x: Tree, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: AxisGroups = None) -> Tree:
+    """Sum over mapped axes; every member gets the total.
 
     Args:
       x: array or tree of arrays. A Python number is multiplied by the axis size at once: `psum(1, name)` is the size.
       axis_name: name, or several, of axes bound by `vmap` or `pmap`. Integers among them are axes of `x` itself.
-      axis_index_groups: lists of indices that split the axis (of several names: their product) into groups, of one size or
-        of several, each summed by itself.
+      axis_index_groups: lists of indices that split the axis (for several names: their product) into groups of equal or
+        different sizes, each summed separately.
     Returns:
       Array(s) of the shape and dtype of `x` (int32 for booleans).
     Raises:
@@ -110,17 +114,19 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
     """
     names, positional = split_axis_names("psum", axis_name)
     if isinstance(x, _NUMBERS) and not positional:
-        members = _members("psum", names, axis_index_groups)
-        return x * members.size if members.size is not None else elementwise.mul(_as(members.number(), x * 1), x * 1)
+        members = _find_members("psum", names, axis_index_groups)
+        if members.size is not None:
+            return x * members.size
+        return elementwise.mul(_cast_like(members.number(), x * 1), x * 1)
     leaves, tree = trees.tree_flatten(x)
     leaves = [conversions.convert_element_type(v, "int32") if is_bool(typeof(v).dtype) else v for v in leaves]
-    return trees.tree_unflatten(tree, _reduced("psum", prims.psum_p, reductions.reduce_sum, leaves, names, positional,
+    return trees.tree_unflatten(tree, _reduce_leaves("psum", prims.psum_p, reductions.reduce_sum, leaves, names, positional,
                                                axis_index_groups))
 
 
 @rename_errors
-def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
-    """Mean over mapped axes: `psum` divided by the number of participants.
+def pmean(x: Tree, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: AxisGroups = None) -> Tree:
+    """Compute the mean over mapped axes: `psum` divided by the number of members.
 
     Args:
       x, axis_name, axis_index_groups: as for `psum`.
@@ -128,27 +134,27 @@ def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups
       Array(s) of the shape of `x`, float32 for integers and booleans.
     """
     names, positional = split_axis_names("pmean", axis_name)
-    members = _members("pmean", names, axis_index_groups)
+    members = _find_members("pmean", names, axis_index_groups)
 
-    def mean(v: Any, total: Any) -> Any:
+    def mean(v: Value, total: Value) -> Value:
         if isinstance(v, _NUMBERS) and not positional:
-            return v / 1  # the same everywhere
+            return v / 1  # the same on all members
         aval = typeof(v)
         if is_integer(aval.dtype) or is_bool(aval.dtype):
             total = conversions.convert_element_type(total, "float32")
         n = members.number() * math.prod(aval.shape[a] for a in positional)
-        return elementwise.div(total, n if isinstance(n, int) else _as(n, total))
+        return elementwise.div(total, n if isinstance(n, int) else _cast_like(n, total))
 
     return trees.tree_map(mean, x, psum(x, axis_name, axis_index_groups=axis_index_groups))
 
 
-def _as(n: Any, x: Any) -> Any:
-    """An integer as the dtype of `x`."""
+def _cast_like(n: Value, x: Value) -> Value:
+    """Convert an integer to the dtype of `x`."""
     return conversions.convert_element_type(n, typeof(x).dtype)
 
 
-def pmax(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
-    """Largest value over mapped axes, element by element.
+def pmax(x: Tree, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: AxisGroups = None) -> Tree:
+    """Compute the largest value over mapped axes, elementwise.
 
     Args:
       x, axis_name, axis_index_groups: as for `psum`.
@@ -158,8 +164,8 @@ def pmax(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
     return _reduce("pmax", prims.pmax_p, reductions.reduce_max, x, axis_name, axis_index_groups)
 
 
-def pmin(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
-    """Smallest value over mapped axes, element by element.
+def pmin(x: Tree, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: AxisGroups = None) -> Tree:
+    """Compute the smallest value over mapped axes, elementwise.
 
     Args:
       x, axis_name, axis_index_groups: as for `psum`.
@@ -169,23 +175,23 @@ def pmin(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
     return _reduce("pmin", prims.pmin_p, reductions.reduce_min, x, axis_name, axis_index_groups)
 
 
-def _first(call: str, extreme: Callable[..., Any], x: Any, axis_name: Any) -> Any:
+def _find_first_member(call: str, extreme: Function, x: Tree, axis_name: AxisName) -> Tree:
     names = check_axis_names(call, axis_name)
-    here, n = axis_index(names), np.int32(_size(names))
+    here, n = axis_index(names), np.int32(_compute_size(names))
 
-    def one(v: Any) -> Any:
+    def one(v: Value) -> Value:
         shape = typeof(v).shape
         if is_complex(typeof(v).dtype):
             raise DTypeError(f"{call}: complex numbers have no order; got {typeof(v).str_long()}. Use the real and "
                              "imaginary parts")
-        wins = elementwise.bitwise_or(elementwise.eq(v, extreme(v, names)), elementwise.ne(v, v))  # NaN is every extreme
+        wins = elementwise.bitwise_or(elementwise.eq(v, extreme(v, names)), elementwise.ne(v, v))  # NaN is an extreme
         return pmin(elementwise.select(wins, broadcast(here, shape), broadcast(n, shape)), names)
 
     return trees.tree_map(one, x)
 
 
-def pargmax(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
-    """Index of the participant that holds the largest value, element by element; of equal ones the lowest index.
+def pargmax(x: Tree, axis_name: AxisName | Sequence[AxisName]) -> Tree:
+    """Find the member with the largest value, elementwise; among equals the lowest index.
 
     Args:
       x: array or tree of arrays of ordered numbers; NaN is the largest.
@@ -197,11 +203,11 @@ def pargmax(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
 
     Derivative: zero. Source: `pmax`, then `pmin` of the indices that attain it.
     """
-    return _first("pargmax", pmax, x, axis_name)
+    return _find_first_member("pargmax", pmax, x, axis_name)
 
 
-def pargmin(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
-    """Index of the participant that holds the smallest value, element by element; of equal ones the lowest index.
+def pargmin(x: Tree, axis_name: AxisName | Sequence[AxisName]) -> Tree:
+    """Find the member with the smallest value, elementwise; among equals the lowest index.
 
     Args:
       x: array or tree of arrays of ordered numbers; NaN is the smallest.
@@ -213,11 +219,11 @@ def pargmin(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
 
     Derivative: zero. Source: `pmin`, then `pmin` of the indices that attain it.
     """
-    return _first("pargmin", pmin, x, axis_name)
+    return _find_first_member("pargmin", pmin, x, axis_name)
 
 
-def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
-    """This participant's index along a mapped axis: int32, rank 0. Several names count row-major."""
+def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Array:
+    """Return this member's index along a mapped axis: int32, rank 0. Several names count in row-major order."""
     total = None
     for name in check_axis_names("axis_index", axis_name):
         size = axis_frame(name).size
@@ -226,26 +232,28 @@ def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
     return full((), 0, np.dtype("int32")) if total is None else total
 
 
-def _exchange(call: str, prim: Any, x: Any, axis_name: Any, groups: Any, of: Callable[[int], dict[str, Any]],
-              **params: Any) -> Any:
-    """An op whose groups are of one size on each leaf; `of(ndim)` are the params that say axes of the operand."""
-    names, groups, size = _members(call, check_axis_names(call, axis_name), groups, equal=True)
+def _exchange(call: str, prim: Primitive, x: Tree, axis_name: AxisName, groups: AxisGroups, of: Callable[[int], Params],
+              **params: ParamValue) -> Tree:
+    """Bind a collective with groups of equal size to each leaf; `of(ndim)` returns the params that name axes of the
+    operand."""
+    names, groups, size = _find_members(call, check_axis_names(call, axis_name), groups, equal=True)
 
-    def one(v: Any) -> Any:
+    def one(v: Value) -> Value:
         return bind(prim, v, axis_index_groups=groups, axis_name=as_axis_name(names), axis_size=size, **of(typeof(v).ndim),
                     **params)
 
     return trees.tree_map(one, x)
 
 
-def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False) -> Any:
+def all_gather(x: Tree, axis_name: AxisName, *, axis_index_groups: AxisGroups = None, axis: int = 0,
+               tiled: bool = False) -> Tree:
     """Gather the values of all members, stacked along a new axis (or, tiled, concatenated along an existing one).
 
     Args:
       x: array or tree of arrays `[...]`.
       axis_name: mapped axis of size `n`.
       axis_index_groups: as for `psum`.
-      axis: where the participants go in the result.
+      axis: the new axis of the result, over the members.
       tiled: concatenate along `axis` instead of stacking.
     Returns:
       Array(s) with an axis of size `n` at `axis`.
@@ -256,15 +264,15 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
                      of=lambda ndim: {"all_gather_dimension": check_axis("all_gather", axis, ndim + (not tiled))})
 
 
-def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
-                 tiled: bool = False) -> Any:
-    """Sum over a mapped axis, of which participant `i` keeps part `i` along `scatter_dimension`.
+def psum_scatter(x: Tree, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: AxisGroups = None,
+                 tiled: bool = False) -> Tree:
+    """Sum over a mapped axis; member `i` keeps part `i` along `scatter_dimension`.
 
     Args:
       x: array or tree of arrays whose length along `scatter_dimension` is `n`, the size of the axis (or, tiled, a
         multiple of it).
       axis_name: mapped axis.
-      scatter_dimension: the axis to part.
+      scatter_dimension: the axis to split.
       axis_index_groups: as for `psum`.
       tiled: keep `scatter_dimension`, `n` times shorter, instead of dropping it.
     Returns:
@@ -276,15 +284,16 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axi
                      of=lambda ndim: {"scatter_dimension": check_axis("psum_scatter", scatter_dimension, ndim)})
 
 
-def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
-               tiled: bool = False) -> Any:
-    """Exchange parts: split along one axis, send part `i` to participant `i`, join what arrives along another.
+def all_to_all(x: Tree, axis_name: AxisName, split_axis: int, concat_axis: int, *, axis_index_groups: AxisGroups = None,
+               tiled: bool = False) -> Tree:
+    """Exchange parts: split along one axis, send part `i` to member `i`, and join the received parts along another
+    axis.
 
     Args:
       x: array or tree of arrays whose length along `split_axis` is `n`, the size of the axis (or, tiled, a multiple).
       axis_name: mapped axis.
-      split_axis: the axis to part; dropped unless `tiled`.
-      concat_axis: where what arrives is stacked (tiled: concatenated).
+      split_axis: the axis to split; dropped unless `tiled`.
+      concat_axis: the axis along which received parts are stacked (tiled: concatenated).
       axis_index_groups: as for `psum`.
       tiled: split and concatenate existing axes.
     Returns:
@@ -297,8 +306,8 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
                                       "concat_axis": check_axis("all_to_all", concat_axis, ndim)})
 
 
-def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    """Send values along (source, destination) pairs; who receives nothing gets zeros.
+def ppermute(x: Tree, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Tree:
+    """Send values along (source, destination) pairs; members that receive nothing get zeros.
 
     Args:
       x: array or tree of arrays.
@@ -310,12 +319,12 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
       ShapeError: an index is out of range, or occurs twice as source or as destination.
     """
     names = check_axis_names("ppermute", axis_name)
-    pairs = check_permutation("ppermute", _size(names), perm, names)
+    pairs = check_permutation("ppermute", _compute_size(names), perm, names)
     return trees.tree_map(lambda v: bind(prims.ppermute_p, v, axis_name=as_axis_name(names), perm=pairs), x)
 
 
-def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
-    """The values of participant `source` for every participant.
+def pbroadcast(x: Tree, axis_name: AxisName, source: int) -> Tree:
+    """Send the values of member `source` to all members.
 
     Args:
       x: array or tree of arrays.
@@ -328,14 +337,14 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
       UnboundAxisError: the name is not bound.
 
     Derivative: linear; in the transpose the source gets the sum of all cotangents.
-    Source: `psum` of the values of one participant and zeros of the others.
+    Source: `psum` of the values of one member and zeros of the others.
     """
     names = check_axis_names("pbroadcast", axis_name)
-    source = check_member_index("pbroadcast", _size(names), source, names, "source")
+    source = check_member_index("pbroadcast", _compute_size(names), source, names, "source")
     mine = elementwise.eq(axis_index(names), source)
 
-    def send(v: Any) -> Any:
-        if isinstance(v, _NUMBERS):  # the same everywhere
+    def send(v: Value) -> Value:
+        if isinstance(v, _NUMBERS):  # the same on all members
             return v
         if is_bool(typeof(v).dtype):
             return pmax(elementwise.bitwise_and(v, mine), names)
@@ -344,8 +353,8 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     return trees.tree_map(send, x)
 
 
-def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """`ppermute` in which participant `i` receives from participant `perm[i]`.
+def pshuffle(x: Tree, axis_name: AxisName, perm: Sequence[int]) -> Tree:
+    """Permute values: member `i` receives from member `perm[i]`.
 
     Args:
       x: array or tree of arrays.
@@ -355,12 +364,12 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
       ShapeError: `perm` is no permutation.
     """
     names = check_axis_names("pshuffle", axis_name)
-    size = _size(names)
+    size = _compute_size(names)
     sources = check_groups("pshuffle", size, [perm], names, arg_name="perm")[0]  # type: ignore[index]
     return ppermute(x, axis_name, [(source, i) for i, source in enumerate(sources)])
 
 
-def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(x: Tree, axis_name: AxisName, axis: int, *, axis_index_groups: AxisGroups = None) -> Tree:
     """Swap a mapped axis with an axis of the array, of the same size.
 
     Args:
@@ -370,7 +379,7 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any 
       axis_index_groups: as for `psum`.
     """
     names = check_axis_names("pswapaxes", axis_name)
-    _, _, size = _members("pswapaxes", names, axis_index_groups, equal=True)
+    _, _, size = _find_members("pswapaxes", names, axis_index_groups, equal=True)
     for v in trees.tree_leaves(x):
         aval = typeof(v)
         if aval.shape[check_axis("pswapaxes", axis, aval.ndim)] != size:

@@ -1,8 +1,8 @@
-"""Convolutions: the general one, its everyday forms, and the windows themselves.
+"""Convolutions: the general one, its common forms, and the windows themselves.
 
-`padding` is a pair `(low, high)` per spatial axis, negative to crop, or a word: "VALID" pads nothing; "SAME" pads so
-that there are `ceil(length / stride)` windows, the odd place at the end; "SAME_LOWER" puts it at the start.
-`dimension_numbers` is a `ConvDimensionNumbers`, or three words over the axes such as `("NHWC", "HWIO", "NHWC")`: N
+`padding` is a pair `(low, high)` per spatial axis, negative to crop, or a string: "VALID" pads nothing; "SAME" pads so
+that there are `ceil(length / stride)` windows, an odd one at the end; "SAME_LOWER" puts it at the start.
+`dimension_numbers` is a `ConvDimensionNumbers`, or three strings over the axes such as `("NHWC", "HWIO", "NHWC")`: N
 batch, C feature, I and O input and output feature, other letters spatial axes; None means batch, feature, then
 spatial axes.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from operator import index as _int
-from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
@@ -25,6 +24,7 @@ from ._util.conversions import convert_element_type
 from .elementwise import ne
 from .products import PrecisionLike, dot_general
 from .windows import pads_of_word
+from .._typing import Unchecked
 
 __all__ = ["ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv", "conv_dimension_numbers",
            "conv_general_dilated", "conv_general_dilated_local", "conv_general_dilated_patches",
@@ -40,7 +40,7 @@ _default_precision = config.default_matmul_precision
 @rename_errors
 def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
                            dimension_numbers: ConvGeneralDilatedDimensionNumbers) -> ConvDimensionNumbers:
-    """Dimension numbers from any of their forms, checked against the ranks of the operands.
+    """Convert dimension numbers from any of their forms, and check them against the ranks of the operands.
 
     Args:
       lhs_shape, rhs_shape: shapes (or anything of that length) of input and kernels.
@@ -52,7 +52,7 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
     return _numbers("conv_dimension_numbers", len(lhs_shape), len(rhs_shape), dimension_numbers)
 
 
-def _numbers(call: str, lhs_ndim: int, rhs_ndim: int, numbers: Any) -> ConvDimensionNumbers:
+def _numbers(call: str, lhs_ndim: int, rhs_ndim: int, numbers: Unchecked) -> ConvDimensionNumbers:
     if isinstance(numbers, ConvDimensionNumbers):
         return numbers
     if lhs_ndim != rhs_ndim or lhs_ndim < 2:
@@ -73,7 +73,8 @@ def _numbers(call: str, lhs_ndim: int, rhs_ndim: int, numbers: Any) -> ConvDimen
 
 @rename_errors
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """For each of three words the axes in the order batch (or O), feature (or I), spatial ones as in the kernels' word.
+    """Return, for each of three specifications, the axes in the order batch (or O), feature (or I), then spatial axes
+    as in that of the kernels.
 
     >>> conv_general_permutations(("NWHC", "IHWO", "NCHW"))
     ((0, 3, 2, 1), (3, 0, 1, 2), (0, 1, 2, 3))
@@ -89,11 +90,11 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[i
 
 
 # --- the convolution ----------------------------------------------------------------------------------------------
-def _ints(argument: str, values: Any, count: int) -> tuple[int, ...]:
+def _ints(argument: str, values: Sequence[int] | None, count: int) -> tuple[int, ...]:
     return (1,) * count if values is None else as_ints("conv_general_dilated", argument, values)
 
 
-def _pads(call: str, padding: Any, space: Sequence[int], window: Sequence[int], strides: Sequence[int],
+def _pads(call: str, padding: Unchecked, space: Sequence[int], window: Sequence[int], strides: Sequence[int],
           lhs_dilation: Sequence[int], rhs_dilation: Sequence[int]) -> tuple[tuple[int, int], ...]:
     if isinstance(padding, str):
         if not len(space) == len(window) == len(strides) == len(lhs_dilation) == len(rhs_dilation):
@@ -129,11 +130,11 @@ def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequenc
         result says whether any product is true (or, in `preferred_element_type`, how many are).
       window_strides: per spatial axis, the distance between windows.
       padding: per spatial axis a pair `(low, high)`, or "SAME", "SAME_LOWER", "VALID".
-      lhs_dilation: per spatial axis how far elements of the input are spread; above 1 it is a transposed convolution.
-      rhs_dilation: per spatial axis how far elements of the kernels are spread (atrous convolution).
-      dimension_numbers: which axis is which; see this module's first lines.
-      feature_group_count: into how many groups input and output features are split, each seeing only its own.
-      batch_group_count: into how many groups the batch and the output features are split.
+      lhs_dilation: per spatial axis, the dilation of the input; above 1 it is a transposed convolution.
+      rhs_dilation: per spatial axis, the dilation of the kernels (atrous convolution).
+      dimension_numbers: the meaning of each axis; see the docstring of this module.
+      feature_group_count: the number of groups of input and output features, convolved separately.
+      batch_group_count: the number of groups of the batch and of the output features.
       precision: None, a `Precision`, its name, or one for each operand; None takes `config.default_matmul_precision`.
       preferred_element_type: dtype of the sums and the result; None for the operands'.
     Returns:
@@ -203,7 +204,8 @@ def conv_with_general_padding(lhs: ArrayLike, rhs: ArrayLike, window_strides: Se
 
 # --- transposed ---------------------------------------------------------------------------------------------------
 def _transpose_pads(reach: int, stride: int, padding: str) -> tuple[int, int]:
-    """Padding of the spread input: the result has length `n * stride` (SAME), or at least what every window gives."""
+    """Return the padding of the dilated input: the result has length `n * stride` (SAME), or at least all windows
+    (VALID)."""
     word = padding.upper()
     if word == "SAME":
         total = reach + stride - 2
@@ -221,13 +223,13 @@ def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], paddi
                    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None, transpose_kernel: bool = False,
                    precision: PrecisionLike = None,
                    preferred_element_type: str | type | np.dtype | None = None) -> Array:
-    """Convolution that makes an array longer: the input is spread out by `strides`, windows move by one.
+    """Convolve with an input dilated by `strides`, which makes the array longer; windows move by one.
 
     Args:
       lhs: input of rank `n + 2`.
       rhs: kernels of rank `n + 2`.
-      strides: per spatial axis by how much the array grows.
-      padding: "SAME" (length times stride), "VALID", or pairs that pad the spread input.
+      strides: per spatial axis, the dilation of the input.
+      padding: "SAME" (length times stride), "VALID", or pairs that pad the dilated input.
       rhs_dilation: as in `conv_general_dilated`.
       dimension_numbers: as in `conv_general_dilated`; None for rank 3 to 5 puts the feature axis last everywhere.
       transpose_kernel: reverse the kernels and swap their features, which makes this the transpose of the convolution
@@ -255,7 +257,7 @@ def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], paddi
                    for k, g, s in zip(window, gaps, strides, strict=True)]
     if transpose_kernel:
         rhs = sh.rev(rhs, numbers.rhs_spec[2:])
-        o, i, *space = numbers.rhs_spec  # features of the kernels trade places, as in the transpose
+        o, i, *space = numbers.rhs_spec  # swap the features of the kernels, as in the transpose
         numbers = numbers._replace(rhs_spec=(i, o, *space))
     return conv_general_dilated(lhs, rhs, (1,) * (ndim - 2), padding, strides, gaps, numbers, precision=precision,
                                 preferred_element_type=preferred_element_type)
@@ -269,7 +271,7 @@ def conv_general_dilated_patches(lhs: ArrayLike, filter_shape: Sequence[int], wi
                                  dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
                                  precision: PrecisionLike = None,
                                  preferred_element_type: str | type | np.dtype | None = None) -> Array:
-    """The windows a convolution sees, laid out along the feature axis.
+    """Extract the windows of a convolution, laid out along the feature axis.
 
     Args:
       lhs: the input.
@@ -290,7 +292,7 @@ def conv_general_dilated_patches(lhs: ArrayLike, filter_shape: Sequence[int], wi
     ndim = len(x.shape)
     numbers = _numbers("conv_general_dilated_patches", ndim, len(window) + 2, dimension_numbers)
     features, size = x.shape[numbers.lhs_spec[1]], prod(window)
-    kernels = np.eye(size).reshape((1, size, 1, *window))  # every kernel picks one place
+    kernels = np.eye(size).reshape((1, size, 1, *window))  # each kernel selects one position
     kernels = np.broadcast_to(kernels, (features, size, 1, *window)).reshape((features * size, 1, *window))
     kernels = kernels.transpose(np.argsort(numbers.rhs_spec)).astype(x.dtype)
     return conv_general_dilated(lhs, kernels, window_strides, padding, lhs_dilation, rhs_dilation, numbers,
@@ -304,7 +306,7 @@ def conv_general_dilated_local(lhs: ArrayLike, rhs: ArrayLike, window_strides: S
                                rhs_dilation: Sequence[int] | None = None,
                                dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
                                precision: PrecisionLike = None) -> Array:
-    """A convolution with kernels of its own at every place (locally connected, weights not shared).
+    """Convolve with separate kernels at each position (locally connected, weights not shared).
 
     Args:
       lhs: the input.
@@ -336,7 +338,7 @@ def conv_general_dilated_local(lhs: ArrayLike, rhs: ArrayLike, window_strides: S
 @rename_errors
 def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int],
                      pads: Padding, batch_group_count: int = 1) -> tuple[int, ...]:
-    """Shape of the convolution of `[N, C, ...]` with `[O, I, ...]`.
+    """Return the shape of the convolution of `[N, C, ...]` with `[O, I, ...]`.
 
     >>> conv_shape_tuple((2, 3, 9), (4, 3, 3), (2,), "VALID")
     (2, 4, 4)
@@ -356,8 +358,8 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     return (lhs_shape[0] // batch_group_count, rhs_shape[0], *map(window_count, space, window, strides, pads))
 
 
-def _general(call: str, lhs_shape: Any, rhs_shape: Any, strides: Any, padding: Any, dimension_numbers: Any,
-             transposed: bool) -> tuple[int, ...]:
+def _general(call: str, lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int], padding: Unchecked,
+             dimension_numbers: ConvGeneralDilatedDimensionNumbers, transposed: bool) -> tuple[int, ...]:
     numbers = _numbers(call, len(lhs_shape), len(rhs_shape), dimension_numbers)
     lhs, rhs = ([s[a] for a in spec] for s, spec in zip((lhs_shape, rhs_shape), numbers[:2], strict=True))
     if transposed:
@@ -373,7 +375,7 @@ def _general(call: str, lhs_shape: Any, rhs_shape: Any, strides: Any, padding: A
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                              padding: Padding, dimension_numbers: ConvGeneralDilatedDimensionNumbers,
                              ) -> tuple[int, ...]:
-    """Shape of `conv_general_dilated` without dilation and groups."""
+    """Return the shape of `conv_general_dilated` without dilation and groups."""
     return _general("conv_general_shape_tuple", lhs_shape, rhs_shape, window_strides, padding, dimension_numbers, False)
 
 
@@ -381,6 +383,6 @@ def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
 def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                                padding: Padding, dimension_numbers: ConvGeneralDilatedDimensionNumbers,
                                ) -> tuple[int, ...]:
-    """Shape of `conv_transpose`."""
+    """Return the shape of `conv_transpose`."""
     return _general("conv_transpose_shape_tuple", lhs_shape, rhs_shape, window_strides, padding, dimension_numbers,
                     True)

@@ -1,14 +1,14 @@
-"""Arrays from a shape: indices along an axis, and one value everywhere."""
+"""Create arrays from a shape: indices along an axis, and one value everywhere."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, evaluate_primitive, prims, ShapeError
+from lamina_ir.typing import Sharding, Value
 
 from .._jit import hooks
-from .._core.array import Array
+from .._core.array import Array, DTypeLike
 from .._core.tracer import Tracer
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
@@ -19,8 +19,8 @@ __all__ = ["iota", "broadcasted_iota", "full", "full_like", "zeros_like_array"]
 
 
 @rename_errors
-def iota(dtype: Any, size: int) -> Array:
-    """`0, 1, ..., size - 1` in the given dtype.
+def iota(dtype: DTypeLike, size: int) -> Array:
+    """Return `0, 1, ..., size - 1` in the given dtype.
 
     >>> iota("int32", 3)
     Array([0, 1, 2], dtype=int32)
@@ -29,8 +29,8 @@ def iota(dtype: Any, size: int) -> Array:
 
 
 @rename_errors
-def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
-    """The index along one axis, as an array of the whole shape.
+def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int) -> Array:
+    """Return an array that holds at each position the index along one axis.
 
     >>> broadcasted_iota("int32", (2, 2), 0)
     Array([[0, 0],
@@ -42,12 +42,13 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
 
 
 @rename_errors
-def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, sharding: Any = None) -> Array:
-    """An array with every element `fill_value`.
+def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = None, *,
+         sharding: Sharding = None) -> Array:
+    """Return an array with every element `fill_value`.
 
     Args:
       shape: the result's shape.
-      fill_value: scalar; for a dtype of keys a key, or the number that each of their words is.
+      fill_value: scalar; for a key dtype a key, or the value of each uint32 of its data.
       dtype: the result's dtype; None for that of `fill_value` (weak, when it is a Python number).
       sharding: the sharding of the result, as an array's `.sharding`; a hint while a program is staged.
 
@@ -72,7 +73,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
     return _put_with_sharding(bind(prims.broadcast_in_dim_p, fill_value, shape=shape, broadcast_dimensions=()), sharding)
 
 
-def _put_with_sharding(x: Any, sharding: Any) -> Any:
+def _put_with_sharding(x: Value, sharding: Sharding) -> Value:
     """Place an array with a sharding; a traced value gets a sharding constraint."""
     if sharding is None:
         return x
@@ -82,15 +83,15 @@ def _put_with_sharding(x: Any, sharding: Any) -> Any:
 
 
 @rename_errors
-def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Sequence[int] | None = None,
-              sharding: Any = None) -> Array:
-    """An array of the shape and dtype of `x` with every element `fill_value`.
+def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Sequence[int] | None = None,
+              sharding: Sharding = None) -> Array:
+    """Return an array of the shape and dtype of `x` with every element `fill_value`.
 
     Args:
       x: array, or anything with a shape and a dtype.
       fill_value: number.
       dtype, shape: instead of those of `x`.
-      sharding: where to put it; None leaves that open.
+      sharding: the sharding of the result; None: unspecified.
 
     >>> full_like(np.ones(2, np.float32), 3)
     Array([3., 3.], dtype=float32)
@@ -105,7 +106,7 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Seq
 
 @rename_errors
 def zeros_like_array(x: ArrayLike) -> Array:
-    """Zeros in the shape and dtype of `x`.
+    """Return zeros of the shape and dtype of `x`.
 
     >>> zeros_like_array(np.ones(2, np.float32))
     Array([0., 0.], dtype=float32)

@@ -1,9 +1,8 @@
 """Hints to the compiler about values: optimization barriers and sharding constraints."""
 from __future__ import annotations
 
-from typing import Any
-
 from lamina_ir import prims, trees
+from lamina_ir.typing import Sharding, Tree, Value
 
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import bind, copy_host_result, typeof
@@ -11,9 +10,10 @@ from ._util.operands import bind, copy_host_result, typeof
 __all__ = ["optimization_barrier", "with_sharding_constraint"]
 
 
-def optimization_barrier(operand: Any, /) -> Any:
-    """The operands unchanged; the compiler computes all of them before anything that uses one of the results, and does
-    not merge work across.
+def optimization_barrier(operand: Tree, /) -> Tree:
+    """Return the operands unchanged, as a barrier for the compiler.
+
+    The compiler computes all operands before anything that uses a result, and does not merge work across.
 
     Args:
       operand: array or tree of arrays.
@@ -31,21 +31,23 @@ def optimization_barrier(operand: Any, /) -> Any:
 
 
 @rename_errors
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x: Tree, shardings: Tree) -> Tree:
     """Return the operands unchanged; in a program partitioned over devices, the compiler uses the sharding.
 
     A program runs on the devices that its constraints name, all the same ones. Inside of `pmap` a constraint has no effect.
 
     Args:
       x: array or tree of arrays.
-      shardings: a sharding, as `NamedSharding(mesh, spec)` or an array's `.sharding`, for all of `x`, or a tree of them that is
-        a prefix of the tree of `x`; None leaves the layout to the compiler. In a block `with mesh:` a `PartitionSpec` will do.
-        A spec may have `PartitionSpec.UNCONSTRAINED` for dimensions of which the compiler decides.
+      shardings: a sharding, as `NamedSharding(mesh, spec)` or an array's `.sharding`, for all of `x`, or a tree of them
+        that is a prefix of the tree of `x`; None leaves the layout to the compiler. In a block `with mesh:` a
+        `PartitionSpec` is also accepted. A spec may have `PartitionSpec.UNCONSTRAINED` for dimensions that the compiler
+        may split.
     Returns:
       The same tree.
     Raises:
       TypeError: a leaf of `shardings` is neither a sharding nor None.
-      ValueError: a sharding splits more axes than an array has, a spec names what the mesh has not, or no mesh is in scope.
+      ValueError: a sharding splits more axes than an array has, a spec names an axis that the mesh does not have,
+        or no mesh is in scope.
 
     Derivative: linear; tangents and cotangents are constrained alike. `vmap` leaves its axis to the compiler.
 
@@ -57,7 +59,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     return trees.tree_unflatten(tree, [_constrained(v, s) for v, s in zip(flat, given, strict=True)])
 
 
-def _constrained(x: Any, sharding: Any) -> Any:
+def _constrained(x: Value, sharding: Sharding) -> Value:
     if sharding is None:
         return copy_host_result(x)
     try:

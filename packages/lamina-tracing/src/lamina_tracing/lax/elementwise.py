@@ -8,9 +8,8 @@ from __future__ import annotations
 import builtins
 import enum
 from collections.abc import Callable
-from typing import Any
 
-from lamina_ir import DTypeError, ShapeError, dtypes, trees
+from lamina_ir import DTypeError, dtypes, Primitive, ShapeError, trees
 from lamina_ir.prims import (
     abs_p, acos_p, acosh_p, add_p, and_p, asin_p, asinh_p, atan2_p, atan_p, atanh_p, bessel_i0e_p, bessel_i1e_p,
     broadcast_in_dim_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p, copy_p, cos_p, cosh_p, digamma_p, div_p,
@@ -20,6 +19,7 @@ from lamina_ir.prims import (
     shift_right_arithmetic_p, shift_right_logical_p, sign_p, sin_p, sinh_p, sqrt_p, square_p, stop_gradient_p, sub_p,
     tan_p, tanh_p, xor_p, zeta_p,
 )
+from lamina_ir.typing import Tree, Value
 
 from .._core.array import Array, ArrayLike
 from .._diagnostics.argument_errors import rename_errors
@@ -231,24 +231,24 @@ def bitwise_not(x: ArrayLike) -> Array:
 
 
 def population_count(x: ArrayLike) -> Array:
-    """How many bits are one."""
+    """Count the bits that are one."""
     return bind(population_count_p, x)
 
 
 def clz(x: ArrayLike) -> Array:
-    """How many leading bits are zero."""
+    """Count the leading zero bits."""
     return bind(clz_p, x)
 
 
 class RoundingMethod(enum.IntEnum):
-    """What `round` does with halves."""
+    """How `round` rounds halves."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
 
 
 def round(x: ArrayLike, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """The nearest integer, as a float; halves go where `rounding_method` says.
+    """Round to the nearest integer, as a float; halves according to `rounding_method`.
 
     >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
     (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
@@ -273,7 +273,7 @@ def reciprocal(x: ArrayLike) -> Array:
 
 
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    """x to the whole power `y`, known when the program is built; 1 for `y` 0.
+    """Raise x to the integer power `y`, known when the program is built; 1 for `y` 0.
 
     Raises:
       DTypeError: `y` is negative and `x` holds integers.
@@ -289,13 +289,13 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 
 
 def copy(x: ArrayLike) -> Array:
-    """The same values in memory of their own."""
+    """Copy values to separate memory."""
     return bind(copy_p, x)
 
 
 @rename_errors
-def stop_gradient(x: Any) -> Any:
-    """`x` as a constant of differentiation: its derivative is zero. Works on every array of a pytree.
+def stop_gradient(x: Tree) -> Tree:
+    """Return `x` as a constant of differentiation: its derivative is zero. Works on every array of a pytree.
 
     >>> stop_gradient({"a": 1.0})
     {'a': Array(1., dtype=float32, weak_type=True)}
@@ -303,15 +303,15 @@ def stop_gradient(x: Any) -> Any:
     return trees.tree_map(_stop, x)
 
 
-def _stop(x: Any) -> Any:
+def _stop(x: Value) -> Value:
     return bind(stop_gradient_p, x) if dtypes.is_inexact(typeof(x).dtype) else copy_host_result(x)
 
 
 # --- two operands ------------------------------------------------------------------------------------------------
 
 
-def _repeated(x: Any, y: Any) -> list[Any] | None:
-    """The operands with axes of length 1 repeated; None where that makes no two of one shape."""
+def _repeat_unit_axes(x: Value, y: Value) -> list[Value] | None:
+    """Repeat the operands along axes of length 1; None if that does not give equal shapes."""
     a, b = typeof(x).shape, typeof(y).shape
     if a == b or len(a) != len(b) or any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
         return None
@@ -320,48 +320,49 @@ def _repeated(x: Any, y: Any) -> list[Any] | None:
     return [bind(broadcast_in_dim_p, v, shape=shape, broadcast_dimensions=axes) for v in (x, y)]
 
 
-def _binary(name: str, prim: Any, doc: str) -> Callable[[ArrayLike, ArrayLike], Array]:
-    """The function of a two-operand op; axes of length 1 are repeated where both operands have equally many axes."""
-    def op(x: ArrayLike, y: ArrayLike) -> Array:  # written out here: a call of a common function is a tenth of tracing
+def _make_binary_function(name: str, prim: Primitive, doc: str) -> Callable[[ArrayLike, ArrayLike], Array]:
+    """Return the function of a primitive with two operands; axes of length 1 are repeated if both operands have equal
+    rank."""
+    def op(x: ArrayLike, y: ArrayLike) -> Array:  # inlined: a shared function would add a tenth
         if type(x) in _SCALARS or type(y) in _SCALARS:
             x, y = match_scalars(x, y)
         try:
             return bind(prim, x, y)
         except ShapeError:
-            both = _repeated(x, y)
+            both = _repeat_unit_axes(x, y)
             if both is None:
                 raise
         return bind(prim, *both)
     return set_public_name(op, name, doc)
 
 
-add = _binary("add", add_p, "x + y; the logical or for bool.")
-sub = _binary("sub", sub_p, "x - y.")
-mul = _binary("mul", mul_p, "x * y; the logical and for bool.")
-div = _binary("div", div_p, "x / y; integers round towards zero.")
-rem = _binary("rem", rem_p, "Remainder of x / y, with the sign of x.")
-max = _binary("max", max_p, "The larger of x and y; NaN if either is.")
-min = _binary("min", min_p, "The smaller of x and y; NaN if either is.")
-bitwise_and = _binary("bitwise_and", and_p, "Bitwise and.")
-bitwise_or = _binary("bitwise_or", or_p, "Bitwise or.")
-bitwise_xor = _binary("bitwise_xor", xor_p, "Bitwise exclusive or.")
-shift_left = _binary("shift_left", shift_left_p, "The bits of x moved up by y; 0 when y is the width or more.")
-shift_right_logical = _binary("shift_right_logical", shift_right_logical_p,
-                              "The bits of x moved down by y, zeros coming in.")
-shift_right_arithmetic = _binary("shift_right_arithmetic", shift_right_arithmetic_p,
-                                 "The bits of x moved down by y, the sign coming in.")
-eq = _binary("eq", eq_p, "x == y; bool.")
-ne = _binary("ne", ne_p, "x != y; bool.")
-lt = _binary("lt", lt_p, "x < y; bool.")
-le = _binary("le", le_p, "x <= y; bool.")
-gt = _binary("gt", gt_p, "x > y; bool.")
-ge = _binary("ge", ge_p, "x >= y; bool.")
-_atan2 = _binary("atan2", atan2_p, "On real operands.")
-_nextafter = _binary("nextafter", nextafter_p, "")
-_polygamma = _binary("polygamma", polygamma_p, "")
-_zeta = _binary("zeta", zeta_p, "")
-pow = _binary("pow", pow_p, "x to the power y. `y` has the dtype of `x`, or holds integers.")
-complex = _binary("complex", complex_p, "x + i y, from float32 or float64 parts.")
+add = _make_binary_function("add", add_p, "x + y; the logical or for bool.")
+sub = _make_binary_function("sub", sub_p, "x - y.")
+mul = _make_binary_function("mul", mul_p, "x * y; the logical and for bool.")
+div = _make_binary_function("div", div_p, "x / y; integers round towards zero.")
+rem = _make_binary_function("rem", rem_p, "Remainder of x / y, with the sign of x.")
+max = _make_binary_function("max", max_p, "The larger of x and y; NaN if either is.")
+min = _make_binary_function("min", min_p, "The smaller of x and y; NaN if either is.")
+bitwise_and = _make_binary_function("bitwise_and", and_p, "Bitwise and.")
+bitwise_or = _make_binary_function("bitwise_or", or_p, "Bitwise or.")
+bitwise_xor = _make_binary_function("bitwise_xor", xor_p, "Bitwise exclusive or.")
+shift_left = _make_binary_function("shift_left", shift_left_p, "Shift left by y bits; 0 if y is at least the width.")
+shift_right_logical = _make_binary_function("shift_right_logical", shift_right_logical_p,
+                                            "Shift right by y bits, filling with zeros.")
+shift_right_arithmetic = _make_binary_function("shift_right_arithmetic", shift_right_arithmetic_p,
+                                               "Shift right by y bits, filling with the sign.")
+eq = _make_binary_function("eq", eq_p, "x == y; bool.")
+ne = _make_binary_function("ne", ne_p, "x != y; bool.")
+lt = _make_binary_function("lt", lt_p, "x < y; bool.")
+le = _make_binary_function("le", le_p, "x <= y; bool.")
+gt = _make_binary_function("gt", gt_p, "x > y; bool.")
+ge = _make_binary_function("ge", ge_p, "x >= y; bool.")
+_atan2 = _make_binary_function("atan2", atan2_p, "On real operands.")
+_nextafter = _make_binary_function("nextafter", nextafter_p, "")
+_polygamma = _make_binary_function("polygamma", polygamma_p, "")
+_zeta = _make_binary_function("zeta", zeta_p, "")
+pow = _make_binary_function("pow", pow_p, "x to the power y. `y` has the dtype of `x`, or holds integers.")
+complex = _make_binary_function("complex", complex_p, "x + i y, from float32 or float64 parts.")
 
 
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:
@@ -377,12 +378,12 @@ def atan2(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The float next to x1 in the direction of x2."""
+    """Return the next float after x1 in the direction of x2."""
     return _nextafter(x1, x2)
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
-    """The m-th derivative of digamma at x; m whole, given as a float."""
+    """Compute the m-th derivative of digamma at x; m is an integer, given as a float."""
     return _polygamma(m, x)
 
 
@@ -395,7 +396,7 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Array:
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
-    """`on_true` where `pred` holds, else `on_false`.
+    """Select `on_true` where `pred` is true, else `on_false`.
 
     Args:
       pred: booleans, of rank 0 or of the shape of the others.
@@ -411,7 +412,7 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """`cases[which]`, elementwise. `which` is bool (two cases: false, true) or holds integers.
+    """Select from `cases[which]`, elementwise. `which` is bool (two cases: false, true) or holds integers.
 
     >>> import numpy as np
     >>> select_n(np.array([True, False]), np.float32([1, 2]), np.float32([3, 4]))
@@ -433,7 +434,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
 
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
-    """`x` held between `min` and `max`.
+    """Limit `x` to the range from `min` to `max`.
 
     Args:
       min, max: bounds of the dtype of `x`, or Python numbers; each of rank 0 or of the shape of `x`.

@@ -1,13 +1,12 @@
-"""Matrix factorisations and structured solves, the public `lax.linalg`: all axes but the last two count matrices.
+"""Matrix factorizations and structured solves, the public `lax.linalg`, for the last two axes; all other axes are batch
+axes.
 
 A matrix without a result (not positive definite, no convergence) gets NaN and never an exception.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from lamina_ir import ShapeError, dtypes, prims
+from lamina_ir import dtypes, prims, ShapedArray, ShapeError
+from lamina_ir.typing import Function, Value
 
 from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
@@ -22,24 +21,24 @@ __all__ = ["cholesky", "eig", "eigh", "geqrf", "hessenberg", "householder_produc
            "tridiagonal_solve"]
 
 
-def _matrix(op: str, x: Any) -> Any:
+def _matrix(op: str, x: Value) -> ShapedArray:
     aval = typeof(x)
     if len(aval.shape) < 2:
         raise ShapeError(f"{op}: expected matrices in the last two axes; got {aval.str_long()}")
     return aval
 
 
-def _inexact(x: Any) -> Any:
-    """Integers and booleans as floats."""
+def _to_inexact(x: Value) -> Value:
+    """Convert integers and booleans to floats."""
     return x if dtypes.is_inexact(typeof(x).dtype) else convert_element_type(x, dtypes.inexact_dtype_for(typeof(x).dtype))
 
 
-def _swap_last_axes(x: Any, n: int) -> Any:
+def _swap_last_axes(x: Value, n: int) -> Value:
     return _s.transpose(x, (*range(n - 2), n - 1, n - 2))
 
 
 def symmetrize(x: ArrayLike) -> Array:
-    """The Hermitian part `(x + x^H) / 2` of square matrices.
+    """Return the Hermitian part `(x + x^H) / 2` of square matrices.
 
     >>> symmetrize(np.array([[1., 2.], [0., 3.]], np.float32))
     Array([[1., 1.],
@@ -53,11 +52,11 @@ def symmetrize(x: ArrayLike) -> Array:
 
 
 def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
-    """The lower triangular L with `x = L L^H`.
+    """Compute the lower triangular L with `x = L L^H`.
 
     Args:
       x: array `[..., n, n]`, Hermitian and positive definite; integers become floats.
-      symmetrize_input: take the Hermitian part of `x` first; else its lower triangle alone is read.
+      symmetrize_input: take the Hermitian part of `x` first; else only its lower triangle is read.
     Returns:
       Array `[..., n, n]`, zero above the diagonal; NaN on and below it where `x` is not positive definite.
 
@@ -67,7 +66,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     Array([[2., 0.],
            [1., 2.]], dtype=float32)
     """
-    x = _inexact(x)
+    x = _to_inexact(x)
     aval = _matrix("cholesky", x)
     square = aval.shape[-1] == aval.shape[-2]
     return bind(prims.cholesky_p, symmetrize(x) if symmetrize_input and square else x)
@@ -93,7 +92,7 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
 
 @rename_errors
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
-    """The order of `permutation_size` rows that the exchanges `pivots` of `lu` lead to.
+    """Return the permutation of `permutation_size` rows that results from the row exchanges `pivots` of `lu`.
 
     >>> lu_pivots_to_permutation(np.array([2, 2], np.int32), 3)
     Array([2, 0, 1], dtype=int32)
@@ -111,7 +110,7 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> t
     Returns:
       `(q, r)`: `[..., m, k]` and `[..., k, n]`; with `pivoting` also p, int32 `[..., n]`.
 
-    Derivative: Walter, Lehmann and Lamour (2012); columns of Q beyond the n-th move as a space, without turning in it.
+    Derivative: Walter, Lehmann and Lamour (2012); columns of Q beyond the n-th change only as a subspace.
     Source: LAPACK `geqrf`, `geqp3`, `orgqr`.
 
     >>> [x.shape for x in qr(np.ones((4, 2), np.float32), full_matrices=False)]
@@ -121,7 +120,7 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> t
 
 
 def geqrf(a: ArrayLike) -> tuple[Array, Array]:
-    """R of `qr` in the upper triangle, the Householder vectors below it, and their factors tau.
+    """Compute R of `qr` in the upper triangle, the Householder vectors below it, and their factors tau.
 
     >>> [x.shape for x in geqrf(np.ones((4, 2), np.float32))]
     [(4, 2), (2,)]
@@ -130,7 +129,7 @@ def geqrf(a: ArrayLike) -> tuple[Array, Array]:
 
 
 def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
-    """The first n columns of `H_1 H_2 ... H_k`, with `H_i = I - tau_i v_i v_i^H`.
+    """Compute the first n columns of `H_1 H_2 ... H_k`, with `H_i = I - tau_i v_i v_i^H`.
 
     Args:
       a: array `[..., m, n]`, m >= n: the tail of `v_i` is below the diagonal of column i, with an implicit 1 on the diagonal.
@@ -157,7 +156,7 @@ def _subset(op: str, subset_by_index: tuple[int, int] | None, n: int) -> tuple[i
     return first, last
 
 
-def _cut(x: Any, span: tuple[int, int], axis: int) -> Any:
+def _slice_span(x: Value, span: tuple[int, int], axis: int) -> Value:
     return _s.slice_in_dim(x, *span, axis=len(typeof(x).shape) + axis)
 
 
@@ -168,7 +167,7 @@ def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sor
 
     Args:
       x: array `[..., n, n]`; integers become floats.
-      lower: which triangle is read when the input is not symmetrized.
+      lower: whether the lower triangle is read if the input is not symmetrized.
       symmetrize_input: take the Hermitian part of `x` first.
       sort_eigenvalues: they are ascending in any case.
       subset_by_index: `(first, last)`: the eigenvalues first, ..., last - 1 in ascending order.
@@ -181,23 +180,24 @@ def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sor
     >>> eigh(np.diag(np.array([3., 1.], np.float32)))[1]
     Array([1., 3.], dtype=float32)
     """
-    x = _inexact(x)
+    x = _to_inexact(x)
     aval = _matrix("eigh", x)
     n = aval.shape[-1]
     v, w = bind(prims.eigh_p, symmetrize(x) if symmetrize_input and n == aval.shape[-2] else x, lower=bool(lower))
     span = _subset("eigh", subset_by_index, n)
-    return (v, w) if span is None else (_cut(v, span, -1), _cut(w, span, -1))
+    return (v, w) if span is None else (_slice_span(v, span, -1), _slice_span(w, span, -1))
 
 
-def eig(x: ArrayLike, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True) -> list[Array]:
-    """Eigenvalues and eigenvectors of square matrices.
+def eig(x: ArrayLike, *, compute_left_eigenvectors: bool = True,
+        compute_right_eigenvectors: bool = True) -> list[Array]:
+    """Compute eigenvalues and eigenvectors of square matrices.
 
     Args:
       x: float or complex array `[..., n, n]`.
       compute_left_eigenvectors: give U with `U^H x = diag(w) U^H`.
       compute_right_eigenvectors: give V with `x V = V diag(w)`.
     Returns:
-      List of w `[..., n]`, U and V `[..., n, n]` as asked for; complex. Vectors have length 1 and a real largest entry.
+      List of w `[..., n]`, U and V `[..., n, n]` if requested; complex. Vectors have length 1 and a real largest entry.
 
     Derivative: Giles (2008), 3.2, and Boeddeker, Hanebrink, Drude, Heymann and Haeb-Umbach (2017) for the vectors.
     Source: LAPACK `geev`. CPU only.
@@ -235,22 +235,24 @@ def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True,
         raise ValueError("svd: subset_by_index needs full_matrices=False")
     outs = bind(prims.svd_p, x, compute_uv=bool(compute_uv), full_matrices=bool(full_matrices and compute_uv))
     if not compute_uv:
-        return outs[0] if span is None else _cut(outs[0], span, -1)
+        return outs[0] if span is None else _slice_span(outs[0], span, -1)
     s, u, vh = outs
-    return (u, s, vh) if span is None else (_cut(u, span, -1), _cut(s, span, -1), _cut(vh, span, -2))
+    if span is None:
+        return u, s, vh
+    return _slice_span(u, span, -1), _slice_span(s, span, -1), _slice_span(vh, span, -2)
 
 
 def triangular_solve(a: ArrayLike, b: ArrayLike, *, left_side: bool = False, lower: bool = False,
                      transpose_a: bool = False, conjugate_a: bool = False, unit_diagonal: bool = False) -> Array:
-    """The solution of `op(a) x = b`, or of `x op(a) = b`, for triangular matrices.
+    """Solve `op(a) x = b`, or `x op(a) = b`, for triangular matrices.
 
     Args:
       a: float or complex array `[..., n, n]`; one triangle is read.
       b: array `[..., n, k]` with `left_side`, else `[..., k, n]`; or with one axis less, when k is left out.
       left_side: whether `a` is to the left of `x`.
-      lower: which triangle of `a` is read.
-      transpose_a, conjugate_a: what op does to a.
-      unit_diagonal: use ones for the diagonal, whatever its values.
+      lower: whether the lower triangle of `a` is read.
+      transpose_a, conjugate_a: whether op transposes and conjugates a.
+      unit_diagonal: use ones instead of the diagonal.
     Returns:
       Array of the shape of `b`.
 
@@ -272,7 +274,7 @@ def triangular_solve(a: ArrayLike, b: ArrayLike, *, left_side: bool = False, low
 
 
 def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike) -> Array:
-    """The solution of `T x = b` with T tridiagonal, by elimination with row exchanges.
+    """Solve `T x = b` with T tridiagonal, by elimination with row exchanges.
 
     Args:
       dl: below the diagonal, `[..., n]`; its first entry is not read.
@@ -312,7 +314,7 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Arra
 
     Args:
       a: float or complex array `[..., n, n]`; one triangle is read.
-      lower: which.
+      lower: whether it is the lower one.
     Returns:
       `(packed, d, e, taus)`: the Householder vectors of Q in one triangle `[..., n, n]`, the diagonal `[..., n]` and the
       off-diagonal `[..., n - 1]` (both real), and the factors of the vectors `[..., n - 1]`.
@@ -326,7 +328,7 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Arra
 
 
 def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
-          select_callable: Callable[..., Any] | None = None) -> tuple[Array, ...]:
+          select_callable: Function | None = None) -> tuple[Array, ...]:
     """`x = Q T Q^H`, T upper triangular; for real x with 2 by 2 blocks for pairs of complex eigenvalues.
 
     Args:

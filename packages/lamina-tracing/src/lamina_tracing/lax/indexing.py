@@ -1,12 +1,13 @@
-"""Reading and writing windows at positions known only when the program runs: dynamic slices, gather, scatter."""
+"""Read and write windows at positions that are known only when the program runs: dynamic slices, gather, scatter."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import DTypeError, ShapeError, dtypes, prims
+from lamina_ir import DTypeError, dtypes, Primitive, prims, ShapeError
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_ir.typing import Function, Value
 
 from ._index_checks import check_index, check_index_vectors, should_check_bounds
 from .._diagnostics.argument_errors import rename_errors
@@ -15,6 +16,8 @@ from ._util.conversions import convert_element_type
 from .elementwise import add, lt, neg, rem, select
 from .shape import concatenate, expand_dims, reshape, squeeze
 from .shape import slice as static_slice
+from .._core.array import Array
+from .._typing import Unchecked
 
 __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_index_in_dim",
            "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim", "dynamic_update_slice",
@@ -25,8 +28,8 @@ Starts = ArrayLike | Sequence[ArrayLike]
 Mode = str | GatherScatterMode | None
 
 
-def _as_list(call: str, starts: Any, ndim: int) -> list[Any]:
-    """Start indices one by one, from a sequence of scalars or from a rank-1 array."""
+def _list_starts(call: str, starts: Value, ndim: int) -> list[Value]:
+    """Return start indices one by one, from a sequence of scalars or from a rank-1 array."""
     if type(starts) in (tuple, list):
         found = list(starts)
     else:
@@ -42,8 +45,8 @@ def _as_list(call: str, starts: Any, ndim: int) -> list[Any]:
     return found
 
 
-def _from_front(call: str, start: Any, length: int, wrap: bool) -> Any:
-    """A start that may count from the end (`-1`), counted from the front."""
+def _count_from_front(call: str, start: Value, length: int, wrap: bool) -> Value:
+    """Return a start counted from the front; it may count from the end (`-1`)."""
     if isinstance(start, (int, np.integer)) and not isinstance(start, bool):
         start = int(start)
         start = start + length if wrap and start < 0 else start
@@ -58,31 +61,32 @@ def _from_front(call: str, start: Any, length: int, wrap: bool) -> Any:
     return select(lt(start, 0), add(start, length), start)
 
 
-def _starts(call: str, operand: Any, start_indices: Any, wrap: bool | Sequence[bool], sizes: Sequence[int]) -> list[Any]:
+def _starts(call: str, operand: Value, start_indices: Starts, wrap: bool | Sequence[bool],
+            sizes: Sequence[int]) -> list[Value]:
     shape = typeof(operand).shape
     wraps = (wrap,) * len(shape) if isinstance(wrap, bool) else tuple(wrap)
-    listed = _as_list(call, start_indices, len(shape))
+    listed = _list_starts(call, start_indices, len(shape))
     if should_check_bounds(__file__):
         for axis, (s, d, w, n) in enumerate(zip(listed, shape, wraps, sizes)):
             check_index(call, s, d, axis, w, n)
-    return [_from_front(call, s, d, w) for s, d, w in zip(listed, shape, wraps, strict=True)]
+    return [_count_from_front(call, s, d, w) for s, d, w in zip(listed, shape, wraps, strict=True)]
 
 
 def dynamic_slice(operand: ArrayLike, start_indices: Starts, slice_sizes: Sequence[int], *,
-                  allow_negative_indices: bool | Sequence[bool] = True) -> Any:
-    """The window of `operand` that starts at `start_indices`.
+                  allow_negative_indices: bool | Sequence[bool] = True) -> Array:
+    """Return the window of `operand` that starts at `start_indices`.
 
     Args:
       operand: array `[d0, d1, ...]`.
       start_indices: one integer scalar for each axis, or a rank-1 array of them; may be traced.
       slice_sizes: the window's size on each axis; known integers.
-      allow_negative_indices: whether a negative start counts from the end; one answer, or one for each axis.
+      allow_negative_indices: whether a negative start counts from the end; one flag, or one per axis.
     Returns:
       Array of shape `slice_sizes`. A window that would leave the operand is moved back until it fits.
     Raises:
       ShapeError: the number of starts or sizes is not the rank, or a size exceeds its axis.
 
-    Derivative: linear; the transpose writes the cotangent into zeros at the same place.
+    Derivative: linear; the transpose writes the cotangent into zeros at the same position.
     Source: StableHLO `dynamic_slice`.
 
     >>> dynamic_slice(np.arange(5), (3,), (3,))
@@ -94,14 +98,14 @@ def dynamic_slice(operand: ArrayLike, start_indices: Starts, slice_sizes: Sequen
 
 
 def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: Starts, *,
-                         allow_negative_indices: bool | Sequence[bool] = True) -> Any:
-    """`operand` with `update` written over the window that starts at `start_indices`.
+                         allow_negative_indices: bool | Sequence[bool] = True) -> Array:
+    """Return `operand` with the window that starts at `start_indices` replaced by `update`.
 
     Args:
       operand: array `[d0, d1, ...]`.
       update: array of the same rank and dtype that fits inside.
       start_indices: one integer scalar for each axis, or a rank-1 array of them; may be traced.
-      allow_negative_indices: whether a negative start counts from the end; one answer, or one for each axis.
+      allow_negative_indices: whether a negative start counts from the end; one flag, or one per axis.
     Returns:
       Array of the operand's shape and dtype. A window that would leave the operand is moved back until it fits.
     Raises:
@@ -119,14 +123,14 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: S
 
 
 @rename_errors
-def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0) -> Any:
+def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0) -> Array:
     """`dynamic_slice` along one axis, whole along the others.
 
     Args:
       operand: array.
       start_index: integer of rank 0, may be traced; moved so that the slice is inside.
-      slice_size: length of the slice, known now.
-      axis: which; negative counts from the end.
+      slice_size: length of the slice, a known integer.
+      axis: the axis; negative counts from the end.
 
     >>> dynamic_slice_in_dim(np.arange(5), 1, 2)
     Array([1, 2], dtype=int32)
@@ -141,13 +145,13 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
 
 
 @rename_errors
-def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True) -> Any:
-    """One position along one axis.
+def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True) -> Array:
+    """Return one position along one axis.
 
     Args:
       operand: array.
       index: integer of rank 0, may be traced; moved inside the axis.
-      axis: which; negative counts from the end.
+      axis: the axis; negative counts from the end.
       keepdims: keep it as an axis of length 1.
 
     >>> dynamic_index_in_dim(np.arange(5), 3, keepdims=False)
@@ -158,14 +162,14 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
 
 
 @rename_errors
-def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int) -> Any:
+def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int) -> Array:
     """`dynamic_update_slice` with a start along one axis and zero along the others.
 
     Args:
       operand: array.
-      update: array of its rank, in no axis longer.
+      update: array of equal rank, not longer along any axis.
       start_index: integer of rank 0, may be traced; moved so that the update is inside.
-      axis: which; negative counts from the end.
+      axis: the axis; negative counts from the end.
 
     >>> dynamic_update_slice_in_dim(np.zeros(3), np.ones(1), 2, axis=0)
     Array([0., 0., 1.], dtype=float32)
@@ -177,14 +181,14 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
 
 
 @rename_errors
-def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int) -> Any:
-    """`operand` with one position along one axis replaced.
+def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int) -> Array:
+    """Return `operand` with one position along one axis replaced.
 
     Args:
       operand: array.
       update: array of its shape with length 1 along `axis`, or without that axis.
       index: integer of rank 0, may be traced; moved inside the axis.
-      axis: which; negative counts from the end.
+      axis: the axis; negative counts from the end.
     Raises:
       ShapeError: `update` has another rank.
 
@@ -208,8 +212,8 @@ def _mode(call: str, mode: Mode) -> GatherScatterMode:
         raise ValueError(f"{call}: {error}") from None
 
 
-def _numbers(call: str, kind: Any, given: Any) -> Any:
-    """`given` as a `kind` of tuples of ints."""
+def _numbers(call: str, kind: Any, given: Unchecked) -> Any:
+    """Return `given` as a `kind` of tuples of ints."""
     if not isinstance(given, kind):
         raise TypeError(f"{call}: dimension_numbers must be a lax.{kind.__name__}; got {type(given).__name__}: "
                         f"{given!r:.60}")
@@ -218,13 +222,13 @@ def _numbers(call: str, kind: Any, given: Any) -> Any:
 
 def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: GatherDimensionNumbers,
            slice_sizes: Sequence[int], *, unique_indices: bool = False, indices_are_sorted: bool = False,
-           mode: Mode = None, fill_value: Any = None) -> Any:
-    """Windows of `operand` that start where index vectors say.
+           mode: Mode = None, fill_value: ArrayLike | None = None) -> Array:
+    """Gather the windows of `operand` that start at the index vectors.
 
     Args:
       operand: array to read.
       start_indices: integer array `[..., k]` of index vectors.
-      dimension_numbers: which axis is which.
+      dimension_numbers: the meaning of each axis.
       slice_sizes: the window's size on each operand axis.
       unique_indices: promise that no two windows overlap.
       indices_are_sorted: promise that index vectors ascend.
@@ -256,11 +260,11 @@ def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Gath
                 slice_sizes=as_ints("gather", "slice_sizes", slice_sizes), unique_indices=bool(unique_indices))
 
 
-def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Callable[..., Any]:
-    # One body for the family, which differ in the primitive and the messages.
+def _scatter_function(prim: Primitive, verb: str, derivative: str, result: str) -> Function:
+    # The functions differ only in the primitive and the docstring.
     def scatter_like(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
                      dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
-                     unique_indices: bool = False, mode: Mode = None) -> Any:
+                     unique_indices: bool = False, mode: Mode = None) -> Array:
         dims = _numbers(prim.name, ScatterDimensionNumbers, dimension_numbers)
         if mode is None and should_check_bounds(__file__):
             shape, window = typeof(operand).shape, iter([typeof(updates).shape[a] for a in dims.update_window_dims])
@@ -272,13 +276,13 @@ def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Cal
                     indices_are_sorted=bool(indices_are_sorted), mode=_mode(prim.name, mode),
                     unique_indices=bool(unique_indices))
 
-    return set_public_name(scatter_like, prim.name, f"""`operand` with windows of `updates` {verb} where index vectors say.
+    return set_public_name(scatter_like, prim.name, f"""Return `operand` with windows of `updates` {verb} at index vectors.
 
     Args:
       operand: array to start from.
       scatter_indices: integer array `[..., k]` of index vectors.
       updates: array of the operand's dtype: a window for each index vector.
-      dimension_numbers: which axis is which.
+      dimension_numbers: the meaning of each axis.
       indices_are_sorted: promise that index vectors ascend.
       unique_indices: promise that no two windows overlap.
       mode: 'clip', 'drop' (None means this) or 'promise_in_bounds': what to do with windows outside the operand.
@@ -295,28 +299,28 @@ def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Cal
 
 
 scatter = _scatter_function(prims.scatter_p, "written", "linear in both; where windows overlap, that of the window "
-                            "that stayed.", "[2., 5., 2.]")
+                            "that was written last.", "[2., 5., 2.]")
 scatter_add = _scatter_function(prims.scatter_add_p, "added", "linear in both.", "[2., 7., 2.]")
-scatter_mul = _scatter_function(prims.scatter_mul_p, "multiplied in", "by the product of all other factors.",
+scatter_mul = _scatter_function(prims.scatter_mul_p, "multiplied in", "the product of all other factors.",
                                 "[ 2., 10.,  2.]")
-scatter_min = _scatter_function(prims.scatter_min_p, "entered by minimum", "to whoever is smallest, shared on ties.",
+scatter_min = _scatter_function(prims.scatter_min_p, "combined by minimum", "that of the smallest; equal ones share it.",
                                 "[2., 2., 2.]")
-scatter_max = _scatter_function(prims.scatter_max_p, "entered by maximum", "to whoever is largest, shared on ties.",
+scatter_max = _scatter_function(prims.scatter_max_p, "combined by maximum", "that of the largest; equal ones share it.",
                                 "[2., 5., 2.]")
 
 
 @rename_errors
 def scatter_sub(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
                 dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
-                unique_indices: bool = False, mode: Mode = None) -> Any:
+                unique_indices: bool = False, mode: Mode = None) -> Array:
     """`scatter_add` of the negated updates."""
     return scatter_add(operand, scatter_indices, neg(updates), dimension_numbers, mode=mode,
                        indices_are_sorted=indices_are_sorted, unique_indices=unique_indices)
 
 
 @rename_errors
-def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -> Any:
-    """Positions of `src` given by one rank-1 index array for each of `axes`; indices count modulo the axis length.
+def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -> Array:
+    """Take positions of `src` by one rank-1 index array for each of `axes`; indices count modulo the axis length.
 
     Args:
       src: array to read.

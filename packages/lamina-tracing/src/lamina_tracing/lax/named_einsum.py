@@ -1,11 +1,11 @@
-"""Products over positional and mapped axes: `pdot`, and `xeinsum` with mapped axes by name in braces."""
+"""Products over positional and mapped axes: `pdot`, and `xeinsum` with names of mapped axes in braces."""
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Sequence
 
 from lamina_ir import ShapeError
+from lamina_ir.typing import Value
 
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import ArrayLike, typeof
@@ -13,6 +13,8 @@ from .collectives import psum
 from .products import PrecisionLike, dot_general
 from .reductions import reduce_sum
 from .shape import transpose
+from .._core.array import Array
+from .._typing import Unchecked
 
 __all__ = ["pdot", "xeinsum"]  # and, in lamina_tracing.extend, what einsum of lamina.numpy parses by
 
@@ -23,28 +25,28 @@ _TERM = re.compile(r"([^{}>,]*)(?:\{([^{}]*)\})?\Z")
 @rename_errors
 def pdot(x: ArrayLike, y: ArrayLike, axis_name: Hashable | Sequence[Hashable],
          pos_contract: tuple[Axes, Axes] = ((), ()), pos_batch: tuple[Axes, Axes] = ((), ()),
-         precision: PrecisionLike = None) -> Any:
+         precision: PrecisionLike = None) -> Array:
     """Multiply two arrays and sum the products over positional axes and over mapped ones.
 
     Args:
       x, y: arrays of one dtype.
       axis_name: name, or several, of mapped axes to sum over.
       pos_contract: positional axes of `x` and of `y` to sum over, in pairs.
-      pos_batch: positional axes that go together in pairs and stay.
+      pos_batch: batch axes of `x` and `y`, in pairs.
       precision: as in `dot_general`.
     Returns:
-      Array with the batch axes, then the other axes of `x`, then those of `y`; the same for every participant.
+      Array with the batch axes, then the other axes of `x`, then those of `y`; the same for every member.
     Raises:
       TypeError: positional axes are no pair of sequences.
       UnboundAxisError: a name is not bound.
 
     Derivative: linear in each operand. Source: `psum` of `dot_general`.
     """
-    dims = _pair("pos_contract", pos_contract), _pair("pos_batch", pos_batch)
+    dims = _parse_pair("pos_contract", pos_contract), _parse_pair("pos_batch", pos_batch)
     return psum(dot_general(x, y, dims, precision), axis_name)
 
 
-def _pair(what: str, given: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _parse_pair(what: str, given: Unchecked) -> tuple[tuple[int, ...], tuple[int, ...]]:
     try:
         mine, yours = given
         return tuple(mine), tuple(yours)
@@ -53,16 +55,16 @@ def _pair(what: str, given: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def split_einsum_spec(call: str, spec: str) -> tuple[list[str], list[tuple[str, ...]]]:
-    """The two halves of a specification such as `"ab{i},bc{i,j}->ac{j}"`: letters, and names of mapped axes.
+    """Split a specification such as `"ab{i},bc{i,j}->ac{j}"` into letters and names of mapped axes.
 
     Args:
-      call: whose specification it is, for messages.
+      call: the calling function, for messages.
       spec: terms of letters and then names in braces, one for each operand and, after `->`, one for the result.
     Returns:
-      The letters of each term, as they are written, and the names of each; the result's is last. Where there is no
+      The letters of each term, as written, and the names of each; those of the result are last. Without
       `->`, the letters of the result are `"?"`, and its names those that occur in one term only.
     Raises:
-      ValueError: a term is no letters and then names, a name occurs twice in one, or the result has one that no
+      ValueError: a term is not letters followed by names, a name occurs twice in one, or the result has one that no
         operand has.
 
     >>> split_einsum_spec("einsum", "ab{i},bc{i, j}->ac{j}")
@@ -88,8 +90,8 @@ def split_einsum_spec(call: str, spec: str) -> tuple[list[str], list[tuple[str, 
     return letters, names
 
 
-def _terms(spec: str) -> tuple[list[tuple[str, tuple[str, ...]]], tuple[str, tuple[str, ...]]]:
-    """(letters, names) of each operand, and of the result."""
+def _parse_terms(spec: str) -> tuple[list[tuple[str, tuple[str, ...]]], tuple[str, tuple[str, ...]]]:
+    """Return (letters, names) of each operand, and of the result."""
     letters, names = split_einsum_spec("xeinsum", spec)
     if letters[-1] == "?":
         raise ValueError(f"xeinsum: the specification needs one '->' between operands and result; got {spec!r}")
@@ -102,8 +104,9 @@ def _terms(spec: str) -> tuple[list[tuple[str, tuple[str, ...]]], tuple[str, tup
     return operands, result
 
 
-def _summed(x: Any, letters: str, names: tuple[str, ...], keep: Any) -> tuple[Any, str, tuple[str, ...]]:
-    """`x` without the axes that are not in `keep`."""
+def _sum_out(x: Value, letters: str, names: tuple[str, ...],
+            keep: tuple[str, Collection[str]]) -> tuple[Value, str, tuple[str, ...]]:
+    """Sum `x` over the axes that are not in `keep`."""
     gone = tuple(i for i, c in enumerate(letters) if c not in keep[0])
     over = tuple(n for n in names if n not in keep[1])
     x = reduce_sum(x, gone) if gone else x
@@ -112,8 +115,8 @@ def _summed(x: Any, letters: str, names: tuple[str, ...], keep: Any) -> tuple[An
 
 
 @rename_errors
-def xeinsum(spec: str, *operands: ArrayLike) -> Any:
-    """Sum of products as in `einsum`, with mapped axes by name in braces: `xeinsum("ab{i},bc{i}->ac", x, y)`.
+def xeinsum(spec: str, *operands: ArrayLike) -> Array:
+    """Sum products as `einsum`, with names of mapped axes in braces: `xeinsum("ab{i},bc{i}->ac", x, y)`.
 
     An axis that is not in the result is summed over: letters within the array, names over the mapped axis. A mapped
     axis that the specification leaves out takes no part.
@@ -123,7 +126,7 @@ def xeinsum(spec: str, *operands: ArrayLike) -> Any:
         mapped axes in braces. A letter may not occur twice in a term.
       operands: arrays of one dtype.
     Returns:
-      Array with the axes that the result's letters say.
+      Array with the axes that the letters of the result name.
     Raises:
       ValueError: the specification is malformed.
       ShapeError: an operand's rank is not its number of letters, or axes of one letter differ in length.
@@ -136,7 +139,7 @@ def xeinsum(spec: str, *operands: ArrayLike) -> Any:
     """
     if not isinstance(spec, str):
         raise TypeError(f"xeinsum: the specification must be text, as 'ab,bc->ac'; got {type(spec).__name__}: {spec!r:.60}")
-    terms, (out, out_names) = _terms(spec)
+    terms, (out, out_names) = _parse_terms(spec)
     if len(terms) != len(operands):
         raise ValueError(f"xeinsum: {spec!r} is for {len(terms)} operands; got {len(operands)}")
     sizes: dict[str, int] = {}
@@ -149,10 +152,10 @@ def xeinsum(spec: str, *operands: ArrayLike) -> Any:
                 raise ShapeError(f"xeinsum: axes {c!r} of {spec!r} must be equally long; operand {i} is {aval.str_long()}, "
                                  f"an earlier one has length {sizes[c]}")
     parts = []
-    for i, (x, term) in enumerate(zip(operands, terms)):  # what only one operand has is summed first
+    for i, (x, term) in enumerate(zip(operands, terms)):  # axes of only one operand are summed first
         others = [t for k, t in enumerate(terms) if k != i]
         keep = (out + "".join(t[0] for t in others), {*out_names, *(n for t in others for n in t[1])})
-        parts.append(_summed(x, *term, keep))
+        parts.append(_sum_out(x, *term, keep))
     x, a, a_names = parts[0]
     for i, (y, b, b_names) in enumerate(parts[1:], 1):
         later = (out + "".join(t[1] for t in parts[i + 1:]), {*out_names, *(n for t in parts[i + 1:] for n in t[2])})
@@ -161,6 +164,6 @@ def xeinsum(spec: str, *operands: ArrayLike) -> Any:
         x = dot_general(x, y, ((tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),
                                (tuple(a.index(c) for c in batch), tuple(b.index(c) for c in batch))))
         a = "".join([*batch, *(c for c in a if c not in both), *(c for c in b if c not in both)])
-        x, a, a_names = _summed(x, a, tuple(dict.fromkeys((*a_names, *b_names))), later)
+        x, a, a_names = _sum_out(x, a, tuple(dict.fromkeys((*a_names, *b_names))), later)
     order = tuple(a.index(c) for c in out)
     return x if order == tuple(range(len(order))) else transpose(x, order)

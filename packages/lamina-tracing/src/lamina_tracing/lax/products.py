@@ -1,4 +1,4 @@
-"""Sums of products: `dot_general` and its everyday forms."""
+"""Sums of products: `dot_general` and its common forms."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,6 +14,7 @@ from . import shape as sh
 from ._util.operands import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
 from ._util.conversions import convert_element_type
 from .creation import broadcasted_iota
+from .._typing import Unchecked
 
 __all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "ragged_dot"]
 
@@ -22,7 +23,7 @@ _dot_general_p = prims.dot_general_p
 _default_precision = config.default_matmul_precision
 
 
-def _axes(axes: Any) -> tuple[int, ...]:
+def _axes(axes: Unchecked) -> tuple[int, ...]:
     return as_ints("dot_general", "each part of dimension_numbers", axes)
 
 
@@ -32,14 +33,14 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
 
     Args:
       lhs: array `[...]`.
-      rhs: array `[...]`; where its dtype is another one, both are promoted.
-      dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`, axes that go together in pairs.
+      rhs: array `[...]`; if its dtype differs, both are promoted.
+      dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`, axes in corresponding pairs.
       precision: None, a `Precision`, its name, or one for each operand; None takes `config.default_matmul_precision`.
       preferred_element_type: dtype of the sums and the result; None for the operands'.
     Returns:
       Array with the batch axes, then the other axes of `lhs`, then those of `rhs`.
     Raises:
-      ShapeError: axes that go together differ in length.
+      ShapeError: corresponding axes differ in length.
 
     Derivative: linear in each operand. Source: StableHLO `dot_general`.
 
@@ -67,7 +68,7 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
 
 def dot(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None,
         preferred_element_type: str | type | np.dtype | None = None) -> Array:
-    """Product of vectors and matrices: the last axis of `lhs` with the first of `rhs`.
+    """Multiply vectors and matrices: the last axis of `lhs` with the first of `rhs`.
 
     Args:
       lhs, rhs: arrays of rank 1 or 2.
@@ -87,7 +88,7 @@ def dot(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None,
 
 @rename_errors
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
-    """Matrix products `[..., m, k] @ [..., k, n]` for each index of the leading axes, which agree.
+    """Multiply matrices `[..., m, k] @ [..., k, n]` for each index of the leading axes, which must agree.
 
     >>> batch_matmul(np.ones((5, 2, 3), np.float32), np.ones((5, 3, 4), np.float32)).shape
     (5, 2, 4)
@@ -103,12 +104,12 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
 
 def ragged_dot(lhs: ArrayLike, rhs: ArrayLike, group_sizes: ArrayLike, precision: PrecisionLike = None,
                preferred_element_type: str | type | np.dtype | None = None, group_offset: None = None) -> Array:
-    """Matrix product in which consecutive groups of rows of `lhs` meet a matrix of their own.
+    """Multiply consecutive groups of rows of `lhs` by separate matrices.
 
     Args:
       lhs: array `[m, k]`.
       rhs: array `[g, k, n]`.
-      group_sizes: integers `[g]`: how many rows of `lhs` each group has; rows behind the last group give zeros.
+      group_sizes: integers `[g]`: the number of rows of `lhs` in each group; rows after the last group give zeros.
       precision, preferred_element_type: as in `dot_general`.
       group_offset: must be None.
     Returns:

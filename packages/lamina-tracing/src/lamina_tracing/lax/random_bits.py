@@ -1,12 +1,11 @@
-"""The random number generator's op, with which `lamina_random` draws numbers; and the compiler's own generators."""
+"""The random number generator primitive, which `lamina_random` uses; and the compiler's generators."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lamina_ir.prims import RandomAlgorithm, rng_bit_generator_p, rng_uniform_p, threefry2x32_p
 
-from .._core.array import Array, ArrayLike
+from .._core.array import Array, ArrayLike, DTypeLike
 from ._util.operands import as_dtype, as_ints, bind, match_scalars
 
 __all__ = ["RandomAlgorithm", "rng_bit_generator", "rng_uniform", "threefry2x32"]
@@ -16,8 +15,8 @@ def threefry2x32(k0: ArrayLike, k1: ArrayLike, x0: ArrayLike, x1: ArrayLike) -> 
     """Scramble pairs of uint32 counters with a key.
 
     Args:
-      k0, k1: the key's words, uint32; rank 0 or of the counters' shape.
-      x0, x1: the counters' words, uint32.
+      k0, k1: the two halves of the key, uint32; rank 0 or of the counters' shape.
+      x0, x1: the two halves of the counters, uint32.
     Returns:
       Two uint32 arrays of the counters' shape.
 
@@ -27,13 +26,13 @@ def threefry2x32(k0: ArrayLike, k1: ArrayLike, x0: ArrayLike, x1: ArrayLike) -> 
     >>> [hex(int(y)) for y in threefry2x32(*np.zeros(4, np.uint32))]
     ['0x6b200159', '0x99ba4efe']
     """
-    out: Any = bind(threefry2x32_p, k0, k1, x0, x1)
+    out: tuple[Array, Array] = bind(threefry2x32_p, k0, k1, x0, x1)
     return out
 
 
-def rng_bit_generator(key: ArrayLike, shape: Sequence[int], dtype: Any = "uint32",
+def rng_bit_generator(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = "uint32",
                       algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT) -> tuple[Array, Array]:
-    """Random bits from the compiler's generator, and the key to draw the next ones with.
+    """Generate random bits with the compiler's generator; return them and the next key.
 
     Args:
       key: uint32[4], or uint64[2]: a key and a counter.
@@ -41,7 +40,7 @@ def rng_bit_generator(key: ArrayLike, shape: Sequence[int], dtype: Any = "uint32
       dtype: uint8, uint16, uint32 or uint64.
       algorithm: Threefry gives the same bits on every device; the others need not.
     Returns:
-      The key with its counter moved on, and the bits.
+      The key with its counter advanced, and the bits.
 
     Source: StableHLO `rng_bit_generator`.
 
@@ -61,9 +60,9 @@ def rng_bit_generator(key: ArrayLike, shape: Sequence[int], dtype: Any = "uint32
 
 
 def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
-    """Numbers spread evenly over `[a, b)` from a generator with hidden state: other ones at every call.
+    """Draw numbers uniformly from `[a, b)` with a generator with hidden state: different ones at every call.
 
-    Use `lamina.random.uniform` for numbers that can be drawn again.
+    Use `lamina.random.uniform` for reproducible numbers.
 
     Args:
       a, b: scalars of one float or integer dtype.

@@ -1,13 +1,13 @@
-"""Combining elements along axes: reductions, positions of extremes, cumulations and scans."""
+"""Combine elements along axes: reductions, positions of extremes, cumulative operations and scans."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
-from lamina_ir import DTypeError, ShapeError, dtypes, prims, trees
+from lamina_ir import DTypeError, dtypes, Primitive, prims, ShapeError, trees
+from lamina_ir.typing import Tree, Value
 
-from .._core.array import Array
+from .._core.array import Array, DTypeLike
 from .._diagnostics.argument_errors import rename_errors
 from . import elementwise as ew
 from . import shape as sh
@@ -24,7 +24,7 @@ __all__ = ["argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cu
 Axis = int | Hashable  # of an array, or the name of a mapped one
 
 
-def _reduction(prim: Any, does: str, example: str, note: str) -> Callable[[ArrayLike, Sequence[int]], Any]:
+def _reduction(prim: Primitive, does: str, example: str, note: str) -> Callable[[ArrayLike, Sequence[int]], Array]:
     name = prim.name
 
     def reduction(operand: ArrayLike, axes: Sequence[Axis]) -> Array:
@@ -35,7 +35,7 @@ def _reduction(prim: Any, does: str, example: str, note: str) -> Callable[[Array
 
     Args:
       operand: array of any shape.
-      axes: the axes that go away; names of mapped axes too.
+      axes: the axes to reduce; also names of mapped axes.
     Returns:
       Array of the other axes, dtype of `operand`.
 
@@ -52,9 +52,9 @@ reduce_sum = _reduction(prims.reduce_sum_p, "Sum", f"reduce_sum({_F}, (0,))\n   
 reduce_prod = _reduction(prims.reduce_prod_p, "Product", f"reduce_prod({_F}, (0,))\n    Array(6., dtype=float32)",
                          "Derivative: exact at zeros too.")
 reduce_max = _reduction(prims.reduce_max_p, "Maximum", f"reduce_max({_F}, (0,))\n    Array(3., dtype=float32)",
-                        "NaN wins. Derivative: equal maxima share equally.")
+                        "NaN is the maximum. Derivative: shared by equal maxima.")
 reduce_min = _reduction(prims.reduce_min_p, "Minimum", f"reduce_min({_F}, (0,))\n    Array(2., dtype=float32)",
-                        "NaN wins. Derivative: equal minima share equally.")
+                        "NaN is the minimum. Derivative: shared by equal minima.")
 reduce_and = _reduction(
     prims.reduce_and_p, "Bitwise and", f"reduce_and({_B}, (0,))\n    Array(False, dtype=bool)",
     "For boolean and integer arrays.")
@@ -67,16 +67,16 @@ reduce_xor = _reduction(
 
 
 # --- positions of extremes ----------------------------------------------------------------------------------------
-def _arg(prim: Any, operand: ArrayLike, axis: Axis, index_dtype: Any) -> Any:
+def _arg(prim: Primitive, operand: ArrayLike, axis: Axis, index_dtype: DTypeLike) -> Value:
     dtype = as_dtype(prim.name, "index_dtype", index_dtype)
     if axis.__class__ is not int and is_axis_name(axis):
         return argreduce_named_axis(prim, operand, axis, dtype)
     return bind(prim, operand, axes=(check_axis(prim.name, axis, len(typeof(operand).shape)),), index_dtype=dtype)
 
 
-def argmax(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
-    """Position of the maximum along one axis, or along a mapped one that is named: the lowest among equals, the first NaN
-    where there is one.
+def argmax(operand: ArrayLike, axis: Axis, index_dtype: DTypeLike) -> Array:
+    """Find the position of the maximum along one axis, or along a named mapped axis: the lowest among equals, the first
+    NaN if there is one.
 
     >>> argmax(np.array([1., 3., 3.], np.float32), 0, "int32")
     Array(1, dtype=int32)
@@ -84,9 +84,9 @@ def argmax(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
     return _arg(prims.argmax_p, operand, axis, index_dtype)
 
 
-def argmin(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
-    """Position of the minimum along one axis, or along a mapped one that is named: the lowest among equals, the first NaN
-    where there is one.
+def argmin(operand: ArrayLike, axis: Axis, index_dtype: DTypeLike) -> Array:
+    """Find the position of the minimum along one axis, or along a named mapped axis: the lowest among equals, the first
+    NaN if there is one.
 
     >>> argmin(np.array([1., 3., 1.], np.float32), 0, "int32")
     Array(0, dtype=int32)
@@ -95,7 +95,7 @@ def argmin(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
 
 
 # --- cumulations --------------------------------------------------------------------------------------------------
-def _cumulate(prim: Any, operand: ArrayLike, axis: Axis, reverse: bool) -> Any:
+def _cumulate(prim: Primitive, operand: ArrayLike, axis: Axis, reverse: bool) -> Value:
     if axis.__class__ is not int and is_axis_name(axis):
         return select_member(bind(prim, gather_named_axes(operand, (axis,)), axis=0, reverse=bool(reverse)), axis)
     return bind(prim, operand, axis=check_axis(prim.name, axis, len(typeof(operand).shape)),
@@ -154,18 +154,18 @@ def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> A
                             axis=check_axis("cumlogsumexp", axis, len(typeof(operand).shape)))
 
 
-def _logaddexp(x: Any, y: Any) -> Any:
+def _logaddexp(x: Value, y: Value) -> Value:
     if dtypes.is_complex(typeof(x).dtype):
         return complex_logaddexp(x, y)
     top, gap = max_and_gap(x, y)
     return ew.add(top, ew.log1p(ew.exp(gap)))
 
 
-def max_and_gap(x: Any, y: Any) -> tuple[Any, Any]:
-    """The larger of two numbers, and the smaller less the larger. Of equal infinities the difference is 0.
+def max_and_gap(x: Value, y: Value) -> tuple[Value, Value]:
+    """Return the larger of two numbers, and the smaller minus the larger. For equal infinities the difference is 0.
 
-    Which is larger is chosen, not computed: where both are equal the derivatives of `max` and `abs` are constant, so second
-    derivatives of what is made of them would be wrong there. Of equals x counts as the larger.
+    The larger one is selected, not computed. For equal values the derivatives of `max` and `abs` are constant, so second
+    derivatives of functions of them would be wrong there. Among equals x counts as the larger.
 
     Args:
       x, y: arrays of one shape, or one of rank 0, and of one float dtype.
@@ -182,8 +182,8 @@ def max_and_gap(x: Any, y: Any) -> tuple[Any, Any]:
     return ew.select(other, y, x), ew.select(infinite, 0.0, ew.select(other, gap, ew.neg(gap)))
 
 
-def complex_logaddexp(x: Any, y: Any) -> Any:
-    """`log(exp(x) + exp(y))` of complex numbers, the angle in (-pi, pi].
+def complex_logaddexp(x: Value, y: Value) -> Value:
+    """Compute `log(exp(x) + exp(y))` of complex numbers, with the angle in (-pi, pi].
 
     Args:
       x, y: complex arrays of one shape and dtype.
@@ -204,8 +204,8 @@ def complex_logaddexp(x: Any, y: Any) -> Any:
 
 
 # --- scans by any associative function ----------------------------------------------------------------------------
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """Running combination along one axis by an associative function, in a logarithmic number of steps.
+def associative_scan(fn: Callable[[Tree, Tree], Tree], elems: Tree, reverse: bool = False, axis: int = 0) -> Tree:
+    """Combine elements cumulatively along one axis by an associative function, in a logarithmic number of steps.
 
     Args:
       fn: `fn(a, b)` combines two trees like `elems`, elementwise along `axis`; associative.
@@ -213,7 +213,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
       reverse: whether to start from the last element.
       axis: the axis.
     Returns:
-      Tree like `elems`: at place `i` the combination of places `0 ... i`.
+      Tree like `elems`: at position `i` the combination of positions `0 ... i`.
 
     Source: Blelloch, "Prefix sums and their applications" (1990).
 
@@ -231,7 +231,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         raise ShapeError(f"associative_scan: arrays must have one length along axis {axis}; got "
                          f"{', '.join(typeof(x).str_long() for x in leaves)}")
 
-    def combine(a: list[Any], b: list[Any]) -> list[Any]:
+    def combine(a: list[Value], b: list[Value]) -> list[Value]:
         out, tree = trees.tree_flatten(fn(trees.tree_unflatten(treedef, a), trees.tree_unflatten(treedef, b)))
         if tree != treedef:
             raise TypeError(f"associative_scan: fn must return a tree like elems, {treedef}; got {tree}")
@@ -244,12 +244,13 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     return trees.tree_unflatten(treedef, _scan(combine, leaves, lengths.pop(), axis))
 
 
-def _scan(combine: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], n: int, axis: int) -> list[Array]:
-    """Pairs first, their scan by the same road, then the places between."""
+def _scan(combine: Callable[[list[Value], list[Value]], list[Value]], xs: list[Value], n: int,
+          axis: int) -> list[Array]:
+    """Combine pairs, scan these recursively, then compute the positions in between."""
     if n < 2:
         return xs
     cut = sh.slice_in_dim
-    # x0 x1, x2 x3, ...: scanned, they are the odd places of the result. Place 2k is place 2k - 1 combined with x[2k].
+    # The scan of x0 x1, x2 x3, ... gives the odd positions of the result. Position 2k is 2k - 1 combined with x[2k].
     pairs = combine([cut(x, 0, n - n % 2, 2, axis) for x in xs], [cut(x, 1, n, 2, axis) for x in xs])
     odd = _scan(combine, pairs, n // 2, axis)
     even = [cut(x, 0, 1, 1, axis) for x in xs]
@@ -260,7 +261,7 @@ def _scan(combine: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], n
     return [_interleave(e, o, n, axis) for e, o in zip(even, odd, strict=True)]
 
 
-def _interleave(even: Any, odd: Any, n: int, axis: int) -> Any:
+def _interleave(even: Value, odd: Value, n: int, axis: int) -> Value:
     half = n // 2
     head = sh.slice_in_dim(even, 0, half, 1, axis) if n % 2 else even
     both = sh.concatenate([sh.expand_dims(head, (axis + 1,)), sh.expand_dims(odd, (axis + 1,))], axis + 1)
@@ -275,16 +276,17 @@ _REDUCTIONS = {prims.add_p: reduce_sum, prims.mul_p: reduce_prod, prims.max_p: r
 
 
 @rename_errors
-def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int]) -> Any:
+def reduce(operands: Tree, init_values: Tree, computation: Callable[[Tree, Tree], Tree],
+           dimensions: Sequence[int]) -> Tree:
     """Combine elements over some axes by an associative function of scalars.
 
-    Sums, products, extremes and bitwise combinations are recognised and recorded as the op of that name.
+    Sums, products, extremes and bitwise combinations are recognized and recorded as the primitive of that name.
 
     Args:
       operands: array or tree of arrays of one shape.
       init_values: tree like `operands` of scalars, an identity of `computation`.
       computation: `computation(a, b)` combines two trees of scalars.
-      dimensions: the axes that go away.
+      dimensions: the axes to reduce.
     Returns:
       Tree like `operands` of arrays without these axes.
 

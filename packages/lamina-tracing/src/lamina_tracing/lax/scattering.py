@@ -1,4 +1,4 @@
-"""`scatter_apply`: a function applied in place, made of `gather` and `scatter`."""
+"""`scatter_apply`: apply a function in place, with `gather` and `scatter`."""
 from __future__ import annotations
 
 import functools
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ShapedArray, ShapeError
+from lamina_ir.typing import ParamValue, Value
 
 from .._core.signature import function_name
 from .._diagnostics.argument_errors import rename_errors
@@ -18,17 +19,18 @@ from .elementwise import lt, select
 from .indexing import (GatherDimensionNumbers, GatherScatterMode, Mode, ScatterDimensionNumbers, _numbers, gather,
                        scatter, scatter_add)
 from .reductions import reduce_max
+from .._core.array import Array
 
 __all__ = ["scatter_apply"]
 
 
 @rename_errors
-def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable[[Any], Any],
+def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable[[Value], Value],
                   dimension_numbers: ScatterDimensionNumbers, *, update_shape: Sequence[int] = (),
-                  indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None) -> Any:
-    """`operand` with a function applied to the windows where index vectors say.
+                  indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None) -> Array:
+    """Return `operand` with a function applied to the windows at the index vectors.
 
-    An element that several windows hold gets the function once for each of them.
+    An element in several windows is transformed once for each of them.
 
     Args:
       operand: array to start from.
@@ -64,15 +66,15 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     taken = tuple(1 if a in gone else next(sizes, 1) for a in range(len(aval.shape)))
     promises: dict[str, Any] = dict(indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=how)
 
-    def windows(x: Any, **extra: Any) -> Any:
+    def windows(x: Value, **extra: ParamValue) -> Value:
         return gather(x, scatter_indices, reads, taken, **promises, **extra)
 
     apply, first = functools.partial(_apply_elementwise, func), windows(operand)
     count = prod(batch)
     if unique_indices or count <= 1:
         return scatter(operand, scatter_indices, apply(first), dims, **promises)
-    # times: how many windows hold each element, counted by a scatter and read back. Windows that overlap then write the same
-    # value, so it does not matter which of them is last.
+    # times: the number of windows that contain each element, counted by a scatter and read back. So overlapping windows
+    # write equal values, and their order does not matter.
     ones = full(shape, 1, np.dtype("int32"))
     times = windows(scatter_add(full(aval.shape, 0, np.dtype("int32")), scatter_indices, ones, dims, **promises),
                     fill_value=0)
@@ -80,7 +82,7 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     return scatter(operand, scatter_indices, repeat_elementwise(apply, first, times, count), dims, **promises)
 
 
-def _apply_elementwise(func: Callable[[Any], Any], x: Any) -> Any:
+def _apply_elementwise(func: Callable[[Value], Value], x: Value) -> Value:
     """Return `func(x)`; ShapeError if it has another shape or dtype than `x`."""
     y, wanted = func(x), typeof(x)
     if typeof(y).shape != wanted.shape or typeof(y).dtype != wanted.dtype:
@@ -99,8 +101,8 @@ def _check_update_shape(shape: tuple[int, ...], window: tuple[int, ...], indices
     return batch
 
 
-def repeat_elementwise(func: Callable[[Any], Any], first: Any, times: Any, most: int) -> Any:
-    """An elementwise function applied to each element of `first` as often as `times` says, once at least.
+def repeat_elementwise(func: Callable[[Value], Value], first: Value, times: Value, most: int) -> Value:
+    """Apply an elementwise function `times` times to each element of `first`, at least once.
 
     Args:
       func: keeps shape and dtype.
@@ -113,10 +115,10 @@ def repeat_elementwise(func: Callable[[Any], Any], first: Any, times: Any, most:
     >>> repeat_elementwise(lambda x: x * x, np.full(3, 2, np.int32), np.array([1, 2, 3], np.int32), 3)
     Array([  4,  16, 256], dtype=int32)
     """
-    def again(state: Any) -> Any:
+    def again(state: tuple[Value, Value]) -> tuple[Value, Value]:
         k, x = state
         active = lt(k, times)
-        return k + 1, select(active, func(select(active, x, first)), x)  # `func` sees no value it was not asked for
+        return k + 1, select(active, func(select(active, x, first)), x)  # `func` gets only values to transform
 
     shape = typeof(first).shape
     last = reduce_max(times, tuple(range(len(shape)))) if prod(shape) else np.int32(0)

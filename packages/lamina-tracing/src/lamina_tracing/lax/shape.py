@@ -1,13 +1,13 @@
 """Functions that move or repeat elements. Shapes and axes may be any sequence of integers.
 
-What changes nothing is not recorded: a reshape to the same shape returns its operand.
+A function that would change nothing returns its operand, such as a reshape to the same shape.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lamina_ir import ShapeError, prims
+from lamina_ir.typing import Value
 
 from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
@@ -21,7 +21,7 @@ __all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_ra
 _broadcast_in_dim_p, _reshape_p, _transpose_p = prims.broadcast_in_dim_p, prims.reshape_p, prims.transpose_p
 
 
-def _items(call: str, argument: str, values: Any) -> list[Any]:
+def _list_items(call: str, argument: str, values: Sequence[Value]) -> list[Value]:
     try:
         return list(values)
     except TypeError:
@@ -70,7 +70,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
 
 @rename_errors
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape NumPy broadcasting gives arrays of these shapes.
+    """Return the shape that NumPy broadcasting gives arrays of these shapes.
 
     >>> broadcast_shapes((3, 1), (2, 1, 4))
     (2, 3, 4)
@@ -91,7 +91,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 @rename_errors
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
-    """`x` with leading axes of length 1 added until it has `rank` axes.
+    """Add leading axes of length 1 to `x` until it has `rank` axes.
 
     >>> broadcast_to_rank(np.ones(3, np.float32), 2).shape
     (1, 3)
@@ -104,12 +104,12 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 
 # --- reshaping ----------------------------------------------------------------------------------------------------
 def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Array:
-    """The elements in row-major order, in another shape.
+    """Return the elements in row-major order, in another shape.
 
     Args:
       operand: array of any shape.
       new_sizes: the result's shape; as many elements as `operand` has.
-      dimensions: axes of `operand` in the order in which they are read; None for the order they have.
+      dimensions: axes of `operand` in the order in which they are read; None: their own order.
     Returns:
       Array of shape `new_sizes`, dtype of `operand`.
 
@@ -130,8 +130,8 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
     return bind(_reshape_p, operand, new_sizes=new_sizes, dimensions=dimensions)
 
 
-def _stop(stop: int, ndim: int) -> int:
-    """Where a range of axes ends: at most `ndim`; negative counts from there, as in a slice."""
+def _normalize_stop(stop: int, ndim: int) -> int:
+    """Return the end of a range of axes: at most `ndim`; negative counts from there, as in a slice."""
     at = as_int("collapse", "stop_dimension", stop)
     if not -ndim <= at <= ndim:
         raise ShapeError(f"collapse: stop_dimension {at} is out of range for an array with {ndim} axes; expected "
@@ -148,7 +148,7 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
     """
     shape = typeof(operand).shape
     lo = check_axis("collapse", start_dimension, len(shape))
-    hi = len(shape) if stop_dimension is None else _stop(stop_dimension, len(shape))
+    hi = len(shape) if stop_dimension is None else _normalize_stop(stop_dimension, len(shape))
     if hi < lo:
         raise ShapeError(f"collapse: stop_dimension must not be before start_dimension; got {start_dimension} and "
                          f"{stop_dimension} for {typeof(operand).str_long()}")
@@ -159,7 +159,7 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
 
 
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
-    """Axes in another order: result axis `i` is operand axis `permutation[i]`.
+    """Permute axes: result axis `i` is operand axis `permutation[i]`.
 
     Derivative: linear; the transpose is the inverse permutation.
 
@@ -184,7 +184,7 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 
 def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """Add axes of length 1 at these places of the result; negative places count from the end.
+    """Add axes of length 1 at these positions of the result; negative positions count from the end.
 
     >>> expand_dims(np.ones(3, np.float32), (0, -1)).shape
     (1, 3, 1)
@@ -196,14 +196,14 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 # --- joining, padding, cutting ------------------------------------------------------------------------------------
 def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
-    """Arrays one after the other along an axis; they agree in dtype and in all other axes.
+    """Join arrays along an axis; they must agree in dtype and in all other axes.
 
     Derivative: linear; the transpose cuts the cotangent into the operands' pieces.
 
     >>> concatenate([np.zeros(2, np.float32), np.ones(1, np.float32)], 0)
     Array([0., 0., 1.], dtype=float32)
     """
-    operands = _items("concatenate", "operands", operands)
+    operands = _list_items("concatenate", "operands", operands)
     if not operands:
         raise ShapeError("concatenate: expected at least one operand; got an empty sequence")
     axis = check_axis("concatenate", dimension, len(typeof(operands[0]).shape))
@@ -244,7 +244,7 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
     Array([0., 1., 0., 2.], dtype=float32)
     """
     operand, padding_value = match_scalars(operand, padding_value)
-    config = tuple([as_ints("pad", "padding_config", c) for c in _items("pad", "padding_config", padding_config)])
+    config = tuple([as_ints("pad", "padding_config", c) for c in _list_items("pad", "padding_config", padding_config)])
     for c in config:
         if len(c) != 3:
             raise ShapeError(f"pad: each axis needs (low, high, interior); got {c} in {config}")
@@ -253,7 +253,7 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
 def slice(operand: ArrayLike, start_indices: Sequence[int], limit_indices: Sequence[int],
           strides: Sequence[int] | None = None) -> Array:
-    """The elements from `start_indices` up to, not including, `limit_indices`, each `strides` apart.
+    """Return the elements from `start_indices` up to, not including, `limit_indices`, each `strides` apart.
 
     >>> slice(np.arange(6, dtype=np.int32), (1,), (6,), (2,))
     Array([1, 3, 5], dtype=int32)
@@ -268,13 +268,13 @@ def slice(operand: ArrayLike, start_indices: Sequence[int], limit_indices: Seque
 
 def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1,
                  axis: int = 0) -> Array:
-    """`operand[start_index:limit_index:stride]` along one axis, whole along the others.
+    """Return `operand[start_index:limit_index:stride]` along one axis.
 
     Args:
       operand: array.
-      start_index, limit_index: ints known now, negative ones counted from the end; None for the axis's ends.
+      start_index, limit_index: known ints, negative ones counted from the end; None for the ends of the axis.
       stride: the distance between the elements taken, at least 1.
-      axis: which; negative counts from the end.
+      axis: the axis; negative counts from the end.
     Raises:
       ShapeError: the slice leaves the axis.
 
@@ -298,12 +298,12 @@ def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int |
 
 
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """The slice of length 1 at `index` along one axis.
+    """Return the slice of length 1 at `index` along one axis.
 
     Args:
       operand: array.
-      index: an int known now; negative counts from the end.
-      axis: which; negative counts from the end.
+      index: a known int; negative counts from the end.
+      axis: the axis; negative counts from the end.
       keepdims: keep it as an axis of length 1.
     Raises:
       ShapeError: the index is outside the axis.
@@ -322,7 +322,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
 
 
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """Elements in opposite order along these axes.
+    """Reverse the elements along these axes.
 
     >>> rev(np.arange(3, dtype=np.int32), (0,))
     Array([2, 1, 0], dtype=int32)

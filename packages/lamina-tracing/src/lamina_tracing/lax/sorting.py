@@ -1,10 +1,10 @@
-"""Sorting in NumPy's order: -0 equals 0 and NaN comes last."""
+"""Sort in NumPy's order: -0 equals 0 and NaN comes last."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from lamina_ir import DTypeError, ShapeError, dtypes, prims
+from lamina_ir.typing import Value
 
 from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
@@ -21,19 +21,19 @@ def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int | Hashable = -
 
     Args:
       operand: an array, or several of one shape that are reordered together.
-      dimension: the axis, or the name of a mapped one: each position gets the element of its place in the order.
+      dimension: the axis, or the name of a mapped one: each member gets the element of its rank in the order.
       is_stable: whether equal keys keep their order.
       num_keys: how many of the operands, from the first, are compared; the first decides, then the second, ...
     Returns:
       An array, or a tuple when `operand` is a sequence.
 
-    Derivative: that of the reordering found.
+    Derivative: that of the permutation.
 
     >>> import numpy as np
     >>> sort(np.array([3., 1., 2.], np.float32))
     Array([1., 2., 3.], dtype=float32)
     """
-    operands: tuple[Any, ...] = tuple(operand) if isinstance(operand, (tuple, list)) else (operand,)
+    operands: tuple[Value, ...] = tuple(operand) if isinstance(operand, (tuple, list)) else (operand,)
     if not operands:
         raise ShapeError("sort: expected an array or a sequence of arrays; got an empty sequence")
     if dimension.__class__ is not int and is_axis_name(dimension):
@@ -52,7 +52,7 @@ def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1,
 
     Args:
       keys, values: arrays of one shape.
-      dimension: which axis; negative counts from the end.
+      dimension: the axis; negative counts from the end.
       is_stable: equal keys stay in their order.
 
     >>> import numpy as np
@@ -64,18 +64,18 @@ def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1,
 
 
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
-    """The `k` largest elements along an axis, largest first, and their positions; NaN counts as largest.
+    """Return the `k` largest elements along an axis, largest first, and their positions; NaN counts as largest.
 
     Among equal elements those with lower positions come first.
 
     Args:
       operand: array of a dtype that can be ordered.
-      k: how many.
+      k: the number of elements.
       axis: the axis.
     Returns:
       The elements, and their positions as int32; the axis has length `k`.
 
-    Derivative: that of the elements chosen.
+    Derivative: that of the selected elements.
 
     >>> import numpy as np
     >>> top_k(np.array([1., 3., 2.], np.float32), 2)
@@ -89,18 +89,18 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
 @rename_errors
 def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
-    """At least the fraction `recall_target` of the `k` largest elements along an axis, and their positions.
+    """Return at least the fraction `recall_target` of the `k` largest elements along an axis, and their positions.
 
-    Here all of them are found, so every target is met; the other arguments ask for less and are checked only.
+    This implementation finds all of them, so every target is met; the other arguments are only checked.
 
     Args:
       operand: float array.
-      k: how many.
+      k: the number of elements.
       reduction_dimension: the axis.
       recall_target: in (0, 1].
       reduction_input_size_override: size of the whole axis where `operand` holds a part of it; -1 for none.
-      aggregate_to_topk: False asks for the candidates, more than `k`, that a last step would choose from. There is no such
-        step here, so the result has `k` sorted elements in any case.
+      aggregate_to_topk: False requests the candidates, more than `k`, of an approximate search. There are no
+        candidates here, so the result always has `k` sorted elements.
     Returns:
       The elements, largest first, and their positions as int32.
 
@@ -114,7 +114,7 @@ def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, reca
 @rename_errors
 def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
-    """`approx_max_k` for the smallest elements, smallest first.
+    """Return the smallest elements as `approx_max_k` the largest, smallest first.
 
     >>> import numpy as np
     >>> approx_min_k(np.array([1., 3., 2.], np.float32), 2)

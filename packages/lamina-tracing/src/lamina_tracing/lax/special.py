@@ -1,8 +1,6 @@
 """Incomplete gamma and beta functions, elementwise; a Python number takes the dtype of the other operand."""
 from __future__ import annotations
 
-from typing import Any
-
 from lamina_ir import prims
 
 from .._core.array import Array, ArrayLike
@@ -13,9 +11,10 @@ __all__ = ["betainc", "igamma", "igamma_grad_a", "igammac", "random_gamma_grad",
 
 
 def igamma(a: ArrayLike, x: ArrayLike) -> Array:
-    """Regularized lower incomplete gamma function P(a, x): the chance that a gamma variable of shape `a` is below `x`.
+    """Compute the regularized lower incomplete gamma function P(a, x), the probability that a gamma variable of shape
+    `a` is below `x`.
 
-    NaN for `a < 0`, `x < 0` and where both are 0. Derivatives by both. Source: DLMF 8.2.4, 8.7.1, 8.9.2.
+    NaN for `a < 0`, `x < 0` and where both are 0. Derivatives with respect to both. Source: DLMF 8.2.4, 8.7.1, 8.9.2.
 
     >>> import numpy as np
     >>> igamma(np.float32(1), np.float32(2))
@@ -25,17 +24,17 @@ def igamma(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def igammac(a: ArrayLike, x: ArrayLike) -> Array:
-    """Regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x), accurate where it is small."""
+    """Compute the regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x), accurate where it is small."""
     return bind(prims.igammac_p, *match_scalars(a, x))
 
 
 def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
-    """Derivative of `igamma(a, x)` by `a`."""
+    """Compute the derivative of `igamma(a, x)` with respect to `a`."""
     return bind(prims.igamma_grad_a_p, *match_scalars(a, x))
 
 
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
-    """How a draw `x` of a gamma distribution of shape `a` moves with `a` while its quantile stays: dx/da at constant P.
+    """Compute dx/da at constant P(a, x), for a draw `x` of a gamma distribution of shape `a`.
 
     Source: implicit reparameterization, Figurnov, Mohamed and Mnih (2018).
     """
@@ -43,15 +42,15 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
-    """Regularized incomplete beta function I_x(a, b): the chance that a beta variable is below `x`.
+    """Compute the regularized incomplete beta function I_x(a, b), the probability that a beta variable is below `x`.
 
-    NaN for `a <= 0`, `b <= 0` or `x` outside [0, 1]. Derivative by `x` alone. Source: DLMF 8.17.2, 8.17.22.
+    NaN for `a <= 0`, `b <= 0` or `x` outside [0, 1]. Derivative with respect to `x` only. Source: DLMF 8.17.2, 8.17.22.
 
     >>> import numpy as np
     >>> betainc(np.float32(1), np.float32(1), np.float32(0.25))
     Array(0.25, dtype=float32)
     """
-    operands: list[Any] = [a, b, x]
+    operands: list[ArrayLike] = [a, b, x]
     typed = next((v for v in operands if not isinstance(v, (bool, int, float))), None)
     if typed is not None:
         typeof(typed)

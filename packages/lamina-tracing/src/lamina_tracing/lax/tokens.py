@@ -1,9 +1,13 @@
-"""Tokens, and the feeds they were made for. Effects keep their order without them: see `ordered` of `io_callback`."""
+"""Tokens, and the feeds for which they were made. Effects keep their order without them: see `ordered` of
+`io_callback`."""
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
+from typing_extensions import override
 from lamina_ir import trees
+from lamina_ir.typing import Value
 
 __all__ = ["Token", "after_all", "create_token", "infeed", "outfeed"]
 
@@ -16,12 +20,15 @@ class Token:
         """The token itself: there is nothing to wait for."""
         return self
 
+    @override
     def __repr__(self) -> str:
         return "Token()"
 
+    @override
     def __eq__(self, other: object) -> bool:
         return type(other) is Token
 
+    @override
     def __hash__(self) -> int:
         return hash(Token)
 
@@ -30,8 +37,8 @@ _TOKEN = Token()
 trees.register_pytree_node(Token, lambda token: ((), None), lambda data, children: _TOKEN)
 
 
-def create_token(_: Any = None) -> Token:
-    """A new token.
+def create_token(_: object = None) -> Token:
+    """Make a token.
 
     Args:
       _: ignored; accepted for compatibility.
@@ -43,7 +50,7 @@ def create_token(_: Any = None) -> Token:
 
 
 def after_all(*operands: Token) -> Token:
-    """One token for several.
+    """Return one token for several.
 
     Raises:
       TypeError: an operand is no token.
@@ -58,8 +65,8 @@ def after_all(*operands: Token) -> Token:
     return _TOKEN
 
 
-def infeed(token: Token, shape: Any = None, partitions: Any = None) -> NoReturn:
-    """Not available: programs get values from the host through `io_callback`.
+def infeed(token: Token, shape: object = None, partitions: object = None) -> NoReturn:
+    """Raise NotImplementedError: programs get values from the host through `io_callback`.
 
     Raises:
       NotImplementedError: always.
@@ -68,8 +75,8 @@ def infeed(token: Token, shape: Any = None, partitions: Any = None) -> NoReturn:
                               "with lamina.experimental.io_callback(function, result_shape_dtypes, ordered=True)")
 
 
-def outfeed(token: Token, xs: Any, partitions: Any = None) -> NoReturn:
-    """Not available: programs hand values to the host through `io_callback` or `debug.callback`.
+def outfeed(token: Token, xs: Sequence[Value], partitions: object = None) -> NoReturn:
+    """Raise NotImplementedError: programs pass values to the host through `io_callback` or `debug.callback`.
 
     Raises:
       NotImplementedError: always.

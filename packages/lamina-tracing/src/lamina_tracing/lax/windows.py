@@ -1,19 +1,20 @@
-"""Reductions of windows that slide over an array: pooling, running sums, and what they are made of."""
+"""Reductions of windows that slide over an array: pooling, running sums, and their parts."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import index as _int
-from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, dtypes, prims, trees
 from lamina_ir.prims import dilated_length, window_count
+from lamina_ir.typing import Params, Tree, Value
 
 from .._diagnostics.argument_errors import rename_errors
 from . import shape as sh
 from ._util.operands import as_ints, bind, typeof
 from ._util.reducers import stage_combination, combine_with_init
 from .creation import full
+from .._typing import Unchecked
 
 __all__ = ["padtype_to_pads", "reduce_window", "reduce_window_shape_tuple"]
 
@@ -24,12 +25,12 @@ Padding = str | Sequence[tuple[int, int]]
 
 @rename_errors
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
-                    padding: Any) -> list[tuple[int, int]]:
-    """The padding pairs a word stands for.
+                    padding: Unchecked) -> list[tuple[int, int]]:
+    """Return the padding pairs of a padding name.
 
     Args:
-      in_shape: lengths of the (spread) axes.
-      window_shape: lengths of the (spread) windows.
+      in_shape: lengths of the (dilated) axes.
+      window_shape: lengths of the (dilated) windows.
       window_strides: the distance between windows.
       padding: "SAME", "SAME_LOWER" or "VALID", in any case.
 
@@ -40,8 +41,8 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
 
 
 def pads_of_word(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
-                 padding: Any) -> list[tuple[int, int]]:
-    """`padtype_to_pads`, for other functions to call: its errors begin with the argument."""
+                 padding: Unchecked) -> list[tuple[int, int]]:
+    """Return the same as `padtype_to_pads`, for use in other functions: errors start with the argument."""
     word = padding.upper() if isinstance(padding, str) else None
     if word == "VALID":
         return [(0, 0)] * len(in_shape)
@@ -57,8 +58,8 @@ def pads_of_word(in_shape: Sequence[int], window_shape: Sequence[int], window_st
     return pads
 
 
-def _parameters(call: str, shape: Sequence[int], window_dimensions: Any, window_strides: Any, padding: Any,
-                base_dilation: Any, window_dilation: Any) -> dict[str, tuple[Any, ...]]:
+def _parameters(call: str, shape: Sequence[int], window_dimensions: Unchecked, window_strides: Unchecked,
+                padding: Unchecked, base_dilation: Unchecked, window_dilation: Unchecked) -> Params:
     ndim = len(shape)
     ones = (1,) * ndim
     window, strides, base, gaps = (ones if v is None else as_ints(call, name, v) for name, v in (
@@ -83,24 +84,24 @@ def _parameters(call: str, shape: Sequence[int], window_dimensions: Any, window_
 
 
 @rename_errors
-def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any], Any],
+def reduce_window(operand: Tree, init_value: Tree, computation: Callable[[Tree, Tree], Tree],
                   window_dimensions: Sequence[int], window_strides: Sequence[int] | None, padding: Padding,
-                  base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None) -> Any:
+                  base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None) -> Tree:
     """Combine the elements of every window by an associative function of scalars.
 
-    Sums, products, maxima and minima are recognised and recorded as an op of their own, which has derivatives.
+    Sums, products, maxima and minima are recognized and recorded as separate primitives, which have derivatives.
 
     Args:
       operand: array `[...]`, or a tree of arrays of one shape.
-      init_value: scalar, or tree like `operand` of scalars: where each window starts from, an identity of
+      init_value: scalar, or tree like `operand` of scalars: the start value of each window, an identity of
         `computation`.
       computation: `computation(a, b)` combines two trees of scalars.
       window_dimensions: the window's length along each axis.
       window_strides: per axis, the distance between windows; None for 1.
       padding: per axis a pair `(low, high)`, negative to crop, or "SAME", "SAME_LOWER", "VALID" (counted without
-        `base_dilation`). Places in the padding are left out of the combination.
-      base_dilation: per axis how far the operand's elements are spread; None for 1.
-      window_dilation: per axis how far the window's elements are spread; None for 1.
+        `base_dilation`). Positions in the padding are ignored.
+      base_dilation: per axis, the dilation of the operand; None for 1.
+      window_dilation: per axis, the dilation of the window; None for 1.
     Returns:
       Tree like `operand` with one element per window.
 
@@ -126,7 +127,7 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
                               window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                               base_dilation: Sequence[int] | None = None,
                               window_dilation: Sequence[int] | None = None) -> tuple[int, ...]:
-    """How many windows there are along each axis.
+    """Return the number of windows along each axis.
 
     >>> reduce_window_shape_tuple((10, 7), (3, 2), (2, 1), ((0, 0), (1, 1)))
     (4, 8)
@@ -141,18 +142,18 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
                      p["base_dilation"], p["window_dilation"]))
 
 
-def stack_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding: Sequence[tuple[int, int]],
+def stack_windows(x: Value, value: Value, *, base_dilation: Sequence[int], padding: Sequence[tuple[int, int]],
                   window_dilation: Sequence[int], window_dimensions: Sequence[int],
-                  window_strides: Sequence[int]) -> Any:
-    """The windows' elements along a new first axis, in row-major order: one strided slice per place in the window.
+                  window_strides: Sequence[int]) -> Value:
+    """Stack the elements of windows along a new first axis, in row-major order: one strided slice per window element.
 
     Args:
       x: array `[...]`.
-      value: what fills padding and the gaps of `base_dilation`, in the dtype of `x`.
+      value: the value of padding and of the gaps of `base_dilation`, in the dtype of `x`.
       base_dilation: per axis, the distance between the elements of `x`.
-      padding: per axis, how many are added before and after; negative ones are cut off.
+      padding: per axis, the numbers of elements added before and after; negative ones crop.
       window_dilation: per axis, the distance between the elements of a window.
-      window_dimensions: per axis, how many elements a window has.
+      window_dimensions: per axis, the number of elements of a window.
       window_strides: per axis, the distance between windows.
     Returns:
       Array `[elements of a window, ...number of windows per axis]`.

@@ -6,17 +6,16 @@ sign to `Re x[0]`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ..._types.avals import shaped
+from ...typing import Function, ParamValue, Value
 
 __all__: list[str] = []
 
 
-def per_matrix(infer: Callable[..., Any], cores: tuple[int, ...], fun: Callable[..., Any]) -> Callable[..., Any]:
+def per_matrix(infer: Function, cores: tuple[int, ...], fun: Function) -> Function:
     """Return an implementation for stacks of matrices that calls `fun` on each; a `LinAlgError` gives NaN.
 
     Args:
@@ -24,7 +23,7 @@ def per_matrix(infer: Callable[..., Any], cores: tuple[int, ...], fun: Callable[
       cores: for each operand the number of its axes that belong to one matrix (or vector); the others are batch axes.
       fun: `fun(*arrays, **params)` on one matrix, returning an array or a tuple.
     """
-    def implementation(*xs: Any, **params: Any) -> Any:
+    def implementation(*xs: Value, **params: ParamValue) -> Value:
         out = infer(*[shaped(x.shape, x.dtype) for x in xs], **params)
         avals = out if isinstance(out, tuple) else (out,)
         made = [np.zeros(a.shape, a.dtype) for a in avals]
@@ -41,18 +40,20 @@ def per_matrix(infer: Callable[..., Any], cores: tuple[int, ...], fun: Callable[
     return implementation
 
 
-def reflector(x: Any) -> tuple[Any, Any, Any]:
+def reflector(x: Value) -> tuple[Value, Value, Value]:
     """Return `(beta, tau, v)` of the reflector that maps x to beta e_1, as LAPACK's larfg does."""
     alpha, rest = x[0], x[1:]
     v = np.concatenate([np.ones(1, x.dtype), np.zeros_like(rest)])
+    # Already a real multiple of e_1: tau = 0 gives H = I, as in larfg.
     if not np.any(rest) and np.imag(alpha) == 0:
         return alpha, x.dtype.type(0), v
+    # The opposite sign of Re alpha, so that alpha - beta does not cancel.
     beta = -np.copysign(np.linalg.norm(x), np.real(alpha))
     v[1:] = rest / (alpha - beta)
     return beta, (beta - alpha) / beta, v
 
 
-def cholesky(x: Any) -> Any:
+def cholesky(x: Value) -> Value:
     """Return the lower triangular L with x = L L^H, from the lower triangle of x; NaN if x is not positive definite."""
     lower = np.tril(x, -1)
     try:
@@ -62,7 +63,7 @@ def cholesky(x: Any) -> Any:
     return np.tril(out)
 
 
-def lu(x: Any) -> tuple[Any, Any, Any]:
+def lu(x: Value) -> tuple[Value, Value, Value]:
     """LU decomposition with row exchanges: the pivot has the largest |re| + |im|, the first of equals."""
     a = x.copy()
     m, n = a.shape
@@ -73,13 +74,14 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
         pivots[k] = p
         a[[k, p]] = a[[p, k]]
         order[[k, p]] = order[[p, k]]
+        # A zero pivot means that the rest of the column is zero; as in getrf, elimination continues.
         if a[k, k] != 0:
             a[k + 1:, k] /= a[k, k]
         a[k + 1:, k + 1:] -= np.outer(a[k + 1:, k], a[k, k + 1:])
     return a, pivots, order
 
 
-def pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
+def pivots_to_permutation(pivots: Value, *, permutation_size: int) -> Value:
     """Return the permutation that results from exchanging row k with row pivots[k], for k = 0, 1, ..."""
     order = np.arange(permutation_size, dtype=np.int32)
     for k, p in enumerate(pivots):
@@ -87,28 +89,30 @@ def pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
     return order
 
 
-def geqrf(x: Any) -> tuple[Any, Any]:
+def geqrf(x: Value) -> tuple[Value, Value]:
     """Return a matrix with R in the upper triangle and the reflectors' tails below it, and the reflectors' taus."""
     a = x.copy()
     taus = np.zeros(min(a.shape), x.dtype)
     for k in range(len(taus)):
         beta, taus[k], v = reflector(a[k:, k])
         a[k, k], a[k + 1:, k] = beta, v[1:]
+        # Apply H^H, so that H_k^H ... H_1^H x = R and Q = H_1 ... H_k.
         a[k:, k + 1:] -= np.conj(taus[k]) * np.outer(v, np.conj(v) @ a[k:, k + 1:])
     return a, taus
 
 
-def householder_product(a: Any, taus: Any) -> Any:
+def householder_product(a: Value, taus: Value) -> Value:
     """Return the first columns of H_1 H_2 ... H_k; the tail of v_k is below the diagonal of column k."""
     m, n = a.shape
     q = np.eye(m, n, dtype=a.dtype)
+    # From the last reflector to the first: then H_k changes rows k and below only, as in org2r.
     for k in reversed(range(len(taus))):
         v = np.concatenate([np.ones(1, a.dtype), a[k + 1:, k]])
         q[k:] -= taus[k] * np.outer(v, np.conj(v) @ q[k:])
     return q
 
 
-def qr(x: Any, *, full_matrices: bool, pivoting: bool) -> tuple[Any, ...]:
+def qr(x: Value, *, full_matrices: bool, pivoting: bool) -> tuple[Value, ...]:
     """Return Q and R, and with pivoting the column permutation that puts the largest remaining column first."""
     m, n = x.shape
     k = m if full_matrices else min(m, n)
@@ -128,23 +132,24 @@ def qr(x: Any, *, full_matrices: bool, pivoting: bool) -> tuple[Any, ...]:
     return (*made, order) if pivoting else made
 
 
-def eigh(x: Any, *, lower: bool) -> tuple[Any, Any]:
+def eigh(x: Value, *, lower: bool) -> tuple[Value, Value]:
     """Return eigenvectors (in columns) and ascending eigenvalues of the Hermitian matrix given by one triangle."""
     w, v = np.linalg.eigh(x, "L" if lower else "U")
     return v, w
 
 
-def eig(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool) -> tuple[Any, ...]:
+def eig(x: Value, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool) -> tuple[Value, ...]:
     """Return eigenvalues, and eigenvectors of norm one in columns: u^H x = w u^H (left), x v = w v (right)."""
     w, v = np.linalg.eig(x)
     out = [w]
     if compute_left_eigenvectors:
+        # V^-1 x V = diag(w), so the rows of V^-1 are left eigenvectors.
         u = np.conj(np.linalg.inv(v).T)
         out.append(u / np.linalg.norm(u, axis=0))
     return (*out, v) if compute_right_eigenvectors else tuple(out)
 
 
-def svd(x: Any, *, full_matrices: bool, compute_uv: bool) -> tuple[Any, ...]:
+def svd(x: Value, *, full_matrices: bool, compute_uv: bool) -> tuple[Value, ...]:
     """Return the singular values in descending order; then U and V^H."""
     if not compute_uv:
         return (np.linalg.svd(x, compute_uv=False),)
@@ -155,8 +160,8 @@ def svd(x: Any, *, full_matrices: bool, compute_uv: bool) -> tuple[Any, ...]:
 _FLAGS = {"left_side": True, "lower": True, "transpose_a": False, "conjugate_a": False, "unit_diagonal": False}
 
 
-def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
-                     unit_diagonal: bool) -> Any:
+def triangular_solve(a: Value, b: Value, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
+                     unit_diagonal: bool) -> Value:
     """Solve by substitution, one unknown after the other; the other triangle is not read."""
     t = np.tril(a) if lower else np.triu(a)
     if unit_diagonal:
@@ -164,6 +169,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_
     t = np.conj(t) if conjugate_a else t
     t = t.T if transpose_a else t
     if not left_side:
+        # x t = b is t^T x^T = b^T. A transposed lower matrix is upper.
         return triangular_solve(t.T, b.T, **{**_FLAGS, "lower": lower == transpose_a}).T
     x = b.copy()
     down = lower != transpose_a
@@ -174,12 +180,12 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_
     return x
 
 
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
+def tridiagonal_solve(dl: Value, d: Value, du: Value, b: Value) -> Value:
     """Solve T x = b, where T has dl below, d on and du above its diagonal; dl[0] and du[-1] are not read."""
     return np.linalg.solve(np.diag(d) + np.diag(dl[1:], -1) + np.diag(du[:-1], 1), b)
 
 
-def hessenberg(x: Any) -> tuple[Any, Any]:
+def hessenberg(x: Value) -> tuple[Value, Value]:
     """Return a matrix with Q^H x Q on and above the first subdiagonal and the reflectors' tails below it, and the
     taus."""
     a = x.copy()
@@ -187,12 +193,13 @@ def hessenberg(x: Any) -> tuple[Any, Any]:
     for k in range(len(taus)):
         beta, taus[k], v = reflector(a[k + 1:, k])
         a[k + 1, k], a[k + 2:, k] = beta, v[1:]
+        # A similarity: H from the right on all rows, then H^H from the left.
         a[:, k + 1:] -= taus[k] * np.outer(a[:, k + 1:] @ v, np.conj(v))
         a[k + 1:, k + 1:] -= np.conj(taus[k]) * np.outer(v, np.conj(v) @ a[k + 1:, k + 1:])
     return a, taus
 
 
-def tridiagonal(x: Any, *, lower: bool) -> tuple[Any, Any, Any, Any]:
+def tridiagonal(x: Value, *, lower: bool) -> tuple[Value, Value, Value, Value]:
     """Reduce to tridiagonal form: return a matrix with Q^H x Q and the reflectors' tails in one triangle, the diagonal,
     the off-diagonal and the taus."""
     n = len(x)
@@ -213,7 +220,7 @@ def tridiagonal(x: Any, *, lower: bool) -> tuple[Any, Any, Any, Any]:
     return out, diagonal, off, taus
 
 
-def schur(x: Any, *, compute_schur_vectors: bool) -> tuple[Any, ...]:
+def schur(x: Value, *, compute_schur_vectors: bool) -> tuple[Value, ...]:
     """Schur decomposition x = Q T Q^H with T upper triangular; for real x T has 2 by 2 diagonal blocks for complex
     pairs.
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ..._types import dtypes
 from .ufunc_plans import in_double_precision
+from ...typing import Value
 
 __all__: list[str] = []
 
@@ -20,7 +20,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
               854513 / 138, -236364091 / 2730)
 
 
-def _pointwise(f: Callable[[float], float]) -> Callable[[Any], Any]:
+def _pointwise(f: Callable[[float], float]) -> Callable[[Value], Value]:
     return lambda x: np.asarray(np.frompyfunc(f, 1, 1)(x), np.float64)
 
 
@@ -49,11 +49,13 @@ def _erf_inv(y: float) -> float:
     b = 2 / (math.pi * a) + log / 2
     x = math.sqrt(max(math.sqrt(b * b - log / a) - b, 0.0))
     t = abs(y)
+    # Winitzki's formula is good to about 2e-3, and each Newton step doubles the number of correct digits.
     for _ in range(4):
         derivative = 2 / math.sqrt(math.pi) * math.exp(-x * x)
         if t < 0.9:
             x -= (math.erf(x) - t) / derivative
         else:
+            # Newton's method for log erfc(x) = log(1 - t), whose derivative is -derivative / erfc(x).
             tail = math.erfc(x)
             x += math.log(tail / (1 - t)) * tail / derivative
     return math.copysign(x, y)
@@ -62,14 +64,16 @@ def _erf_inv(y: float) -> float:
 erf_inv = _pointwise(_erf_inv)
 
 
-def digamma(x: Any) -> Any:
+def digamma(x: Value) -> Value:
     """Digamma function: reflection to x > 0, recurrence up to x >= 12, then the asymptotic series [DLMF 5.5.2, 5.5.4,
     5.11.2]."""
     x = np.asarray(x)
+    # Reflection: psi(x) = psi(1 - x) - pi / tan(pi x).
     z = np.where(x < 0.5, 1 - x, x)
     shift = np.zeros_like(z)
     for _ in range(12):
         low = z < 12
+        # Recurrence: psi(z) = psi(z + 1) - 1 / z.
         shift -= np.where(low, 1 / z, 0.0)
         z = np.where(low, z + 1, z)
     series = sum(b / (2 * k * z ** (2 * k)) for k, b in enumerate(_BERNOULLI, 1))
@@ -79,7 +83,7 @@ def digamma(x: Any) -> Any:
     return np.where(at_pole, np.nan, np.where(x < 0.5, positive - np.pi / np.tan(np.pi * fraction), positive))
 
 
-def zeta(s: Any, q: Any) -> Any:
+def zeta(s: Value, q: Value) -> Value:
     """Hurwitz zeta, sum over k >= 0 of (q + k)^-s, by Euler-Maclaurin summation from q + n [DLMF 25.11.43]."""
     s, q = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(q, np.float64))
     total, a, converged = np.zeros(s.shape), q.copy(), np.zeros(s.shape, bool)
@@ -99,6 +103,7 @@ def zeta(s: Any, q: Any) -> Any:
         tail = tail + b / math.factorial(2 * k) * factor
         factor = factor * (s + 2 * k - 1) * (s + 2 * k) / (a * a)
     value = np.where(np.isinf(q) & (q > 0), 0.0, total + np.where(converged, 0.0, tail))
+    # At q = 0, -1, ... one term is infinite: its sign is that of an even power, else it depends on the side.
     pole = np.where(np.mod(s, 2) == 0, np.inf, np.nan)
     value = np.where((q <= 0) & (s != np.floor(s)), np.nan, value)
     value = np.where(s < 1, np.nan, value)
@@ -106,7 +111,7 @@ def zeta(s: Any, q: Any) -> Any:
     return np.where(s == 1, np.inf, value)
 
 
-def polygamma(n: Any, x: Any) -> Any:
+def polygamma(n: Value, x: Value) -> Value:
     """Polygamma function: (-1)^(n+1) n! zeta(n + 1, x) for integers n > 0, digamma for n = 0, NaN for other n [DLMF
     25.11.12]."""
     n, x = np.broadcast_arrays(np.asarray(n, np.float64), np.asarray(x, np.float64))
@@ -115,10 +120,11 @@ def polygamma(n: Any, x: Any) -> Any:
     return np.where((n < 0) | (n != np.floor(n)) | np.isinf(n), np.nan, np.where(n == 0, digamma(x), general))
 
 
-def _bessel(order: int, a: Any) -> Any:
+def _bessel(order: int, a: Value) -> Value:
     """exp(-a) I(a) for a >= 0: the power series up to a = 30, the asymptotic series beyond [DLMF 10.25.2, 10.40.1]."""
     small, large = np.minimum(a, 30.0), np.maximum(a, 30.0)
     term, near = (small / 2) ** order, np.zeros_like(small)
+    # At a = 30 the term is largest near k = 15; 110 terms reach far below double precision.
     for k in range(1, 110):
         near = near + term
         term = term * (small / 2) ** 2 / (k * (k + order))
@@ -129,12 +135,12 @@ def _bessel(order: int, a: Any) -> Any:
     return np.where(a <= 30, near * np.exp(-small), far / np.sqrt(2 * np.pi * large))
 
 
-def bessel_i0e(x: Any) -> Any:
+def bessel_i0e(x: Value) -> Value:
     """exp(-|x|) I0(x)."""
     return _bessel(0, np.abs(x))
 
 
-def bessel_i1e(x: Any) -> Any:
+def bessel_i1e(x: Value) -> Value:
     """exp(-|x|) I1(x)."""
     return np.sign(x) * _bessel(1, np.abs(x))
 
@@ -142,37 +148,38 @@ def bessel_i1e(x: Any) -> Any:
 # --- rounding, integers, complex numbers -------------------------------------------------------------------------
 
 
-def round_away(x: Any) -> Any:
+def round_away(x: Value) -> Value:
     """Round to the nearest integer, halves away from zero."""
     whole = np.trunc(x)
     return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), np.copysign(whole, x))
 
 
-def div(x: Any, y: Any) -> Any:
+def div(x: Value, y: Value) -> Value:
     """Return the quotient; integers round towards zero, and x / 0 has all bits set (StableHLO divide)."""
     if not dtypes.is_integer(x.dtype):
         return np.divide(x, y)
     wide_x, wide_y = x.astype(object), np.where(y == 0, 1, y).astype(object)
+    # Python integers: // floors, and the smallest integer divided by -1 overflows its dtype.
     sign = np.where((wide_x < 0) != (wide_y < 0), -1, 1)
     quotient = np.where(y == 0, -1, sign * (abs(wide_x) // abs(wide_y)))
     return wrap(quotient, x.dtype)
 
 
-def rem(x: Any, y: Any) -> Any:
+def rem(x: Value, y: Value) -> Value:
     """Return the remainder with the sign of x; for integers x rem 0 is x (StableHLO remainder)."""
     if not dtypes.is_integer(x.dtype):
         return np.fmod(x, y)
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y).astype(x.dtype))).astype(x.dtype)
 
 
-def wrap(x: Any, dtype: np.dtype) -> np.ndarray:
+def wrap(x: Value, dtype: np.dtype) -> np.ndarray:
     """Reduce Python integers modulo 2**width of `dtype`."""
     bits = 8 * dtype.itemsize
     low = np.asarray(np.asarray(x, object) & ((1 << bits) - 1), np.uint64)
     return low.astype(f"uint{bits}").view(dtype)
 
 
-def power(x: Any, y: Any) -> np.ndarray:
+def power(x: Value, y: Value) -> np.ndarray:
     """Return x to the power y; integers wrap around, and with a negative exponent only 1 and -1 have nonzero powers
     (StableHLO power)."""
     if not dtypes.is_integer(x.dtype):
@@ -184,12 +191,12 @@ def power(x: Any, y: Any) -> np.ndarray:
     return wrap(np.frompyfunc(one, 2, 1)(x.astype(object), y.astype(object)), x.dtype)
 
 
-def exp2(x: Any) -> Any:
+def exp2(x: Value) -> Value:
     """Return 2 to the power x."""
     return np.exp2(x) if dtypes.is_complex(x.dtype) else np.power(2.0, x)
 
 
-def log1p(x: Any) -> Any:
+def log1p(x: Value) -> Value:
     """Return the logarithm of 1 + x.
 
     For small complex x, log |1 + x| is log1p(|1 + x|^2 - 1) / 2. NumPy adds 1, which loses digits.
@@ -203,7 +210,7 @@ def log1p(x: Any) -> Any:
     return np.where(small, near, whole)
 
 
-def integer_pow(x: Any, *, y: int) -> np.ndarray:
+def integer_pow(x: Value, *, y: int) -> np.ndarray:
     """Return x to the integer power y."""
     if dtypes.is_integer(x.dtype):
         return power(x, np.asarray(y))
@@ -212,7 +219,7 @@ def integer_pow(x: Any, *, y: int) -> np.ndarray:
     return in_double_precision(lambda w: np.power(w, float(y)))(x)
 
 
-def _complex_reciprocal(x: Any) -> Any:
+def _complex_reciprocal(x: Value) -> Value:
     """Return 1 / x: 0 for infinite x, and inf + i NaN for 0, as complex division of C99; NumPy gives NaN."""
     infinite = np.isinf(x.real) | np.isinf(x.imag)
     at_zero = from_parts(np.copysign(np.inf, x.real), np.full_like(x.real, np.nan))
@@ -220,12 +227,15 @@ def _complex_reciprocal(x: Any) -> Any:
     return np.where(infinite, at_infinity, np.where(x == 0, at_zero, np.reciprocal(x)))
 
 
-def sign(x: Any) -> Any:
+def sign(x: Value) -> Value:
     """Return -1, 0 or 1 (zeros keep their sign, NaN stays NaN); x / |x| for complex numbers."""
-    return _complex_sign(x) if dtypes.is_complex(x.dtype) else np.where(x == 0, x, np.sign(x)).astype(x.dtype)
+    if dtypes.is_complex(x.dtype):
+        return _complex_sign(x)
+    signs: Value = np.where(x == 0, x, np.sign(x))
+    return signs.astype(x.dtype)
 
 
-def _complex_sign(x: Any) -> Any:
+def _complex_sign(x: Value) -> Value:
     """Return x / |x|: 0 for 0, the direction of the axis for one infinite part, NaN for two.
 
     |x| is not formed, since it may overflow.
@@ -240,32 +250,33 @@ def _complex_sign(x: Any) -> Any:
     return np.where(x == 0, np.zeros((), x.dtype), from_parts(real / size, imag / size))
 
 
-def bit_counts(x: Any) -> Any:
+def bit_counts(x: Value) -> Value:
     """Count the bits that are one."""
     bits = 8 * x.dtype.itemsize
     u = np.asarray(x).astype(x.dtype).view(f"uint{bits}")
     return sum(((u >> u.dtype.type(k)) & u.dtype.type(1)) for k in range(bits)).astype(x.dtype)
 
 
-def leading_zeros(x: Any) -> Any:
+def leading_zeros(x: Value) -> Value:
     """Count the zero bits above the highest one bit."""
     bits = 8 * x.dtype.itemsize
     u = np.asarray(x).view(f"uint{bits}")
     return sum((u >> u.dtype.type(k)) == 0 for k in range(bits)).astype(x.dtype)
 
 
-def shift(move: Any, unsigned: bool, x: Any, y: Any) -> Any:
+def shift(move: np.ufunc, unsigned: bool, x: Value, y: Value) -> Value:
     """Return `move(x, y)`; shifting by the width or more, or by a negative count, shifts every bit out."""
     bits = 8 * x.dtype.itemsize
     out = (y < 0) | (y >= bits)
     kind = f"uint{bits}" if unsigned else f"int{bits}"
+    # Shift by valid counts only. The results of the others are replaced below.
     moved = move(x.astype(kind), np.where(out, bits - 1, y).astype(kind))
     if not unsigned:  # an arithmetic right shift by width - 1 leaves copies of the sign bit
         return moved.astype(x.dtype)
     return np.where(out, np.zeros((), kind), moved).astype(kind).astype(x.dtype)
 
 
-def convert(x: Any, *, new_dtype: np.dtype, weak_type: bool = False) -> np.ndarray:
+def convert(x: Value, *, new_dtype: np.dtype, weak_type: bool = False) -> np.ndarray:
     """Change the dtype: complex to real drops the imaginary part, float to integer truncates and saturates."""
     if new_dtype == x.dtype:
         return x
@@ -276,6 +287,8 @@ def convert(x: Any, *, new_dtype: np.dtype, weak_type: bool = False) -> np.ndarr
     if dtypes.is_float(x.dtype) and dtypes.is_integer(new_dtype):
         limits = dtypes.iinfo(new_dtype)
         w = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+        # Strictly below float(max): for 64 bits that rounds up to max + 1, whose conversion would be undefined. `max`
+        # itself is what saturation gives.
         inside = (w >= float(limits.min)) & (w < float(limits.max))
         whole = np.where(inside, w, 0.0).astype(np.int64 if limits.min < 0 else np.uint64)
         saturated = np.where(w < 0, np.asarray(limits.min, whole.dtype), np.asarray(limits.max, whole.dtype))
@@ -283,14 +296,14 @@ def convert(x: Any, *, new_dtype: np.dtype, weak_type: bool = False) -> np.ndarr
     return x.astype(new_dtype)
 
 
-def from_parts(x: Any, y: Any) -> np.ndarray:
+def from_parts(x: Value, y: Value) -> np.ndarray:
     """Return x + iy without arithmetic, since multiplying an infinite part by i gives NaN."""
     out = np.empty(np.broadcast_shapes(x.shape, y.shape), dtypes.complex_dtype(x.dtype))
     out.real, out.imag = x, y
     return out
 
 
-def bitcast(x: Any, *, new_dtype: np.dtype) -> np.ndarray:
+def bitcast(x: Value, *, new_dtype: np.dtype) -> np.ndarray:
     """Reinterpret the bits as another dtype; a last axis is added or removed if the widths differ."""
     if new_dtype.itemsize == x.dtype.itemsize:
         return x.view(new_dtype)
@@ -299,15 +312,18 @@ def bitcast(x: Any, *, new_dtype: np.dtype) -> np.ndarray:
     return np.ascontiguousarray(x).view(new_dtype)[..., 0]
 
 
-def reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
+def reduce_precision(x: Value, *, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
     """Round the mantissa half to even; values that overflow become infinite, subnormal results become zero."""
     info = dtypes.finfo(x.dtype)
     out = x.astype(np.float64)
+    # frexp gives 0.5 <= |mantissa| < 1: the leading bit, then `mantissa_bits` more are kept.
     mantissa, exponent = np.frexp(out)
     if mantissa_bits < info.nmant:
         step = 2.0 ** (mantissa_bits + 1)
         out = np.where(np.isfinite(out), np.ldexp(np.rint(mantissa * step) / step, exponent), out)
     if exponent_bits < info.bits - 1 - info.nmant:
+        # IEEE 754 bias of the small format: normal exponents are 1 - top to top. Rounding may have raised the
+        # exponent.
         top = 2 ** (exponent_bits - 1) - 1
         exponent = np.frexp(out)[1] - 1
         out = np.where(np.isfinite(out) & (exponent > top), np.copysign(np.inf, out), out)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..._types import dtypes
+from ...typing import Function, ParamValue, Value
 
 __all__ = ["call_without_warnings", "in_double_precision", "mark_broadcasting", "set_plan_hooks", "without_warnings"]
 
+_F = TypeVar("_F", bound=Any)  # a function; NumPy plans read attributes that are set on it
 
-def set_plan_hooks(implementation: Any, prepare: Callable[..., Any] | None = None,
-                   unexpanded_shape: Callable[..., Any] | None = None) -> Any:
+
+def set_plan_hooks(implementation: _F, prepare: Function | None = None,
+                   unexpanded_shape: Function | None = None) -> _F:
     """Set what `NumpyPlan` may do in place of calling a NumPy implementation. Return the implementation.
 
     Args:
@@ -28,7 +31,7 @@ def set_plan_hooks(implementation: Any, prepare: Callable[..., Any] | None = Non
     return implementation
 
 
-def mark_broadcasting(implementation: Any) -> Any:
+def mark_broadcasting(implementation: _F) -> _F:
     """Mark an implementation that broadcasts operands along axes of length 1, as NumPy's elementwise functions do."""
     implementation.broadcasts = True
     return implementation
@@ -48,7 +51,7 @@ _context = _WarningFreeContext()
 _F64, _C128 = np.dtype("float64"), np.dtype("complex128")
 
 
-def call_without_warnings(f: Callable[..., Any], *xs: Any, **params: Any) -> Any:
+def call_without_warnings(f: Function, *xs: Value, **params: ParamValue) -> Value:
     """Return `f(*xs, **params)` with floating-point warnings off. `f` must be free of side effects, as it may run
     twice."""
     try:
@@ -60,22 +63,22 @@ def call_without_warnings(f: Callable[..., Any], *xs: Any, **params: Any) -> Any
             return f(*xs, **params)
 
 
-def without_warnings(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
+def without_warnings(f: Function) -> Callable[..., np.ndarray]:
     """Return `f` with floating-point warnings off and its result converted to an array."""
-    def implementation(*xs: Any, **params: Any) -> np.ndarray:
+    def implementation(*xs: Value, **params: ParamValue) -> np.ndarray:
         out = call_without_warnings(f, *xs, **params)
         return out if type(out) is np.ndarray else np.asarray(out)
 
     # For NumPy's own ufuncs `call_without_warnings` is inlined: calling it takes a third of the time of adding two
     # small arrays.
-    def unary(x: Any) -> np.ndarray:
+    def unary(x: Value) -> np.ndarray:
         try:
             out = _context.run(f, x)
         except RuntimeError:
             return implementation(x)
         return out if type(out) is np.ndarray else np.asarray(out)
 
-    def binary(x: Any, y: Any) -> np.ndarray:
+    def binary(x: Value, y: Value) -> np.ndarray:
         try:
             out = _context.run(f, x, y)
         except RuntimeError:
@@ -87,20 +90,20 @@ def without_warnings(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return unary if f.nin == 1 else mark_broadcasting(binary)
 
 
-def in_double_precision(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
+def in_double_precision(f: Function) -> Callable[..., np.ndarray]:
     """Return `f` computed in float64 or complex128, with its result rounded to the dtype of the first operand."""
-    def compute_wide(*xs: Any, **params: Any) -> np.ndarray:
+    def compute_wide(*xs: Value, **params: ParamValue) -> np.ndarray:
         ws = [np.asarray(x).astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64, copy=False) for x in xs]
         return np.asarray(f(*ws, **params)).astype(xs[0].dtype, copy=False)
 
-    def compute_unary(x: Any) -> np.ndarray:
+    def compute_unary(x: Value) -> np.ndarray:
         d = x.dtype
         if d is _F64 or d is _C128:
             return np.asarray(f(x))
         w = x.astype(_C128 if d.kind == "c" else _F64)
         return f(w, w).astype(d)  # in place: `w` is a copy
 
-    def unary(x: Any) -> np.ndarray:
+    def unary(x: Value) -> np.ndarray:
         try:
             return _context.run(compute_unary, x)
         except RuntimeError:

@@ -1,11 +1,13 @@
-"""`cond` and `switch`: one of several functions, chosen when the program runs; `platform_dependent`: when lowered."""
+"""`cond` and `switch`: run one of several functions, selected at run time; `platform_dependent`: when lowered."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 import numpy as np
 from lamina_ir import config, dtypes, prims, trees
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function, Tree, Value
 
 from ..._jit.jit import jit
 from ..._core.trace import bind
@@ -26,26 +28,26 @@ _INT32 = np.dtype("int32")
 _NO = object()
 
 
-def _in_python(*values: Any) -> bool:
-    """Whether to run in Python: jit is disabled, and what decides is known."""
+def _should_run_in_python(*values: Value) -> bool:
+    """Return whether to run in Python: jit is disabled, and the predicate or index is known."""
     return config.disable_jit.value and not any(isinstance(x, Tracer) for x in values)
 
 
 @overload
-def cond(pred: Any, true_fun: Callable[..., R], false_fun: Callable[..., S], /, *operands: Any, operand: Any = ...,
-         linear: Any = ...) -> R | S: ...
+def cond(pred: Value, true_fun: Callable[..., R], false_fun: Callable[..., S], /, *operands: Tree, operand: Tree = ...,
+         linear: Tree = ...) -> R | S: ...
 
 
 @overload
-def cond(pred: Any, *args: Any, operand: Any = ..., linear: Any = ..., **named: Any) -> Any: ...
+def cond(pred: Value, *args: Tree, operand: Tree = ..., linear: Tree = ..., **named: Tree) -> Tree: ...
 
 
 @api_boundary
-def cond(pred: Any, *args: Any, operand: Any = _NO, linear: Any = None, **named: Any) -> Any:
-    """One of two functions, chosen by a truth value: `cond(pred, true_fun, false_fun, *operands)`.
+def cond(pred: Value, *args: Tree, operand: Tree = _NO, linear: Tree = None, **named: Tree) -> Tree:
+    """Run one of two functions, selected by a boolean: `cond(pred, true_fun, false_fun, *operands)`.
 
-    Only the chosen one runs, except under `vmap` with a batched `pred`, where both run and the results are selected.
-    The older form `cond(pred, true_operand, true_fun, false_operand, false_fun)` is understood too.
+    Only the selected one runs, except under `vmap` with a batched `pred`, where both run and the results are selected.
+    The older form `cond(pred, true_operand, true_fun, false_operand, false_fun)` is also accepted.
 
     Args:
       pred: a boolean or real number of rank 0; nonzero is true.
@@ -55,18 +57,20 @@ def cond(pred: Any, *args: Any, operand: Any = _NO, linear: Any = None, **named:
       operand: a single operand, by name.
       linear: accepted for compatibility; has no effect.
     Returns:
-      The chosen function's result.
+      The result of the selected function.
     Raises:
       TypeError: the results differ in tree or types (both are shown), or `pred` is no scalar.
 
     >>> cond(True, lambda x: x + 1, lambda x: x - 1, np.float32(3))
     Array(4., dtype=float32)
     """
-    # takes: for each function the numbers of its operands. The older form is known by a function behind each operand, or by
-    # name.
+    # takes: for each function, the numbers of its operands. The older form has a function after each operand, or names
+    # its arguments.
     old = {"true_operand", "true_fun", "false_operand", "false_fun"}
     if set(named) - old or (linear is not None and not isinstance(linear, (tuple, bool))):
         raise TypeError(f"cond: unexpected keyword arguments {sorted(set(named) - old)}")
+    # cond(pred, true_operand, true_fun, false_operand, false_fun). Operands are not callable, so the other form
+    # cannot look like this.
     if len(args) == 4 and callable(args[1]) and callable(args[3]) and not named:
         operands, funs = (args[0], args[2]), (args[1], args[3])
         return _cond(pred, funs, operands, ((0,), (1,)))
@@ -91,7 +95,7 @@ def cond(pred: Any, *args: Any, operand: Any = _NO, linear: Any = None, **named:
     return _cond(pred, (given["true_fun"], given["false_fun"]), tuple(rest), (both, both))
 
 
-def _cond(pred: Any, funs: tuple[Any, Any], operands: tuple[Any, ...], takes: Sequence[Sequence[int]]) -> Any:
+def _cond(pred: Value, funs: tuple[Function, ...], operands: tuple[Tree, ...], takes: Sequence[Sequence[int]]) -> Tree:
     for name, fun in zip(("true_fun", "false_fun"), funs):
         check_callable("cond", name, fun)
     try:
@@ -102,7 +106,7 @@ def _cond(pred: Any, funs: tuple[Any, Any], operands: tuple[Any, ...], takes: Se
         raise TypeError(f"cond: pred must be a scalar; got {aval.str_long()}. To choose elementwise use lax.select or vmap")
     if not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype) or dtypes.is_bool(aval.dtype)):
         raise TypeError(f"cond: pred must be a boolean or a real number; got {aval.str_long()}")
-    if _in_python(pred):
+    if _should_run_in_python(pred):
         return funs[0](*[operands[i] for i in takes[0]]) if pred else funs[1](*[operands[i] for i in takes[1]])
     if not dtypes.is_bool(aval.dtype):
         pred = ne(pred, np.zeros((), aval.dtype))
@@ -112,8 +116,8 @@ def _cond(pred: Any, funs: tuple[Any, Any], operands: tuple[Any, ...], takes: Se
 
 
 @api_boundary
-def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, operand: Any = _NO) -> R:
-    """One of several functions, chosen by a number.
+def switch(index: Value, branches: Sequence[Callable[..., R]], *operands: Value, operand: Value = _NO) -> R:
+    """Run one of several functions, selected by an index.
 
     Args:
       index: integer of rank 0; clamped to the range of `branches`.
@@ -121,7 +125,7 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, ope
       *operands: arrays and trees of them.
       operand: a single operand, by name.
     Returns:
-      The chosen function's result.
+      The result of the selected function.
     Raises:
       TypeError: the results differ in tree or types, or `index` is no integer scalar.
       ValueError: there are no branches.
@@ -148,8 +152,9 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, ope
         raise TypeError(f"switch: index must be an integer scalar; got {aval.str_long()}")
     if len(branches) == 1:
         return branches[0](*operands)
-    if _in_python(index):
+    if _should_run_in_python(index):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    # Clamp before the conversion, in which a large unsigned index would become negative.
     if aval.dtype.kind == "u":
         index = smaller(index, aval.dtype.type(len(branches) - 1))
     index = clamp(np.int32(0), convert_element_type(index, _INT32), np.int32(len(branches) - 1))
@@ -159,11 +164,11 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, ope
 
 
 @api_boundary
-def platform_dependent(*args: Any, default: Callable[..., Any] | None = None,
-                       **per_platform: Callable[..., Any]) -> Any:
-    """One of several functions, chosen when the program is lowered, by the platform it is lowered for.
+def platform_dependent(*args: Tree, default: Function | None = None,
+                       **per_platform: Function) -> Tree:
+    """Run one of several functions, selected by the platform for which the program is lowered.
 
-    Only the chosen function and its derivatives are lowered, so the others may use what this platform does not have. All
+    Only the selected function and its derivatives are lowered, so the others may use features of other platforms. All
     are traced, and differentiate and batch as the branches of `switch` do.
 
     Args:
@@ -172,7 +177,7 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None,
       **per_platform: functions by platform: `cpu`, `cuda`, `rocm`, `tpu`; `gpu` is `cuda` and `rocm`. All have results
         of the same tree and types.
     Returns:
-      The chosen function's result.
+      The result of the selected function.
     Raises:
       TypeError: the results differ in tree or types.
       ValueError: there is no function.
@@ -187,20 +192,21 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None,
         if default is None:
             raise ValueError("platform_dependent: expected functions by platform, as cpu=..., or default=...; got none")
         return default(*args)
-    groups: dict[Any, list[str]] = {}
+    groups: dict[Function | None, list[str]] = {}
     for name, fun in per_platform.items():
         groups.setdefault(fun, []).extend(("cuda", "rocm") if name == "gpu" else (name,))
     platforms = tuple(tuple(names) for names in groups.values())
     funs = (*groups, *(() if default is None else (default,)))
     index = bind(prims.platform_index_p, has_default=default is not None, platforms=platforms)
-    if _in_python(index):
+    if _should_run_in_python(index):
         return funs[int(index)](*args)
+    # In a program that is being staged, lowering chooses the branch.
     if isinstance(index, Tracer):
-        return _by_platform(index, platforms, funs, *args)
-    return _compiled(None, platforms, funs, *args)  # one program: the arguments say on which platform
+        return _choose_by_platform(index, platforms, funs, *args)
+    return _choose_compiled(None, platforms, funs, *args)  # one program: the arguments determine the platform
 
 
-def _by_platform(index: Any, platforms: tuple[tuple[str, ...], ...], funs: tuple[Any, ...], *args: Any) -> Any:
+def _choose_by_platform(index: Value, platforms: tuple[tuple[str, ...], ...], funs: tuple[Function, ...], *args: Tree) -> Tree:
     if index is None:
         index = bind(prims.platform_index_p, has_default=len(funs) > len(platforms), platforms=platforms)
     names = [f"the function for {' and '.join(p)}" for p in platforms] + ["default"] * (len(funs) - len(platforms))
@@ -208,15 +214,15 @@ def _by_platform(index: Any, platforms: tuple[tuple[str, ...], ...], funs: tuple
     return _choose("platform_dependent", index, names, funs, args, (every,) * len(funs))
 
 
-_compiled = jit(_by_platform, static_argnums=(0, 1, 2))
+_choose_compiled = jit(_choose_by_platform, static_argnums=(0, 1, 2))
 
 
-def _choose(call: str, index: Any, names: Sequence[str], funs: Sequence[Any], operands: Sequence[Any],
-            takes: Sequence[Sequence[int]]) -> Any:
+def _choose(call: str, index: Value, names: Sequence[str], funs: Sequence[Function], operands: Sequence[Tree],
+            takes: Sequence[Sequence[int]]) -> Tree:
     flat, tree = trees.tree_flatten(tuple(operands))
     avals = flat_avals(call, "operands", flat, tree)
-    # parts: the tree of each operand; places: the numbers of its leaves. Each function is staged on its own operands, and all
-    # branches then take everything.
+    # parts: the tree of each operand; places: the numbers of its leaves. Each function is staged on its own operands;
+    # then all branches take all operands.
     parts, places, at = tree.children(), [], 0
     for part in parts:
         places.append(range(at, at + part.num_leaves))
@@ -226,7 +232,8 @@ def _choose(call: str, index: Any, names: Sequence[str], funs: Sequence[Any], op
         chosen = [i for k in take for i in places[k]]
         mine = [parts[k] for k in take]
 
-        def run(tracers: Sequence[Any], fun: Any = fun, mine: Any = mine) -> Any:
+        # Defaults bind the values of this iteration.
+        def run(tracers: Sequence[Value], fun: Function = fun, mine: Sequence[PyTreeDef] = mine) -> Tree:
             rest, args = list(tracers), []
             for part in mine:
                 args.append(trees.tree_unflatten(part, rest[:part.num_leaves]))

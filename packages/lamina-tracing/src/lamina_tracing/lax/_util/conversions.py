@@ -1,22 +1,21 @@
-"""From one dtype to another: by value, by bits, by precision."""
+"""Conversions between dtypes: by value, by bits, by precision."""
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.prims import bitcast_convert_type_p, convert_element_type_p, reduce_precision_p
+from lamina_ir.typing import Value
 
-from ..._core.array import Array, ArrayLike
+from ..._core.array import Array, ArrayLike, DTypeLike
 from .operands import as_dtype, as_int, bind, typeof
 
 __all__ = ["bitcast_convert_type", "convert_element_type", "dtype", "reduce_precision"]
 
 
-def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
-    """`operand` with another dtype; the result is never weakly typed.
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """Convert `operand` to another dtype; the result is never weakly typed.
 
-    Complex to real drops the imaginary part; float to integer truncates and saturates; to bool asks whether it is
+    Complex to real drops the imaginary part; float to integer truncates and saturates; to bool tests for
     nonzero.
 
     >>> convert_element_type(np.float32([1.7, -1.7, 3e9]), "int32")
@@ -31,7 +30,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
 
 
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
-    """`operand` rounded to floats of this format, in its own dtype: half to even, overflow to infinity, underflow to 0.
+    """Round `operand` to floats of this format, in its own dtype: half to even, overflow to infinity, underflow to 0.
 
     Derivative: the identity, its values rounded likewise.
 
@@ -42,8 +41,8 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
                 mantissa_bits=as_int("reduce_precision", "mantissa_bits", mantissa_bits))
 
 
-def dtype(x: Any, *, canonicalize: bool = True) -> np.dtype:
-    """The dtype of an array, a scalar or a scalar type; with `canonicalize` as arrays made from it would have it.
+def dtype(x: Value, *, canonicalize: bool = True) -> np.dtype:
+    """Return the dtype of an array, a scalar or a scalar type; with `canonicalize`, the dtype of arrays made from it.
 
     >>> dtype(np.zeros(3)), dtype(np.zeros(3), canonicalize=False)
     (dtype('float32'), dtype('float64'))
@@ -53,10 +52,10 @@ def dtype(x: Any, *, canonicalize: bool = True) -> np.dtype:
     return typeof(x).dtype if canonicalize or not isinstance(x, (np.ndarray, np.generic)) else x.dtype
 
 
-def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
-    """The bits of `operand` read as another dtype.
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """Reinterpret the bits of `operand` as another dtype.
 
-    Twice as wide: the last axis, of size 2, goes; half as wide: a last axis of size 2 is added; and so on.
+    Twice as wide: the last axis, of size 2, is removed; half as wide: a last axis of size 2 is added; and so on.
 
     >>> bitcast_convert_type(np.float32(1), "uint32"), bitcast_convert_type(np.float32(1), "uint16").shape
     (Array(1065353216, dtype=uint32), (2,))

@@ -1,4 +1,4 @@
-"""What the `lax` modules share: binding, reading types, matching Python scalars, checking axes."""
+"""Helpers of the `lax` modules: binding, reading types, matching Python scalars, checking axes."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from lamina_ir import LaminaError, ShapeError, config, dtypes
 from lamina_ir.prims import broadcast_in_dim_p as _broadcast_in_dim_p
+from lamina_ir.typing import Value
 
 from ..._jit import hooks
 from ..._core.args import resolve_requested_dtype
-from ..._core.array import Array, ArrayLike, HostArray
+from ..._core.array import Array, ArrayLike, DTypeLike, HostArray
 from ..._core.trace import EVALUATION, bind, trace_state
 from ..._core.tracer import typeof
+from ..._typing import Unchecked
 
 __all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "check_callable",
            "check_no_axis_name", "copy_host_result", "full_like", "is_axis_name", "match_scalars", "one_like",
@@ -24,29 +26,29 @@ _x64, _F32, _F64 = config.enable_x64, np.dtype("float32"), np.dtype("float64")
 
 
 def copy_host_result(x: ArrayLike) -> Array:
-    """An operand as an op's result. NumPy's arrays, which their owner may write to and which lack our methods, are copied;
-    a program that is being written takes its own copy of them."""
+    """Return an operand as a result. NumPy arrays are copied: their owner may write to them, and they lack lamina's
+    methods. A program that is being staged makes its own copy."""
     if (isinstance(x, np.ndarray) and not isinstance(x, HostArray) and trace_state.trace is EVALUATION
             and x.dtype != dtypes.float0):
         return hooks.evaluator.array(x, typeof(x))
     return x  # type: ignore[return-value]  # an array or a traced value, or taken for one by the program being written
 
 
-def check_callable(call: str, what: str, fun: Any) -> None:
+def check_callable(call: str, what: str, fun: object) -> None:
     """Raise TypeError unless `fun` can be called."""
     if not callable(fun):
         raise TypeError(f"{call}: {what} must be a function; got {type(fun).__name__}: {fun!r:.60}")
 
 
 def set_public_name(fun: Any, name: str, doc: str) -> Any:
-    """A function that was made for a table, under its public name: errors look it up among the frames."""
+    """Give a function made by another function its public name: errors look it up among the frames."""
     fun.__name__ = fun.__qualname__ = name
     fun.__doc__ = doc
     fun.__code__ = fun.__code__.replace(co_name=name, co_qualname=name)
     return fun
 
 
-def scalar(value: Any, dtype: np.dtype) -> Any:
+def scalar(value: Value, dtype: np.dtype) -> Value:
     """Return a NumPy scalar of a dtype, for use with an operand of that dtype.
 
     Args:
@@ -59,7 +61,7 @@ def scalar(value: Any, dtype: np.dtype) -> Any:
     dtype('float32')
     """
     try:
-        return dtype.type(value)  # a tenth of the cost of the general way
+        return dtype.type(value)  # fast path: a tenth of the general cost
     except (OverflowError, TypeError):
         return np.asarray(value).astype(dtype)[()]
 
@@ -69,20 +71,20 @@ def has_default_float_dtype(x: HostArray) -> bool:
     return x.dtype is (_F64 if _x64.enabled_in_all_threads or _x64.ever_enabled and _x64.value else _F32)
 
 
-def match_scalars(x: Any, y: Any) -> tuple[Any, Any]:
-    """Give a Python scalar the dtype (and weakness) of the other operand. A scalar that would lose its kind
-    (2.5 with integers) is left alone, so that the op's own type rule reports it."""
+def match_scalars(x: Value, y: Value) -> tuple[Value, Value]:
+    """Convert a Python scalar to the dtype and weak type of the other operand. A scalar that would lose its kind (2.5
+    with integers) is unchanged, so that the type rule of the primitive reports it."""
     if type(x) in _SCALARS:
         if type(y) in _SCALARS:
-            return _widest(x, y)
+            return _widen(x, y)
         return _match_operand(x, y), y
     if type(y) in _SCALARS:
         return x, _match_operand(y, x)
     return x, y
 
 
-def _widest(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two Python numbers as numbers of one type; a truth value is no number."""
+def _widen(x: Value, y: Value) -> tuple[Value, Value]:
+    """Convert two Python numbers to numbers of one type; a boolean is not a number."""
     kinds = {type(x), type(y)}
     if len(kinds) == 1 or bool in kinds:
         return x, y
@@ -90,14 +92,14 @@ def _widest(x: Any, y: Any) -> tuple[Any, Any]:
     return kind(x), kind(y)
 
 
-def _match_operand(value: Any, other: Any) -> Any:
+def _match_operand(value: Value, other: Value) -> Value:
     kind = type(value)
     if kind is float and type(other) is HostArray and has_default_float_dtype(other):
         return value
     aval = typeof(other)
     dtype = aval.dtype
     if kind is float and dtype is (_F64 if _x64.enabled_in_all_threads or _x64.ever_enabled and _x64.value else _F32):
-        # already of that dtype, and weakness gives way
+        # it has that dtype already, and the strong type wins
         return value
     if dtypes.is_float(dtype):
         if kind is complex:
@@ -112,8 +114,8 @@ def _match_operand(value: Any, other: Any) -> Any:
     return scalar(value, dtype)
 
 
-def full_like(x: Any, value: Any) -> Any:
-    """An array of the shape and dtype of another, every element the same.
+def full_like(x: Value, value: Value) -> Value:
+    """Return an array of the shape and dtype of another, with equal elements.
 
     Args:
       x: the array, or a traced one.
@@ -129,11 +131,11 @@ def full_like(x: Any, value: Any) -> Any:
     return fill if not aval.shape else bind(_broadcast_in_dim_p, fill, shape=aval.shape, broadcast_dimensions=())
 
 
-def zeros_like(x: Any) -> Any:
+def zeros_like(x: Value) -> Value:
     return full_like(x, 0)
 
 
-def one_like(x: Any) -> Any:
+def one_like(x: Value) -> Value:
     """Return the number one in the dtype of an array.
 
     Args:
@@ -147,20 +149,20 @@ def one_like(x: Any) -> Any:
     return scalar(1, typeof(x).dtype)
 
 
-def as_dtype(call: str, argument: str, spec: Any) -> np.dtype:
-    """The dtype `spec` means under the 64-bit setting; the error names the argument."""
+def as_dtype(call: str, argument: str, spec: DTypeLike) -> np.dtype:
+    """Return the dtype that `spec` means under the 64-bit setting; errors name the argument."""
     try:
         return resolve_requested_dtype(spec)
     except TypeError as error:
         raise type(error)(f"{call}: {argument}: {error}") from None
 
 
-def as_int(call: str, argument: str, value: Any) -> int:
-    """An argument that must be an integer known now, as an int.
+def as_int(call: str, argument: str, value: Value) -> int:
+    """Return an argument that must be a known integer, as an int.
 
     Args:
-      call, argument: what is called, and which of its arguments this is, for the message.
-      value: what came.
+      call, argument: the function and its argument, for the message.
+      value: the argument.
     Returns:
       The int.
     Raises:
@@ -171,15 +173,15 @@ def as_int(call: str, argument: str, value: Any) -> int:
     """
     try:
         return index(value)
-    except LaminaError:  # a traced value, which says so itself
+    except LaminaError:  # a traced value raises its own error
         raise
     except TypeError:
         raise TypeError(f"{call}: {argument} must be an integer; got {type(value).__name__}: {value!r:.60}") from None
 
 
-def as_ints(call: str, argument: str, values: Any) -> tuple[int, ...]:
-    """A tuple of ints from any sequence of integers, or from one integer."""
-    if values.__class__ is tuple:  # what rules and libraries give: a third of the general cost
+def as_ints(call: str, argument: str, values: Unchecked) -> tuple[int, ...]:
+    """Return a tuple of ints from a sequence of integers, or from one integer."""
+    if values.__class__ is tuple:  # fast path for arguments of rules and libraries: a third of the general cost
         for v in values:
             if v.__class__ is not int:
                 break
@@ -201,13 +203,13 @@ def as_ints(call: str, argument: str, values: Any) -> tuple[int, ...]:
                         f"{values!r:.60}") from None
 
 
-def is_axis_name(axis: Any) -> bool:
-    """Whether this is the name of a mapped axis and no axis of an array.
+def is_axis_name(axis: Unchecked) -> bool:
+    """Return whether a value is the name of a mapped axis, not an axis of an array.
 
     Args:
-      axis: what a caller gave as an axis.
+      axis: the argument of the caller.
     Returns:
-      True of any hashable that is neither an integer nor None nor several of them.
+      True for a hashable value other than an integer, None, or a sequence of integers.
 
     >>> is_axis_name("batch"), is_axis_name(0), is_axis_name(("batch", 0))
     (True, False, False)
@@ -216,12 +218,12 @@ def is_axis_name(axis: Any) -> bool:
         and not hasattr(axis, "__index__")
 
 
-def check_no_axis_name(call: str, argument: str, axis: Any) -> None:
-    """Refuse the name of a mapped axis where only axes of an array will do.
+def check_no_axis_name(call: str, argument: str, axis: object) -> None:
+    """Raise TypeError for the name of a mapped axis where only axes of an array are allowed.
 
     Args:
-      call, argument: whose, and which, for the message.
-      axis: what was given.
+      call, argument: the function and its argument, for the message.
+      axis: the argument.
     Raises:
       TypeError: it is a name.
 
@@ -233,14 +235,14 @@ def check_no_axis_name(call: str, argument: str, axis: Any) -> None:
         raise TypeError(f"{call}: {argument} takes positional axes only, integers; got the name {axis!r}")
 
 
-def check_axis(call: str, axis: Any, ndim: int, argument: str = "axis") -> int:
-    """An axis counted from the front.
+def check_axis(call: str, axis: Unchecked, ndim: int, argument: str = "axis") -> int:
+    """Check an axis and return it counted from the front.
 
     Args:
-      call: whose argument it is, for the message.
+      call: the calling function, for the message.
       axis: an integer; negative counts from the end.
-      ndim: the number of axes there are.
-      argument: what the call calls it, for the message.
+      ndim: the number of axes.
+      argument: the name of the argument, for the message.
     Returns:
       An integer in `[0, ndim)`.
     Raises:
@@ -257,7 +259,7 @@ def check_axis(call: str, axis: Any, ndim: int, argument: str = "axis") -> int:
         raise TypeError(f"{call}: the axis must be an integer; got {axis!r}")
     try:
         at = axis.__index__()
-    except LaminaError:  # a traced value, which says so itself
+    except LaminaError:  # a traced value raises its own error
         raise
     except TypeError:
         raise TypeError(f"{call}: the axis must be an integer; got {type(axis).__name__}: {axis!r:.60}") from None
@@ -267,14 +269,14 @@ def check_axis(call: str, axis: Any, ndim: int, argument: str = "axis") -> int:
     return at + ndim if at < 0 else at
 
 
-def check_axes(call: str, axes: Any, ndim: int, argument: str = "axis") -> tuple[int, ...]:
-    """Axes counted from the front, no repeats.
+def check_axes(call: str, axes: Unchecked, ndim: int, argument: str = "axis") -> tuple[int, ...]:
+    """Check axes and return them counted from the front, without repeats.
 
     Args:
-      call: whose argument they are, for the message.
+      call: the calling function, for the message.
       axes: an integer or a sequence of integers; negative ones count from the end.
-      ndim: the number of axes there are.
-      argument: what the call calls them, for the message.
+      ndim: the number of axes.
+      argument: the name of the argument, for the message.
     Returns:
       A tuple of integers in `[0, ndim)`, in the order given.
     Raises:
@@ -284,7 +286,7 @@ def check_axes(call: str, axes: Any, ndim: int, argument: str = "axis") -> tuple
     >>> check_axes("sum", (-1, 0), 3)
     (2, 0)
     """
-    if axes.__class__ is tuple:  # ascending, as they are nearly always: nothing to count or compare
+    if axes.__class__ is tuple:  # the common case: ascending and non-negative
         last = -1
         for a in axes:
             if a.__class__ is not int or not last < a < ndim:

@@ -1,0 +1,83 @@
+"""Random wrong calls of `lax` functions: the error begins with the name of the called function."""
+import inspect
+import random
+import re
+
+import numpy as np
+import pytest
+
+from lamina_ir import ConcretizationError, UnboundAxisError
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import rename_errors
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+X = np.float32([0.5, 1.5, 2.])
+BAD = [None, "a", 1.5, -1, 7, {}, np.array(["a"]), np.ones((2, 3, 5, 7), np.float32), np.zeros(0, np.float32), [[1, 2], [3]],
+       object()]
+USUAL = {"shape": (2, 3), "axis": 0, "axis_name": "i", "dimension": 0, "dtype": "float32", "k": 2}
+# not functions of arrays, or functions that call user functions
+LEFT_OUT = {"while_loop", "platform_dependent", "fori_loop", "scan", "map", "associative_scan", "cond", "switch", "reduce",
+            "reduce_window", "linear_call", "RandomAlgorithm", "custom_call", "infeed", "outfeed", "create_token"}
+
+
+def calls(name, fun, draw):
+    """Yield calls of a function with one wrong argument."""
+    parameters = [p for p in inspect.signature(fun).parameters.values() if p.default is p.empty and p.kind in (0, 1)]
+    for at in range(len(parameters)):
+        for bad in draw.sample(BAD, 4):
+            yield [bad if i == at else USUAL.get(p.name, X) for i, p in enumerate(parameters)]
+
+
+def begins_with(name, error):
+    return re.match(rf"{name}\b", str(error)) is not None
+
+
+FUNCTIONS = {n: getattr(lax, n) for n in lax.__all__ if inspect.isroutine(getattr(lax, n)) and n not in LEFT_OUT}
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_errors_begin_with_name_of_called_function(jitted):
+    draw, bad, seen = random.Random(jitted), [], 0
+    for name, fun in FUNCTIONS.items():
+        for args in calls(name, fun, draw):
+            arrays = [i for i, a in enumerate(args) if a is X]
+            try:
+                if jitted and arrays:
+                    jit(lambda *xs: fun(*[xs[arrays.index(i)] if i in arrays else a for i, a in enumerate(args)]))(
+                        *[X] * len(arrays))
+                elif not jitted:
+                    fun(*args)
+            except ConcretizationError:  # a traced value instead of a known number has its own error
+                pass
+            except (TypeError, ValueError, AttributeError, IndexError) as error:
+                seen += 1
+                if not begins_with(name, error):
+                    bad.append((name, args, error))
+    assert seen > 400
+    assert not bad, "\n".join(f"{n}: {e!r:.150} {a!r:.100}" for n, a, e in bad)
+
+
+def test_primitive_errors_name_public_function():
+    with pytest.raises(TypeError, match="^bitwise_and: expected integers"):
+        lax.bitwise_and(X, X)
+    with pytest.raises(ValueError, match="^betainc: operands need one shape"):
+        lax.betainc(X, X[:2], X)
+    with pytest.raises(ValueError, match="^conv: lhs and rhs need equally many axes"):
+        lax.conv(X, X, (1,), "SAME")
+    with pytest.raises(UnboundAxisError, match="^pmean: axis name 'i' is not bound"):
+        lax.pmean(X, "i")
+
+
+def test_errors_of_user_functions_are_unchanged():
+    def mine(x):
+        raise ValueError("thine: no")
+    renamed = rename_errors(lambda f: f(1), "outer")
+    with pytest.raises(ValueError, match="^thine: no$"):
+        renamed(mine)
+
+
+def test_unhashable_option_is_named():
+    def size_of(x, sizes):
+        return jit(lambda x, sizes: x, static_argnums=1)(x, sizes)
+    with pytest.raises(ValueError, match="sizes must be known and hashable|must be hashable"):
+        rename_errors(size_of)(X, [1])
