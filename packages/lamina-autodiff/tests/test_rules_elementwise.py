@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp, vjp
-from lamina_ir import MissingRuleError
+from lamina_ir import MissingRuleError, config
 from lamina_tracing import lax, make_jaxpr
 
 
@@ -65,3 +65,23 @@ def test_operand_without_derivative_is_reported():
         grad(lambda m: lax.polygamma(m, 2.0))(1.0)
     with pytest.raises(MissingRuleError, match="next"):
         grad(lambda x: lax.nextafter(x, 2.0))(1.0)
+
+
+@pytest.mark.parametrize(("f", "at", "wanted"), [
+    (lax.expm1, -40.0, 4.248354255291589e-18), (lax.expm1, 1.0, 2.718281828459045), (lax.tanh, 20.0, 1.6993417021166355e-17),
+    (lax.tanh, -20.0, 1.6993417021166355e-17), (lax.tanh, 300.0, 1.0601586212017243e-260), (lax.tanh, 0.0, 1.0),
+    (lax.logistic, 37.4, 5.719872877313073e-17), (lax.logistic, -37.4, 5.719872877313073e-17), (lax.logistic, 800.0, 0.0),
+    (lax.logistic, -800.0, 0.0)])
+def test_derivative_keeps_digits_that_the_result_has_lost(f, at, wanted):
+    with config.enable_x64(True):
+        np.testing.assert_allclose(grad(f)(at), wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("f", "at", "second", "third"), [
+    (lax.tanh, 0.0, 0.0, -2.0), (lax.tanh, 1e-9, -2e-9, -2.0), (lax.tanh, 20.0, -3.398683404233271e-17, 6.797366808466542e-17),
+    (lax.logistic, 0.0, 0.0, -0.125), (lax.logistic, 1e-9, -1.25e-10, -0.125),
+    (lax.logistic, 800.0, 0.0, 0.0), (lax.logistic, -800.0, 0.0, 0.0)])
+def test_higher_derivatives_of_sigmoids_keep_digits(f, at, second, third):
+    with config.enable_x64(True):
+        np.testing.assert_allclose(grad(grad(f))(at), second, rtol=1e-14)
+        np.testing.assert_allclose(grad(grad(grad(f)))(at), third, rtol=1e-14)

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp, vjp
 from lamina_autodiff.testing import check_grads
-from lamina_ir import MissingRuleError, config
+from lamina_ir import MissingRuleError, config, prims
 from lamina_tracing import lax
+from lamina_tracing.extend import bind
 from lamina_tracing.lax import factorizations as linalg
 
 RNG = np.random.default_rng(1)
@@ -90,3 +91,77 @@ def test_equal_eigenvalues_have_no_finite_vector_derivative():
     with np.errstate(all="ignore"):
         tangent = jvp(lambda a: linalg.eigh(a)[0], (np.eye(2),), (np.ones((2, 2)),))[1]
     assert not np.isfinite(tangent).all()
+
+
+def _rotation(n, seed):
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)))[0]
+
+
+def _svd_norm(a):
+    """The norm of the product of an SVD's factors."""
+    s, u, vh = bind(prims.svd_p, a, compute_uv=True, full_matrices=False)
+    made = product(lax.mul(u, lax.broadcast_in_dim(s, u.shape, (1,))), vh)
+    return lax.sqrt(lax.reduce_sum(lax.square(made), (0, 1)))
+
+
+@pytest.mark.parametrize("a", [
+    np.eye(3), _rotation(3, 0), np.diag([2.0, 2, 1]), _rotation(3, 1) @ np.diag([2.0, 2, 1]) @ _rotation(3, 2),
+    np.diag([1.0, 0, 0]), _rotation(3, 1)[:, :1] @ _rotation(3, 2)[:1], np.eye(4, 2), np.eye(2, 3) * 2,
+    _rotation(4, 3)[:, :2] @ _rotation(2, 1)],
+    ids=["eye", "rotation", "diagonal", "rotated", "rank-1", "rotated-rank-1", "tall", "wide", "rotated-tall"])
+def test_norm_of_svd_product_has_a_gradient_at_equal_singular_values(a):
+    wanted = a / np.linalg.norm(a)
+    np.testing.assert_allclose(grad(_svd_norm)(a), wanted, atol=1e-12)
+    _, tangent = jvp(_svd_norm, (a,), (a,))
+    np.testing.assert_allclose(tangent, np.linalg.norm(a), rtol=1e-12)
+
+
+@pytest.mark.parametrize("q", [np.eye(3), _rotation(3, 4)], ids=["diagonal", "rotated"])
+def test_vector_of_a_simple_eigenvalue_has_a_gradient_next_to_a_double_one(q):
+    a, c = q @ np.diag([1.0, 1, 3]) @ q.T, np.arange(9.0).reshape(3, 3)
+    c = c + c.T
+
+    def quadratic(a):  # v^T c v
+        v, _ = bind(prims.eigh_p, a, lower=True)
+        last = lax.slice_in_dim(v, 2, 3, axis=1)
+        return lax.reduce_sum(lax.mul(product(c, last), last), (0, 1))
+
+    v = q[:, 2]
+    rest = np.eye(3) - np.outer(v, v)
+    wanted = rest @ c @ np.outer(v, v)  # first order perturbation: dv = (1 - v v^T) dA v / (3 - 1)
+    found = np.asarray(grad(quadratic)((a + a.T) / 2))
+    np.testing.assert_allclose((found + found.T) / 2, (wanted + wanted.T) / 2, atol=1e-12)
+
+
+def _spectral(f, c):
+    """The inner product of c with V f(w) V^T."""
+    def total(a):
+        v, w = bind(prims.eigh_p, a, lower=True)
+        scaled = lax.mul(v, lax.broadcast_in_dim(f(w), v.shape, (1,)))
+        return lax.reduce_sum(lax.mul(c, product(scaled, lax.transpose(v, (1, 0)))), (0, 1))
+    return total
+
+
+@pytest.mark.parametrize("f", [lambda w: w, lax.log, lambda w: lax.mul(w, w)])
+def test_gradient_is_nan_where_cotangents_do_not_determine_it(f):
+    """At equal eigenvalues f'(w) would be needed; with f = log at 1 all cotangents of the vectors are 0."""
+    c = np.arange(9.0).reshape(3, 3)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(np.asarray(grad(_spectral(f, c))(np.eye(3)))).any()
+
+
+def test_gradient_of_eigenvalues_alone_exists_at_equal_ones():
+    def total(a):
+        return lax.reduce_sum(bind(prims.eigh_p, a, lower=True)[1], (0,))
+
+    np.testing.assert_allclose(grad(total)(np.eye(3, dtype=np.float32)), np.eye(3))
+
+
+def test_polar_factor_has_a_tangent_at_equal_singular_values():
+    turn = np.array([[0.0, 1, 2], [-1, 0, 3], [-2, -3, 0]])
+
+    def polar(a):
+        _, u, vh = bind(prims.svd_p, a, compute_uv=True, full_matrices=False)
+        return product(u, vh)
+
+    np.testing.assert_allclose(jvp(polar, (np.eye(3),), (turn,))[1], turn, atol=1e-12)

@@ -48,3 +48,11 @@ def test_scaled_bessel_is_accurate():
     x = np.array([2.0 ** -10, 7.875, 9.5])
     got, = run_lowered(lower(single_eqn_program(prims.bessel_i0e_p, [shaped((3,), x.dtype)], {})), x)
     np.testing.assert_allclose(got, [0.99902415236785197, 0.14460728463168581, 0.13125126081426789], rtol=1e-15)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float32", 4e-6), ("float64", 1e-13)])
+def test_zeta_of_large_orders_is_its_first_term(dtype, rtol):
+    s, q = np.array([200, 300, 3000, 1e5, 1e5, 1e5], dtype), np.array([1.2, 1.2, 1, 1, 0.5, 2], dtype)
+    got, = run_lowered(lower(single_eqn_program(prims.zeta_p, [shaped((6,), s.dtype)] * 2, {})), s, q)
+    base = float(q[0])
+    np.testing.assert_allclose(got, [base ** -200, base ** -300, 1, 1, np.inf, 0], rtol=rtol)

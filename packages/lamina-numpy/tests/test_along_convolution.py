@@ -39,3 +39,17 @@ def test_a_long_line_takes_no_memory_beyond_its_own():
     program = make_jaxpr(lnp.convolve)(np.ones(100_000, np.float32), np.ones(1000, np.float32))
     assert max(v.aval.size for e in program.jaxpr.eqns for v in e.outvars) < 110_000
     assert all(np.size(c) < 110_000 for c in program.consts)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize(("n", "m"), [(3, 2), (10, 3), (40, 12), (600, 20), (20, 20)])
+def test_infinite_elements_count_where_they_overlap_alone(n, m, mode):
+    rng = np.random.default_rng(0)
+    x, k = rng.normal(size=n).astype(np.float32), rng.normal(size=m).astype(np.float32)
+    k[m // 2], k[-1] = np.inf, np.nan
+    for name in ("convolve", "correlate"):
+        for a, v in ((x, k), (k, x)):
+            with np.errstate(invalid="ignore"):
+                wanted = getattr(np, name)(a, v, mode)
+                got = getattr(lnp, name)(a, v, mode)
+            np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-4, atol=1e-4)

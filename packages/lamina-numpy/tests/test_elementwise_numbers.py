@@ -204,3 +204,20 @@ def test_polyfit_in_the_dtype_of_its_points():
         got = fit(x, 2 * x - 1, 1)
         assert got.dtype == x.dtype
         np.testing.assert_allclose(got.astype(np.float32), [2, -1], atol=1e-2)
+
+
+def test_derivative_of_i0_is_i1_for_tiny_numbers_too():
+    with config.enable_x64(True):
+        np.testing.assert_allclose(grad(jnp.i0)(1e-300), 5e-301, rtol=1e-14)
+        np.testing.assert_allclose(grad(jnp.i0)(-2.0), -1.5906368546373291, rtol=1e-14)
+        np.testing.assert_allclose(grad(grad(jnp.i0))(0.0), 0.5, rtol=1e-14)
+
+
+@HOW
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_frexp_of_subnormal_numbers_is_numpys(how, dtype):
+    with config.enable_x64(True):
+        info = np.finfo(dtype)
+        x = np.array([info.smallest_subnormal, -info.tiny / 3, info.tiny, -0.0, info.max, np.inf], dtype)
+        for got, wanted in zip(how(jnp.frexp)(x), np.frexp(x), strict=True):
+            np.testing.assert_array_equal(np.asarray(got), wanted)

@@ -91,3 +91,20 @@ def test_the_gradient_of_a_quantile_writes_its_places_alone(method):
     assert text.count("sort[") == 1 and "unique_indices=True" not in text
     derivatives = jacfwd(lambda v: lnp.nanquantile(v, 0.4, axis=1, method=method))(x)
     assert np.allclose(np.asarray(derivatives)[0, 0], g[0]) and not np.asarray(derivatives)[0, 1].any()
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_sets_of_booleans_are_booleans(size):
+    a, b = np.array([True, False, True]), np.array([True])
+    for fun in (lnp.setdiff1d, lnp.setxor1d, lnp.intersect1d, lnp.union1d):
+        assert fun(a, b, size=size).dtype == np.bool_
+    assert lnp.compress(a, a, size=3).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("method", ["scan", "compare_all", "scan_unrolled"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searchsorted_of_complex_nan_is_numpys(side, method):
+    parts = (0.0, 1.0, np.inf, np.nan)
+    a = np.sort(np.array([complex(x, y) for x in parts for y in parts], np.complex64))
+    found = lnp.searchsorted(a, a, side=side, method=method)
+    np.testing.assert_array_equal(np.asarray(found), np.searchsorted(a, a, side=side))

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from lamina_ir import ClosedJaxpr, prims, ShapedArray, trees
 from lamina_ir.trees import PyTreeDef
-from lamina_ir.typing import Function, Tree, Value
+from lamina_ir.typing import CacheKey, Function, Params, Tree, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, function_name, capture_scope, stage, typeof
 
 from .implicit import _take_all_constants
 
-__all__ = ["custom_transpose", "linear_call"]
+__all__ = ["closed_linear_call", "custom_transpose", "linear_call"]
 
 
 def _stage_two_trees(fun: Function, split: int, first: PyTreeDef, second: PyTreeDef,
@@ -56,19 +56,43 @@ def linear_call(fun: Function, fun_transpose: Function, residual_args: Tree, lin
     >>> scaled(2.0, 6.0), linear_transpose(lambda x: scaled(2.0, x), 6.0)(1.0)
     (Array(3., dtype=float32), (Array(0.5, dtype=float32, weak_type=True),))
     """
-    call = "linear_call"
     residuals, residual_tree = trees.tree_flatten(residual_args)
     moved, moved_tree = trees.tree_flatten(linear_args)
     residuals, moved = [_strong(x) for x in residuals], [_strong(x) for x in moved]
-    n, avals = len(residuals), [typeof(x) for x in moved]
-    given = [typeof(x) for x in residuals]
+    outer, params, out_tree = _stage_call(fun, fun_transpose, residual_tree, moved_tree, [typeof(x) for x in residuals],
+                                          [typeof(x) for x in moved])
+    return trees.tree_unflatten(out_tree, bind(prims.transposed_call_p, *outer, *residuals, *moved, **params))
+
+
+def closed_linear_call(fun: Function, fun_transpose: Function) -> Function:
+    """Return `linear_call` of functions that close over no arrays, whose programs are staged once per types."""
+    staged: dict[CacheKey, tuple[list[Value], Params, PyTreeDef]] = {}
+
+    def call(residual_args: Tree, linear_args: Tree) -> Tree:
+        residuals, residual_tree = trees.tree_flatten(residual_args)
+        moved, moved_tree = trees.tree_flatten(linear_args)
+        residuals, moved = [_strong(x) for x in residuals], [_strong(x) for x in moved]
+        given, avals = tuple([typeof(x) for x in residuals]), tuple([typeof(x) for x in moved])
+        key = residual_tree, moved_tree, given, avals
+        found = staged.get(key)
+        if found is None:
+            found = staged[key] = _stage_call(fun, fun_transpose, residual_tree, moved_tree, given, avals)
+        outer, params, out_tree = found
+        return trees.tree_unflatten(out_tree, bind(prims.transposed_call_p, *outer, *residuals, *moved, **params))
+    return call
+
+
+def _stage_call(fun: Function, fun_transpose: Function, residual_tree: PyTreeDef, moved_tree: PyTreeDef,
+                given: Sequence[ShapedArray], avals: Sequence[ShapedArray]) -> tuple[list[Value], Params, PyTreeDef]:
+    """Stage the functions of a `linear_call`; return (values they close over, parameters, tree of the results)."""
+    n = len(given)
     forward = _stage_two_trees(fun, n, residual_tree, moved_tree, [*given, *avals])
     cts = [a.strip_weak_type() for a in forward[0].out_avals]
     back = _stage_two_trees(fun_transpose, n, residual_tree, forward[2], [*given, *cts])
     found = back[0].out_avals
     if back[2] != moved_tree or not all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(found, avals)):
-        raise TypeError(f"{call}: fun_transpose `{function_name(fun_transpose)}` must return the tree and types of linear_args"
-                        f", {moved_tree} of ({', '.join(a.str_long() for a in avals)}); got {back[2]} of "
+        raise TypeError(f"linear_call: fun_transpose `{function_name(fun_transpose)}` must return the tree and types of "
+                        f"linear_args, {moved_tree} of ({', '.join(a.str_long() for a in avals)}); got {back[2]} of "
                         f"({', '.join(a.str_long() for a in found)})")
     # Both programs take the same leading constants: the union of the values they close over.
     every = list({id(x): x for x in (*forward[1], *back[1])}.values())
@@ -81,9 +105,7 @@ def linear_call(fun: Function, fun_transpose: Function, residual_args: Tree, lin
 
     transpose, outer = stage(transposed, [*[typeof(x) for x in every], *given, *cts])
     assert not outer
-    outs = bind(prims.transposed_call_p, *every, *residuals, *moved, num_held=count, transpose_jaxpr=transpose,
-                forward=prims.Rule(name, lambda: program))
-    return trees.tree_unflatten(forward[2], outs)
+    return every, dict(num_held=count, transpose_jaxpr=transpose, forward=prims.Rule(name, lambda: program)), forward[2]
 
 
 class custom_transpose:

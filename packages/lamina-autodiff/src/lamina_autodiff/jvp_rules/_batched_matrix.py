@@ -4,15 +4,20 @@ All functions are linear in their first operand, so they can be applied to tange
 """
 from __future__ import annotations
 
+import math
+from functools import partial
+
 import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
-__all__ = ["adjoint", "broadcast_vector", "diagonal", "diagonal_matrix", "eye", "hermitian_from_triangle",
-           "imag_part", "lu_solve", "matmul", "matrix_transpose", "permute_rows", "real_part", "reciprocal_gaps",
-           "slice_columns", "slice_rows", "tril", "triu"]
+from .._api.custom_transpose import closed_linear_call
+
+__all__ = ["adjoint", "broadcast_vector", "diagonal", "diagonal_matrix", "divide_by_gaps", "divide_or_zero", "eye",
+           "hermitian_from_triangle", "imag_part", "lu_solve", "matmul", "matrix_transpose", "permute_rows",
+           "real_part", "slice_columns", "slice_rows", "tril", "triu"]
 
 
 def matrix_transpose(x):
@@ -100,13 +105,132 @@ def hermitian_from_triangle(t, lower):
     return lax.add(lax.add(half, adjoint(half)), diagonal_matrix(real_part(diagonal(t))))
 
 
-def reciprocal_gaps(w):
-    """F with F[i, j] = 1 / (w[j] - w[i]) off the diagonal, and 0 on it; infinite for equal entries of w."""
-    t = typeof(w)
-    shape = (*t.shape, t.shape[-1])
-    one = eye(shape, t.dtype)  # added on the diagonal, so that 1 / (0 + 1) - 1 = 0 there
-    difference = lax.sub(broadcast_vector(w, shape, -1), broadcast_vector(w, shape, -2))
-    return lax.sub(lax.div(scalar(1, t.dtype), lax.add(difference, one)), one)
+def _both(p, q):
+    return lax.bitwise_and(p, q)
+
+
+def _zero(dtype):
+    return scalar(0, dtype)
+
+
+def _largest(x):
+    """The largest size in each matrix of a batch, in the shape of x."""
+    shape = typeof(x).shape
+    n = len(shape)
+    return lax.broadcast_in_dim(lax.reduce_max(lax.abs(x), (n - 2, n - 1)), shape, tuple(range(n - 2)))
+
+
+def _is_negligible(x, scale):
+    """Where |x| is at the level of rounding errors of numbers as large as `scale`."""
+    t = typeof(x)
+    tolerance = 10.0 * math.sqrt(t.shape[-1]) * float(dtypes.finfo(dtypes.real_dtype(t.dtype)).eps)
+    return lax.le(lax.abs(x), lax.mul(tolerance, scale))
+
+
+def _quotients(x, divisor, masked):
+    """x / divisor, but 0 where `masked`. The divisor is replaced there, so that derivatives are finite."""
+    dtype = typeof(x).dtype
+    divisor = lax.select(masked, scalar(1, typeof(divisor).dtype), divisor)
+    return lax.div(lax.select(masked, _zero(dtype), x), lax.convert_element_type(divisor, dtype))
+
+
+def _divide(divisor, x):
+    no_divisor, nothing = lax.eq(divisor, _zero(typeof(divisor).dtype)), lax.eq(x, _zero(typeof(x).dtype))
+    return _quotients(x, divisor, _both(no_divisor, nothing))
+
+
+_divide_call = closed_linear_call(_divide, _divide)
+
+
+def divide_or_zero(x, divisor):
+    """x / divisor for matrices, linear in x, but 0 where both are 0."""
+    return _divide_call(divisor, x) if typeof(x).size else x
+
+
+# The derivative of eigenvectors has the quotients x[i, j] / (w[j] - w[i]). Where w[i] = w[j], only the eigenspace of
+# both is determined. In forward mode, x[i, j] = 0 means that the vectors do not turn within it: the quotient is 0. Else
+# the derivative does not exist.
+#
+# Reverse mode divides N = V^T ct, where ct are the cotangents of the vectors. A smooth function f of the matrix has a
+# cotangent M within the eigenspace, and c[i] = M[i, i] is that of w. M[i, j] is 0 in two cases, where N[i, j] is 0 too:
+# 1. f does not depend on the eigenspace: c[i] = c[j] = 0. (That M[i, j] alone is not 0 cannot be seen.)
+# 2. f has the form V g(w) V^H there, with g not 0: N[i, j] = M[i, j] g, N[i, i] is not 0, and c[i] = c[j].
+# Otherwise M[i, j] is not known, and 0 / 0 gives NaN. So it does for a form V g(w) V^H with g = 0. If f depends on w
+# alone, there is no N, and M = diag(c).
+#
+# "0" means the level of rounding errors here. If the case is not known, the quotient is what the division gives: small
+# eigenvalues and their cotangents may be accurate relative to their own size.
+
+
+def _gaps(w, shape):
+    """The differences w[j] - w[i], the mask of those that are negligible, and the mask of the diagonal."""
+    across, down = broadcast_vector(w, shape, -1), broadcast_vector(w, shape, -2)
+    gap = lax.sub(across, down)
+    return gap, _is_negligible(gap, _largest(across)), _diagonal_mask(shape)
+
+
+def _gap_quotients(w, operands):
+    x, _ = operands
+    gap, equal, on_diagonal = _gaps(w, typeof(x).shape)
+    return _quotients(x, gap, lax.bitwise_or(on_diagonal, _both(equal, _is_negligible(x, _largest(x)))))
+
+
+def _gap_quotients_transpose(w, ct):
+    """Return the quotients, 0 for 0 / 0, and marks where `_split_transpose` decides: -1, or 1 if N[i, i] is not 0."""
+    t = typeof(ct)
+    gap, equal, on_diagonal = _gaps(w, t.shape)
+    small = _is_negligible(ct, _largest(ct))
+    seen = lax.bitwise_not(_diagonal_of_mask(small))
+    marks = lax.select(_both(broadcast_vector(seen, t.shape, -1), broadcast_vector(seen, t.shape, -2)),
+                       scalar(1, t.dtype), scalar(-1, t.dtype))
+    marked = lax.bitwise_or(on_diagonal, _both(equal, small))
+    no_gap = _both(marked, lax.eq(gap, _zero(typeof(gap).dtype)))
+    return _quotients(ct, gap, no_gap), lax.select(marked, marks, _zero(t.dtype))
+
+
+def _split(w, x):
+    return lax.convert_element_type(diagonal(x), typeof(w).dtype), (x, x)
+
+
+def _split_transpose(zero_turns, w, cts):
+    ct_w, (ct, marks) = cts
+    t = typeof(ct)
+    on_diagonal = _diagonal_mask(t.shape)
+    across, down = broadcast_vector(ct_w, t.shape, -1), broadcast_vector(ct_w, t.shape, -2)
+    scale = _largest(across)
+    marks = lax.real(marks) if dtypes.is_complex(t.dtype) else marks
+    case_1 = _both(_is_negligible(across, scale), _is_negligible(down, scale))
+    case_2 = _both(_is_negligible(lax.sub(across, down), scale), lax.gt(marks, 0.0))
+    marked, known = lax.ne(marks, 0.0), lax.bitwise_or(case_1, case_2)
+    no_gap = lax.eq(_gaps(w, t.shape)[0], _zero(typeof(w).dtype))
+    undefined = _both(_both(no_gap, lax.bitwise_not(on_diagonal)), lax.bitwise_not(known))
+    if zero_turns:
+        at_zero = lax.eq(broadcast_vector(w, t.shape, -1), _zero(typeof(w).dtype))
+        undefined = lax.bitwise_or(undefined, _both(_both(on_diagonal, at_zero), lax.bitwise_not(case_1)))
+    ct = lax.select(_both(marked, known), _zero(t.dtype), ct)
+    ct = lax.select(_both(marked, undefined), scalar(float("nan"), t.dtype), ct)
+    return lax.add(ct, diagonal_matrix(lax.convert_element_type(ct_w, t.dtype)))
+
+
+def _diagonal_of_mask(mask):
+    shape = typeof(mask).shape
+    return lax.reduce_or(_both(mask, _diagonal_mask(shape)), (len(shape) - 1,))
+
+
+_gap_quotients_call = closed_linear_call(_gap_quotients, _gap_quotients_transpose)
+_split_calls = {flag: closed_linear_call(_split, partial(_split_transpose, flag)) for flag in (False, True)}
+
+
+def divide_by_gaps(x, w, zero_turns=False):
+    """Return the diagonal of x, in the dtype of w, and x[i, j] / (w[j] - w[i]) off the diagonal and 0 on it.
+
+    Linear in x; the comment above explains equal entries of w. `zero_turns` means that the vectors of an entry 0 of w
+    are not determined. Then the derivative is NaN if the vectors are used and the cotangent of the entry is not 0.
+    """
+    if not typeof(x).size:
+        return w, x
+    dw, copies = _split_calls[zero_turns](w, x)
+    return dw, _gap_quotients_call(w, copies)
 
 
 def slice_rows(x, start, stop):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -16,10 +17,13 @@ from lamina_ir.typing import Function, Value
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import bind, one_like, scalar, typeof
 
+from .._custom.custom_jvp import custom_jvp
 from .._engine.rule_tables import declare_missing, jvp_rules, def_elementwise_jvp, def_zero_jvp
 from .._typing import RuleResult, Tangent
 
 __all__: list[str] = []
+
+_F64 = np.dtype("float64")
 
 # --- no derivative, or zero everywhere -----------------------------------------------------------------------------
 
@@ -44,6 +48,54 @@ def _integer_pow_derivative(x: Value, ans: Value, *, y: int) -> Value:
     if y == 0:
         return _scalar_of(x, 0)
     return one_like(x) if y == 1 else lax.add(x, x) if y == 2 else lax.mul(float(y), lax.integer_pow(x, y - 1))
+
+
+@custom_jvp
+@partial(jit, inline=True)
+def _sech_squared(x: Value) -> Value:
+    """4 e / (1 + e)^2 with e = exp(-2|x|)."""
+    e = lax.exp(lax.mul(-2.0, lax.abs(x)))
+    return lax.div(lax.mul(4.0, e), lax.square(lax.add(1.0, e)))
+
+
+@_sech_squared.defjvp
+def _sech_squared_jvp(primals: Sequence[Value], tangents: Sequence[Value]) -> Value:
+    """-2 tanh(x) sech(x)^2: the derivative of the formula would cancel near 0."""
+    (x,), (t,) = primals, tangents
+    value = _sech_squared(x)
+    return value, lax.mul(t, lax.mul(-2.0, lax.mul(lax.tanh(x), value)))
+
+
+@custom_jvp
+@partial(jit, inline=True)
+def _logistic_density(x: Value, ans: Value) -> Value:
+    """s (1 - s) for s = logistic(x); for x > 0, where 1 - s cancels, exp(-x) s^2.
+
+    XLA's logistic has the same exponential, so that it is computed once.
+    """
+    rest = lax.select(lax.lt(x, 0.0), lax.sub(1.0, ans), lax.mul(lax.exp(lax.neg(x)), ans))
+    return lax.mul(ans, rest)
+
+
+@_logistic_density.defjvp
+def _logistic_density_jvp(primals: Sequence[Value], tangents: Sequence[Value]) -> Value:
+    """-tanh(x/2) times the density. The derivative of its formula would be NaN where exp(-x) overflows."""
+    (x, ans), (t, _) = primals, tangents
+    value = _logistic_density(x, ans)
+    return value, lax.mul(t, lax.neg(lax.mul(lax.tanh(lax.mul(0.5, x)), value)))
+
+
+def _tanh_derivative(x: Value, ans: Value) -> Value:
+    """1 - tanh(x)^2, which cancels: it is 0 from x = 19. For float64 sech(x)^2 is computed from x.
+
+    For other dtypes the exponential would cost up to half of the gradient of tanh alone.
+    """
+    return _sech_squared(x) if typeof(x).dtype == _F64 else lax.sub(1.0, lax.square(ans))
+
+
+def _logistic_derivative(x: Value, ans: Value) -> Value:
+    """s (1 - s) for s = logistic(x), where 1 - s cancels; for float64 computed from x."""
+    return _logistic_density(x, ans) if typeof(x).dtype == _F64 else lax.mul(ans, lax.sub(1.0, ans))
 
 
 # x (1 - I1(x) / I0(x)) for x >= 8 as a polynomial in 16 / x - 1, highest power first. The Chebyshev series is truncated
@@ -110,15 +162,15 @@ def_elementwise_jvp(prims.asin_p, lambda x, ans: lax.rsqrt(lax.sub(1.0, lax.squa
 def_elementwise_jvp(prims.acos_p, lambda x, ans: lax.neg(lax.rsqrt(lax.sub(1.0, lax.square(x)))))
 def_elementwise_jvp(prims.sinh_p, lambda x, ans: lax.cosh(x))
 def_elementwise_jvp(prims.cosh_p, lambda x, ans: lax.sinh(x))
-def_elementwise_jvp(prims.tanh_p, lambda x, ans: lax.sub(1.0, lax.square(ans)))
+def_elementwise_jvp(prims.tanh_p, _tanh_derivative)
 def_elementwise_jvp(prims.asinh_p, lambda x, ans: lax.rsqrt(lax.add(lax.square(x), 1.0)))
 def_elementwise_jvp(prims.acosh_p, lambda x, ans: lax.mul(lax.rsqrt(lax.sub(x, 1.0)), lax.rsqrt(lax.add(x, 1.0))))
 def_elementwise_jvp(prims.exp_p, lambda x, ans: ans)
 def_elementwise_jvp(prims.exp2_p, lambda x, ans: lax.mul(math.log(2.0), ans))
-def_elementwise_jvp(prims.expm1_p, lambda x, ans: lax.add(ans, 1.0))
+def_elementwise_jvp(prims.expm1_p, lambda x, ans: lax.exp(x))
 def_elementwise_jvp(prims.rsqrt_p, lambda x, ans: lax.mul(-0.5, lax.div(ans, x)))
 def_elementwise_jvp(prims.cbrt_p, lambda x, ans: lax.mul(1 / 3, lax.integer_pow(ans, -2)))
-def_elementwise_jvp(prims.logistic_p, lambda x, ans: lax.mul(ans, lax.sub(1.0, ans)))
+def_elementwise_jvp(prims.logistic_p, _logistic_derivative)
 def_elementwise_jvp(prims.square_p, lambda x, ans: lax.add(x, x))
 def_elementwise_jvp(prims.integer_pow_p, _integer_pow_derivative)
 def_elementwise_jvp(prims.erf_p, lambda x, ans: lax.mul(2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))

@@ -17,8 +17,9 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
 from .._engine.rule_tables import declare_missing, jvp_rules, def_zero_jvp
-from ._batched_matrix import (adjoint, slice_columns, diagonal, eye, reciprocal_gaps, hermitian_from_triangle,
-                              imag_part, matmul, diagonal_matrix, permute_rows, real_part, slice_rows, lu_solve, tril,
+from ._batched_matrix import (adjoint, slice_columns, diagonal, divide_by_gaps, divide_or_zero, eye,
+                              hermitian_from_triangle, imag_part, matmul, diagonal_matrix, permute_rows, real_part,
+                              slice_rows, lu_solve, tril,
                               triu, matrix_transpose, broadcast_vector)
 
 __all__: list[str] = []
@@ -112,14 +113,15 @@ def qr_jvp(primals, tangents, *, full_matrices, pivoting):
 
 
 def eigh_jvp(primals, tangents, *, lower):
-    """dV = V (F * V^H dA V), dw = diag(V^H dA V), where F[i, j] = 1 / (w[j] - w[i]) (Giles 3.1)."""
+    """dw = diag(X), dV = V (F * X) for X = V^H dA V and F[i, j] = 1 / (w[j] - w[i]) (Giles 3.1).
+
+    Where eigenvalues are equal, the vectors are determined up to a rotation, see `divide_by_gaps`.
+    """
     (x,), (t,) = primals, tangents
     v, w = bind(prims.eigh_p, x, lower=lower)
     inner = matmul(adjoint(v), matmul(hermitian_from_triangle(t, lower), v))
-    # For equal eigenvalues F is infinite: the eigenvectors are not differentiable there.
-    f = lax.convert_element_type(reciprocal_gaps(w), typeof(v).dtype)
-    dw = diagonal(inner)
-    return [v, w], [matmul(v, lax.mul(inner, f)), lax.real(dw) if dtypes.is_complex(typeof(v).dtype) else dw]
+    dw, turned = divide_by_gaps(inner, w)
+    return [v, w], [matmul(v, turned), dw]
 
 
 def _eigenvectors_jvp(t, w, v):
@@ -130,7 +132,8 @@ def _eigenvectors_jvp(t, w, v):
     """
     factors, _, order = bind(prims.lu_p, v)
     inner = lu_solve(factors, order, matmul(t, v))
-    dv = matmul(v, lax.mul(inner, reciprocal_gaps(w)))
+    dw, turned = divide_by_gaps(inner, w)
+    dv = matmul(v, turned)
     shape = typeof(v).shape
     if 0 in shape:
         return w, v
@@ -145,7 +148,7 @@ def _eigenvectors_jvp(t, w, v):
     # Subtract the component of dv that changes the length (real), and the rotation of the largest entry (imaginary).
     growth = real_part(lax.reduce_sum(lax.mul(dv, lax.conj(v)), (axis,)))
     rotation = imag_part(lax.div(dtop, top))
-    return diagonal(inner), lax.sub(dv, lax.mul(broadcast_vector(lax.add(growth, rotation), shape, -1), v))
+    return dw, lax.sub(dv, lax.mul(broadcast_vector(lax.add(growth, rotation), shape, -1), v))
 
 
 def eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eigenvectors):
@@ -166,11 +169,12 @@ def eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eigen
 
 
 def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
-    """With P = U^H dA V: ds = Re diag P, Omega_U = F * (P S + S P^H), Omega_V = F * (S P + P^H S) (Giles 3.3).
+    """With P = U^H dA V = A + B, A Hermitian and B skew-Hermitian: ds = diag A, dU = U (F * A + G * B) and
+    dV = V (F * A - G * B), where F[i, j] = 1 / (s[j] - s[i]) off the diagonal and G[i, j] = 1 / (s[j] + s[i]).
 
-    Here F[i, j] = 1 / (s[j]^2 - s[i]^2), dU = U Omega_U and dV = V Omega_V. In the complex case, an imaginary diagonal
-    of P is split equally between the phases of u and v. Outside the range of U, dU has the component (1 - U U^H) dA V /
-    s; dV likewise.
+    This is Giles 3.3 with (P S + S P^H) / (s[j]^2 - s[i]^2) split in partial fractions: for equal singular values only
+    F is infinite. On the diagonal of G * B the phase of P is split equally between u and v (complex case). Outside the
+    range of U, dU has the component (1 - U U^H) dA V / s; dV likewise.
     """
     (x,), (t,) = primals, tangents
     s, u, vh = bind(prims.svd_p, x, compute_uv=True, full_matrices=full_matrices and compute_uv)
@@ -179,33 +183,26 @@ def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
     dtype = typeof(u).dtype
     u1, v1 = slice_columns(u, 0, k), adjoint(slice_rows(vh, 0, k))
     p = matmul(adjoint(u1), matmul(t, v1))
-    ds = diagonal(p)
-    ds = lax.real(ds) if dtypes.is_complex(dtype) else ds
     if not compute_uv:
-        return [s], [ds]
-    f = lax.convert_element_type(reciprocal_gaps(lax.mul(s, s)), dtype)
-    wide = lax.convert_element_type(s, dtype)
+        ds = diagonal(p)
+        return [s], [lax.real(ds) if dtypes.is_complex(dtype) else ds]
+    ph, half = adjoint(p), scalar(0.5, dtype)
+    ds, stretched = divide_by_gaps(lax.mul(half, lax.add(p, ph)), s, m != n or dtypes.is_complex(dtype))
     shape = typeof(p).shape
-    # p * across = P S, p * down = S P. For equal singular values the vectors are not differentiable: F is infinite
-    # there.
-    across, down = broadcast_vector(wide, shape, -1), broadcast_vector(wide, shape, -2)
-    ph = adjoint(p)
-    omega_u = lax.mul(lax.add(lax.mul(p, across), lax.mul(ph, down)), f)
-    omega_v = lax.mul(lax.add(lax.mul(p, down), lax.mul(ph, across)), f)
-    if dtypes.is_complex(dtype):
-        # The defining equation gives the diagonals of Omega_U - Omega_V only, i Im P / s. The common phase of a pair
-        # of vectors is arbitrary, so each takes half.
-        half = diagonal_matrix(lax.mul(imag_part(diagonal(p)), lax.div(scalar(0.5, dtype), wide)))
-        omega_u, omega_v = lax.add(omega_u, half), lax.sub(omega_v, half)
-    du, dv = matmul(u1, omega_u), matmul(v1, omega_v)
-    inverse = lax.div(scalar(1, dtype), wide)
+    sums = lax.add(broadcast_vector(s, shape, -1), broadcast_vector(s, shape, -2))
+    turned = divide_or_zero(lax.mul(half, lax.sub(p, ph)), sums)
+    du, dv = matmul(u1, lax.add(stretched, turned)), matmul(v1, lax.sub(stretched, turned))
     if m > k:
-        du = lax.add(du, _project_out(u1, lax.mul(matmul(t, v1), broadcast_vector(inverse, typeof(u1).shape, -1))))
+        du = lax.add(du, _project_out(u1, _divide_columns(matmul(t, v1), s)))
         du = _extend_basis(du, u1, u, k)
     if n > k:
-        dv = lax.add(dv, _project_out(v1, lax.mul(matmul(adjoint(t), u1), broadcast_vector(inverse, typeof(v1).shape, -1))))
+        dv = lax.add(dv, _project_out(v1, _divide_columns(matmul(adjoint(t), u1), s)))
         dv = _extend_basis(dv, v1, adjoint(vh), k)
     return [s, u, vh], [ds, du, adjoint(dv)]
+
+
+def _divide_columns(x, s):
+    return divide_or_zero(x, broadcast_vector(s, typeof(x).shape, -1))
 
 
 def _project_out(u, x):

@@ -282,10 +282,10 @@ bessel_i1e_p = _unary("bessel_i1e", FLOAT, in_double_precision(special.bessel_i1
 
 # unary, float or complex
 exp_p = _unary("exp", INEXACT, in_double_precision(np.exp), "exponential")
-exp2_p = _unary("exp2", INEXACT, in_double_precision(lambda x: np.power(2.0, x)), "exponential")
+exp2_p = _unary("exp2", INEXACT, in_double_precision(special.exp2), "exponential")
 expm1_p = _unary("expm1", INEXACT, in_double_precision(np.expm1), "exponential_minus_one")
 log_p = _unary("log", INEXACT, in_double_precision(np.log), "log")
-log1p_p = _unary("log1p", INEXACT, in_double_precision(np.log1p), "log_plus_one")
+log1p_p = _unary("log1p", INEXACT, in_double_precision(special.log1p), "log_plus_one")
 sin_p = _unary("sin", INEXACT, in_double_precision(np.sin), "sine")
 cos_p = _unary("cos", INEXACT, in_double_precision(np.cos), "cosine")
 tan_p = _unary("tan", INEXACT, in_double_precision(np.tan), "tan")

@@ -20,6 +20,7 @@ _TRANSPARENT = frozenset("stablehlo." + name for name in (
     "select", "convert", "broadcast_in_dim", "reshape", "transpose", "slice", "reverse", "concatenate", "pad", "copy", "add",
     "subtract", "multiply", "divide", "negate", "abs", "maximum", "minimum", "clamp", "log", "log_plus_one", "sqrt", "rsqrt",
     "floor",
+    "real", "imag", "complex",
     "ceil", "sign", "power", "exponential", "exponential_minus_one", "tanh", "sine", "cosine", "reduce_precision"))
 
 

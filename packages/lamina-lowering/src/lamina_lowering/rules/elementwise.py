@@ -11,6 +11,8 @@ from lamina_ir.typing import Function
 
 from ..extend import lower_to_op
 from .._emit.rule_tables import lowering_rules
+from ._complex_functions import (by_dtype, complex_abs, complex_power, complex_reciprocal, complex_sign, complex_square,
+                                 unary_rules)
 from ._nan_guards import propagate_nan
 from .._emit.rule_context import Context
 from .._typing import IrValue
@@ -87,7 +89,7 @@ for _prim, _direction in ((prims.eq_p, "EQ"), (prims.ne_p, "NE"), (prims.lt_p, "
 
 _define(prims.copy_p, lambda ctx, x: x)  # every result of a program has a buffer of its own
 _define(prims.stop_gradient_p, lambda ctx, x: x)
-_define(prims.square_p, lambda ctx, x: ctx.op("stablehlo.multiply", (x, x), ctx.aval_out))
+_define(prims.square_p, by_dtype(lambda ctx, x: ctx.op("stablehlo.multiply", (x, x), ctx.aval_out), complex_square))
 _define(prims.reduce_precision_p, lambda ctx, x, *, exponent_bits, mantissa_bits: ctx.op(
     "stablehlo.reduce_precision", (x,), ctx.aval_out, exponent_bits=ctx.i32(exponent_bits),
     mantissa_bits=ctx.i32(mantissa_bits)))
@@ -155,28 +157,20 @@ def _integer_power(ctx: Context, x: IrValue, y: IrValue, aval: ShapedArray) -> I
 
 
 def pow_lowering(ctx: Context, x: IrValue, y: IrValue) -> IrValue:
-    """Emit a power. An integer exponent of a float or complex base is converted to the base's dtype.
-
-    Complex zero to a power with a positive real part is zero, which XLA does not return.
-    """
+    """Emit a power. An integer exponent of a float or complex base is converted to the base's dtype."""
     base, exponent = ctx.avals_in
     y, aval = ctx.convert(y, exponent, base), ctx.aval_out
     if dtypes.is_integer(base.dtype):
         return _integer_power(ctx, x, y, aval)
-    out = ctx.op("stablehlo.power", (x, y), aval)
-    if not dtypes.is_complex(base.dtype):
-        return out
-    part, truth = shaped(aval.shape, dtypes.real_dtype(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
-    # |0**y| = 0**Re(y), which is 0 if Re(y) > 0.
-    grows = ctx.compare(ctx.op("stablehlo.real", (y,), part), ctx.const(0, part), "GT", part)
-    zero = ctx.const(0, aval)
-    is_zero = ctx.op("stablehlo.and", (grows, ctx.compare(x, zero, "EQ", aval)), truth)
-    return ctx.op("stablehlo.select", (is_zero, zero, out), aval)
+    if dtypes.is_complex(base.dtype):
+        return complex_power(ctx, x, y)
+    return ctx.op("stablehlo.power", (x, y), aval)
 
 
 def integer_pow_lowering(ctx: Context, x: IrValue, *, y: int) -> IrValue:
     """Emit an integer power by repeated squaring: one product per bit of the exponent, and one more per set bit."""
     aval = ctx.aval_out
+    is_complex = dtypes.is_complex(aval.dtype)
     if y == 0:
         return ctx.const(1, aval)
     # y = sum_k b_k 2**k, so x**y = prod over the set bits of x**(2**k).
@@ -186,7 +180,9 @@ def integer_pow_lowering(ctx: Context, x: IrValue, *, y: int) -> IrValue:
             result = power if result is None else ctx.op("stablehlo.multiply", (result, power), aval)
         left >>= 1
         if left:
-            power = ctx.op("stablehlo.multiply", (power, power), aval)
+            power = complex_square(ctx, power) if is_complex else ctx.op("stablehlo.multiply", (power, power), aval)
+    if y < 0 and is_complex:
+        return complex_reciprocal(ctx, result)
     return result if y > 0 else ctx.op("stablehlo.divide", (ctx.const(1, aval), result), aval)
 
 
@@ -204,6 +200,21 @@ def _zero_at_infinity(name: str, least: float, whole: bool) -> Function:
             rest = ctx.op("stablehlo.subtract", (order, ctx.op("stablehlo.floor", (order,), aval)), aval)
             is_zero = ctx.op("stablehlo.and", (is_zero, ctx.compare(rest, ctx.const(0, aval), "EQ", aval)), truth)
         return ctx.op("stablehlo.select", (is_zero, ctx.const(0, aval), ctx.op(name, (order, x), aval)), aval)
+    return rule
+
+
+def _zeta_of_large_orders(inner: Function) -> Function:
+    """Wrap the rule of zeta(s, q) to give q^-s, its first term, for s above `least` and q > 0.
+
+    The other terms are negligible there, or all underflow. CHLO's factors overflow, so that it gives NaN.
+    """
+    def rule(ctx: Context, s: IrValue, q: IrValue) -> IrValue:
+        aval, truth = ctx.aval_out, shaped(ctx.aval_out.shape, dtypes.BOOL)
+        least = 2048.0 if aval.dtype.itemsize == 8 else 256.0
+        is_large = ctx.op("stablehlo.and", (ctx.compare(s, ctx.const(least, aval), "GT", aval),
+                                            ctx.compare(q, ctx.const(0, aval), "GT", aval)), truth)
+        first = ctx.op("stablehlo.power", (q, ctx.op("stablehlo.negate", (s,), aval)), aval)
+        return ctx.select(is_large, first, inner(ctx, s, q), aval)
     return rule
 
 
@@ -286,15 +297,18 @@ def _nan_at_zero(inner: Function) -> Function:
     return rule
 
 
-_define(prims.abs_p, abs_lowering)
+_define(prims.abs_p, by_dtype(abs_lowering, complex_abs))
 _define(prims.digamma_p, _nan_at_zero(lower_to_op("chlo.digamma")))
-_define(prims.sign_p, sign_lowering)
+_define(prims.sign_p, by_dtype(sign_lowering, complex_sign))
 _define(prims.exp2_p, propagate_nan(exp2_lowering))
 _define(prims.conj_p, conj_lowering)
 _define(prims.polygamma_p, _nan_at_zero(_zero_at_infinity("chlo.polygamma", 0, True)))
-_define(prims.zeta_p, _zero_at_infinity("chlo.zeta", 1, False))
+_define(prims.zeta_p, _zeta_of_large_orders(_zero_at_infinity("chlo.zeta", 1, False)))
 _define(prims.pow_p, pow_lowering)
 _define(prims.integer_pow_p, integer_pow_lowering)
 _define(prims.bessel_i0e_p, bessel_i0e_lowering)
 _define(prims.max_p, _max_min("stablehlo.maximum", "GT"))
 _define(prims.min_p, _max_min("stablehlo.minimum", "LT"))
+for _name, _rule in unary_rules.items():
+    _prim = getattr(prims, f"{_name}_p")
+    _define(_prim, by_dtype(lowering_rules[_prim], _rule))

@@ -12,78 +12,21 @@ from lamina_ir.prims import incomplete_beta, incomplete_gamma
 
 from ..extend import compute_in
 from .._emit.rule_tables import lowering_rules
+from ._emitted_numbers import Number, Numbers
 
 __all__: list[str] = []
 
 _BOOL = shaped((), dtypes.BOOL)
 
 
-class _Number:
-    """An emitted value with arithmetic operators."""
-
-    __slots__ = ("m", "v")
-
-    def __init__(self, m, v):
-        self.m, self.v = m, v
-
-    def __add__(self, other):
-        return self.m.op("stablehlo.add", self, other)
-
-    def __sub__(self, other):
-        return self.m.op("stablehlo.subtract", self, other)
-
-    def __rsub__(self, other):
-        return self.m.op("stablehlo.subtract", other, self)
-
-    def __mul__(self, other):
-        return self.m.op("stablehlo.multiply", self, other)
-
-    def __truediv__(self, other):
-        return self.m.op("stablehlo.divide", self, other)
-
-    def __rtruediv__(self, other):
-        return self.m.op("stablehlo.divide", other, self)
-
-    def __neg__(self):
-        return self.m.op("stablehlo.negate", self)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-
-class _Numbers:
+class _LoopingNumbers(Numbers):
     """The arithmetic `m` of `lamina_ir.prims.special`, on emitted values of one type."""
 
-    def __init__(self, ctx, aval):
-        info = dtypes.finfo(aval.dtype)
-        self.ctx, self.aval, self.flags = ctx, aval, shaped(aval.shape, dtypes.BOOL)
-        self.eps, self.top = float(info.eps), float(info.max)
+    def lgamma(self, x):
+        return self.op("chlo.lgamma", x)
 
-    def value(self, x):
-        return x.v if x.__class__ is _Number else self.ctx.const(float(x), self.aval)
-
-    def op(self, name, *xs):
-        return _Number(self, self.ctx.op(name, [self.value(x) for x in xs], self.aval))
-
-    def full(self, value):
-        return _Number(self, self.value(value))
-
-    def lt(self, x, y):
-        return self.ctx.compare(self.value(x), self.value(y), "LT", self.aval)
-
-    def le(self, x, y):
-        return self.ctx.compare(self.value(x), self.value(y), "LE", self.aval)
-
-    def isnan(self, x):
-        return self.ctx.compare(x.v, x.v, "NE", self.aval)
-
-    def either(self, p, q):
-        return self.ctx.op("stablehlo.or", (p, q), self.flags)
-
-    def both(self, p, q):
-        return self.ctx.op("stablehlo.and", (p, q), self.flags)
-
-    def where(self, p, x, y):
-        return _Number(self, self.ctx.select(p, self.value(x), self.value(y), self.aval))
+    def digamma(self, x):
+        return self.op("chlo.digamma", x)
 
     def loop(self, step, fixed, state):
         # The loop continues while any element has not converged; converged ones (not `on`) keep their state.
@@ -100,7 +43,7 @@ class _Numbers:
 
         def body(ctx, *values):
             *numbers, on = values
-            numbers = [_Number(self, v) for v in numbers]
+            numbers = [Number(self, v) for v in numbers]
             new, more = step(tuple(numbers[:f]), tuple(numbers[f:]))
             # Without this select a converged element would go on changing, and might overflow to inf or NaN, while
             # others still run.
@@ -109,22 +52,13 @@ class _Numbers:
 
         start = [x.v for x in (*fixed, *state)] + [ctx.const(True, self.flags)]
         made = ctx.op("stablehlo.while", start, *types, regions=[ctx.region(types, going), ctx.region(types, body)])
-        return tuple(_Number(self, v) for v in made[f:-1])
-
-
-def _unary(name):
-    return lambda self, x: self.op(name, x)
-
-
-for _name, _op in (("log", "stablehlo.log"), ("log1p", "stablehlo.log_plus_one"), ("exp", "stablehlo.exponential"),
-                   ("abs", "stablehlo.abs"), ("lgamma", "chlo.lgamma"), ("digamma", "chlo.digamma")):
-    setattr(_Numbers, _name, _unary(_op))
+        return tuple(Number(self, v) for v in made[f:-1])
 
 
 def _lowering(formula):
     def rule(ctx, *xs, aval):
-        m = _Numbers(ctx, aval)
-        return formula(m, *(_Number(m, x) for x in xs)).v
+        m = _LoopingNumbers(ctx, aval)
+        return formula(m, *(Number(m, x) for x in xs)).v
     narrow = compute_in(np.dtype("float32"), rule)
 
     def lower(ctx, *xs):

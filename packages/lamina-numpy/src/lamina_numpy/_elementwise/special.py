@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
+from lamina_autodiff import custom_jvp
 from lamina_ir import DTypeError, dtypes
 from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, lax
@@ -220,8 +221,25 @@ def i0(x: ArrayLike) -> Array:
     d = typeof(x).dtype
     if d.itemsize < 4:
         return cast(i0(cast(x, _F32)), d)
-    half = lax.exp(lax.mul(lax.abs(x), literal(0.5, d)))  # twice, so that it does not overflow before the result
-    return lax.mul(lax.mul(half, lax.bessel_i0e(x)), half)
+    return _i0(x)
+
+
+def _times_exp(x: Any, scaled: Any) -> Any:
+    """exp(|x|) `scaled`: exp(|x|/2) twice, so that it does not overflow before the result."""
+    half = lax.exp(lax.mul(lax.abs(x), literal(0.5, typeof(x).dtype)))
+    return lax.mul(lax.mul(half, scaled), half)
+
+
+@custom_jvp
+def _i0(x: Any) -> Any:
+    return _times_exp(x, lax.bessel_i0e(x))
+
+
+@_i0.defjvp
+def _i0_jvp(primals: Any, tangents: Any) -> Any:
+    """I0' = I1 [DLMF 10.29.3]. The derivative of exp(|x|) i0e(x) cancels: it is 0 for tiny x, where I1 is x / 2."""
+    (x,), (t,) = primals, tangents
+    return _i0(x), lax.mul(t, _times_exp(x, lax.bessel_i1e(x)))
 
 
 def _horner(x: Any, coefficients: tuple[float, ...], d: np.dtype) -> Any:

@@ -334,6 +334,16 @@ def reciprocal(x: ArrayLike, /) -> Array:
     return lax.integer_pow(x, -1)
 
 
+def _divide_log(scale: float, x: Array) -> Array:
+    """Return log(x) / scale. The parts of complex numbers are divided: an infinite part would make the other NaN."""
+    y = lax.log(x)
+    d = typeof(y).dtype
+    if not dtypes.is_complex(d):
+        return lax.div(y, make_constant(scale, d))
+    divisor = make_constant(scale, dtypes.real_dtype(d))
+    return lax.complex(lax.div(lax.real(y), divisor), lax.div(lax.imag(y), divisor))
+
+
 def _make_log(name: str, base: int, log_base: float) -> Unary:
     doc = docstring(f"Logarithm to base {base}.", {"x": "number array; booleans and integers become float."},
                     f"{_FLOAT}\n  Minus infinity at 0, NaN for negative real numbers.", _NO_NUMBER,
@@ -342,8 +352,7 @@ def _make_log(name: str, base: int, log_base: float) -> Unary:
                     f"`1 / (log({base}) x)`.")
 
     def op(x: ArrayLike, /) -> Array:
-        y = lax.log(to_inexact(name, x))
-        return lax.div(y, make_constant(log_base, typeof(y).dtype))
+        return _divide_log(log_base, to_inexact(name, x))
     return make_unary(name, doc, op)
 
 

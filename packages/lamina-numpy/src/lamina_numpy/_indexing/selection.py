@@ -272,6 +272,8 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     good = lax.lt(at, literal(n, typeof(at).dtype))
     picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
     good = insert_axes(good, tuple(range(len(typeof(picked).shape) - 1)))
+    if type(fill_value) is int and typeof(picked).dtype == dtypes.BOOL:
+        fill_value = bool(fill_value)  # the default, 0, would make integers of truth values
     return moveaxis(choose_by(good, picked, fill_value), -1, axis)
 
 

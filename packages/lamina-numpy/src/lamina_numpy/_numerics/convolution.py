@@ -35,6 +35,7 @@ _CONVOLUTION = docstring_entries("""
 
 _MOST_WINDOWS = 1 << 20  # elements of all windows, up to which one product of them is the faster way
 _FEW_WINDOWS, _SHORT = 1 << 12, 8  # and of how many, of how long a kernel, a loop is, which compiles in half the time
+_I32 = np.dtype("int32")
 _WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
 
@@ -52,7 +53,24 @@ def _convolve_short(a: Any, kernel: Any, skip: int, count: int) -> Any:
     rows = lax.broadcast_in_dim(lax.pad(a, literal(0, typeof(a).dtype), ((0, m, 0),)), (m, row + 1), (1,))
     shifted = lax.reshape(lax.slice(lax.reshape(rows, (m * (row + 1),)), (0,), (m * row,)), (m, row))
     products = lax.mul(lax.slice(shifted, (0, skip), (m, skip + count)), lax.broadcast_in_dim(kernel, (m, count), (0,)))
+    place = lax.sub(lax.broadcasted_iota(_I32, (m, count), 1), lax.broadcasted_iota(_I32, (m, count), 0))
+    products = _inside(lax.add(place, literal(skip, _I32)), n, products)
     return lax.reduce_sum(lax.transpose(products, (1, 0)), (1,))
+
+
+def _inside(places: Any, n: int, products: Any) -> Any:
+    """The products at places of a line of n elements, 0 at others: an infinite element of the kernel times 0 is NaN."""
+    is_inside = lax.bitwise_and(lax.ge(places, literal(0, _I32)), lax.lt(places, literal(n, _I32)))
+    return lax.select(is_inside, products, literal(0, typeof(products).dtype))
+
+
+def _overhang(a: Any, kernel: Any, first: int, count: int) -> Any:
+    """`sum_j a[k + j] kernel[j]` for `count` k from `first` on, whose windows begin before the line or end after it."""
+    n, m = typeof(a).shape[0], typeof(kernel).shape[0]
+    places = lax.add(lax.broadcasted_iota(_I32, (count, m), 0), lax.broadcasted_iota(_I32, (count, m), 1))
+    places = lax.add(places, literal(first, _I32))
+    windows = take(a, places, 0, mode="clip")
+    return lax.reduce_sum(_inside(places, n, lax.mul(windows, lax.broadcast_in_dim(kernel, (count, m), (1,)))), (1,))
 
 
 def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Any:
@@ -75,6 +93,18 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
         out = _convolve_short(a, v if flip else lax.rev(v, (0,)), m - 1 - lo, count)
         return lax.rev(out, (0,)) if swapped and not flip else out
     kernel = lax.rev(v, (0,)) if flip else v  # correlation with its operands exchanged reverses the result instead
+    if precision is None and preferred is None and 2 * m * m <= _MOST_WINDOWS and (lo or hi):
+        whole = _slide_plain(a, kernel, 0, 0, n - m + 1, None, None)
+        parts = [_overhang(a, kernel, -lo, lo)] * (lo > 0) + [whole] + [_overhang(a, kernel, n - m + 1, hi)] * (hi > 0)
+        out = lax.concatenate(parts, 0)
+    else:
+        out = _slide_plain(a, kernel, lo, hi, count, precision, preferred)
+    return lax.rev(out, (0,)) if swapped and not flip else out
+
+
+def _slide_plain(a: Any, kernel: Any, lo: int, hi: int, count: int, precision: Any, preferred: Any) -> Any:
+    """The sums over all windows of a line padded with zeros."""
+    m = typeof(kernel).shape[0]
     if count * m <= _MOST_WINDOWS:
         wide = lax.pad(a, literal(0, typeof(a).dtype), ((lo, hi, 0),))
         out = dot_general(_make_windows(wide, m, count), kernel, ((1,), (0,)), precision=precision, preferred=preferred)
@@ -83,7 +113,7 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
                                        precision=precision,
                                        preferred_element_type=preferred and resolve_requested_dtype(preferred))
         out = lax.squeeze(out, (0, 1))
-    return lax.rev(out, (0,)) if swapped and not flip else out
+    return out
 
 
 @public_api("mode", "precision", "preferred_element_type", entries=_CONVOLUTION)
@@ -96,7 +126,8 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
     Raises: {ValueError, TypeError}
 
     Derivative: linear in either operand.
-    Source: meaning of `numpy.convolve`, there in integers for integers.
+    Source: meaning of `numpy.convolve`, there in integers for integers. An infinite element in an operand of more than
+      724 elements, or with a `precision` or `preferred_element_type`, gives NaN where it is past the other's ends.
 
     >>> convolve(np.array([1, 2]), np.array([1, 1]))
     Array([1., 3., 2.], dtype=float32)
@@ -115,7 +146,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any
     Raises: {ValueError, TypeError}
 
     Derivative: linear in `a`, and in the conjugate of `v`.
-    Source: meaning of `numpy.correlate`, there in integers for integers.
+    Source: meaning of `numpy.correlate`, there in integers for integers; infinite elements as in `convolve`.
 
     >>> correlate(np.array([1., 2., 3.]), np.array([0., 1.]))
     Array([2., 3.], dtype=float32)

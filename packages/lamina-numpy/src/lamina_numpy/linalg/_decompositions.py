@@ -156,7 +156,8 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
       TypeError: `a` is neither an array nor a number.
       NotImplementedError: both `hermitian` and `subset_by_index` are given.
 
-    Derivative: that of U and Vh is NaN where singular values are equal; that of S alone is not.
+    Derivative: where singular values are equal, that of U and Vh is NaN unless the result does not depend on their
+      vectors; that of S alone is not.
     Source: meaning of `numpy.linalg.svd`; LAPACK `gesdd` on the CPU.
 
     >>> svd(np.array([[0., 2.], [1., 0.]])).S
@@ -214,7 +215,8 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
       ValueError: `UPLO` is another word.
       TypeError: `a` is neither an array nor a number.
 
-    Derivative: that of the eigenvectors is NaN where eigenvalues are equal.
+    Derivative: where eigenvalues are equal, that of the eigenvectors is NaN unless the result does not depend on
+      theirs.
     Source: meaning of `numpy.linalg.eigh`; LAPACK `syevd` on the CPU.
 
     >>> eigh(np.array([[2., 1.], [1., 2.]])).eigenvalues.round(3)

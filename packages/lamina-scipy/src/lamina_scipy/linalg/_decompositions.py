@@ -182,7 +182,8 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, overw
       ValueError: `lapack_driver` is another word.
       TypeError: `a` is neither an array nor a number.
 
-    Derivative: that of U and Vh is NaN where singular values are equal; that of s alone is not.
+    Derivative: where singular values are equal, that of U and Vh is NaN unless the result does not depend on their
+      vectors; that of s alone is not.
     Source: meaning of `scipy.linalg.svd`, on stacks.
 
     >>> svd(np.array([[0., 2.], [1., 0.]]), compute_uv=False)
@@ -216,7 +217,8 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
       NotImplementedError: `eigvals` is given, or a `type` other than 1 without `b`.
       TypeError: `a` or `b` is neither an array nor a number.
 
-    Derivative: that of the eigenvectors is NaN where eigenvalues are equal.
+    Derivative: where eigenvalues are equal, that of the eigenvectors is NaN unless the result does not depend on
+      theirs.
     Source: meaning of `scipy.linalg.eigh`, on stacks; with `b` by its Cholesky factor, as LAPACK `sygst` does.
 
     >>> eigh(np.array([[2., 1.], [1., 2.]]), np.diag([2., 2.]), eigvals_only=True).round(3)

@@ -191,19 +191,63 @@ def power(x: Value, y: Value) -> np.ndarray:
     return wrap(np.frompyfunc(one, 2, 1)(x.astype(object), y.astype(object)), x.dtype)
 
 
+def exp2(x: Value) -> Value:
+    """Return 2 to the power x."""
+    return np.exp2(x) if dtypes.is_complex(x.dtype) else np.power(2.0, x)
+
+
+def log1p(x: Value) -> Value:
+    """Return the logarithm of 1 + x.
+
+    For small complex x, log |1 + x| is log1p(|1 + x|^2 - 1) / 2. NumPy adds 1, which loses digits.
+    """
+    whole = np.log1p(x)
+    if not dtypes.is_complex(x.dtype):
+        return whole
+    small = np.abs(x) < 0.5
+    real, imag = np.where(small, x.real, 0), np.where(small, x.imag, 0)
+    near = from_parts(np.log1p(real * (2 + real) + imag * imag) / 2, whole.imag)
+    return np.where(small, near, whole)
+
+
 def integer_pow(x: Value, *, y: int) -> np.ndarray:
     """Return x to the integer power y."""
     if dtypes.is_integer(x.dtype):
         return power(x, np.asarray(y))
-    return in_double_precision(lambda w: np.power(w, float(y)) if w.dtype.kind == "f" else np.power(w, y))(x)
+    if dtypes.is_complex(x.dtype):
+        return in_double_precision(lambda w: np.power(w, y) if y >= 0 else _complex_reciprocal(np.power(w, -y)))(x)
+    return in_double_precision(lambda w: np.power(w, float(y)))(x)
+
+
+def _complex_reciprocal(x: Value) -> Value:
+    """Return 1 / x: 0 for infinite x, and inf + i NaN for 0, as complex division of C99; NumPy gives NaN."""
+    infinite = np.isinf(x.real) | np.isinf(x.imag)
+    at_zero = from_parts(np.copysign(np.inf, x.real), np.full_like(x.real, np.nan))
+    at_infinity = from_parts(np.copysign(0.0, x.real), -np.copysign(0.0, x.imag))
+    return np.where(infinite, at_infinity, np.where(x == 0, at_zero, np.reciprocal(x)))
 
 
 def sign(x: Value) -> Value:
     """Return -1, 0 or 1 (zeros keep their sign, NaN stays NaN); x / |x| for complex numbers."""
     if dtypes.is_complex(x.dtype):
-        return np.where(x == 0, 0, x / np.where(x == 0, 1, np.abs(x))).astype(x.dtype)
+        return _complex_sign(x)
     signs: Value = np.where(x == 0, x, np.sign(x))
     return signs.astype(x.dtype)
+
+
+def _complex_sign(x: Value) -> Value:
+    """Return x / |x|: 0 for 0, the direction of the axis for one infinite part, NaN for two.
+
+    |x| is not formed, since it may overflow.
+    """
+    at_end = np.isinf(x.real) != np.isinf(x.imag)
+    real, imag = (np.where(at_end, np.where(np.isinf(part), np.sign(part), 0), part) for part in (x.real, x.imag))
+    largest = np.maximum(np.abs(real), np.abs(imag))
+    largest = np.where(largest == 0, 1, largest)
+    real, imag = real / largest, imag / largest
+    size = np.hypot(real, imag)
+    size = np.where(size == 0, 1, size)
+    return np.where(x == 0, np.zeros((), x.dtype), from_parts(real / size, imag / size))
 
 
 def bit_counts(x: Value) -> Value:
