@@ -12,7 +12,7 @@ from lamina_ir.prims import incomplete_beta, incomplete_gamma
 
 from ..extend import compute_in
 from .._emit.rule_tables import lowering_rules
-from ._emitted_numbers import Number, Numbers
+from .._numerics.emitted_numbers import Number, Numbers
 
 __all__: list[str] = []
 

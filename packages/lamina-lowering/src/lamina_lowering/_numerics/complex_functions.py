@@ -22,8 +22,8 @@ from lamina_ir import dtypes, shaped
 from lamina_ir.typing import Function, ParamValue
 from typing_extensions import override
 
-from ._emitted_numbers import Number, Numbers
-from ._nan_guards import may_fold_nan
+from .emitted_numbers import Number, Numbers
+from .nan_guards import may_fold_nan
 from .._typing import IrValue
 from .._emit.rule_context import Context
 
