@@ -16,7 +16,7 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_numpy.extend import ignore_strict_promotion
-from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, jit, lax
 from lamina_tracing.extend import check_axis, rename_errors, is_axis_name, resolve_requested_dtype
 
 __all__ = ["Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
@@ -255,15 +255,24 @@ def _draw_scaled(distribution: str, key: Any, shape: Any, d: np.dtype, variance:
             return _scale(_draw_on_disc(key, shape, d, lambda u: lax.sqrt(lax.mul(u, real.type(2)))), np.sqrt(v), d)
         return _scale(random.uniform(key, shape, d, -1.0), np.sqrt(three * v), d)
     if complex_:
-        return _scale(_draw_on_disc(key, shape, d, lambda u: _compute_radius(u, d)), np.sqrt(v) / cut_on_disc, d)
+        return _scale(_draw_on_disc(key, shape, d, _compute_radius), np.sqrt(v) / cut_on_disc, d)
     return _scale(random.truncated_normal(key, -2.0, 2.0, shape, d), np.sqrt(v) / cut, d)
 
 
-def _compute_radius(u: Any, d: np.dtype) -> Any:
-    """Lengths up to 2 of plane vectors with normal parts of variance 1/2, of numbers in [0, 1): by the complex logarithm, which
-    is rounded otherwise near 1 than the real one, and is what JAX's digits come from."""
-    left = lax.sub(1.0, lax.mul(u, -math.expm1(-4)))
-    return lax.sqrt(lax.neg(lax.real(lax.log(lax.convert_element_type(left, d)))))
+def _compute_radius(u: Any) -> Any:
+    """Lengths up to 2 of plane vectors with normal parts of variance 1/2, of numbers in [0, 1)."""
+    return lax.sqrt(lax.neg(_log_by_square(lax.sub(1.0, lax.mul(u, -math.expm1(-4))))))
+
+
+@jit
+def _log_by_square(x: Any) -> Any:
+    """log(x), near 1 as log(x^2) / 2: the real part of XLA's complex logarithm, which JAX's digits come from.
+
+    It is one program, because x^2 - 1 is rounded once there (a fused multiply-add).
+    """
+    excess = lax.sub(lax.mul(x, x), 1.0)
+    near = lax.mul(0.5, lax.log1p(excess))
+    return lax.select(lax.gt(excess, -0.5), near, lax.log(x))
 
 
 @fill_docstring(_ENTRIES)
