@@ -11,6 +11,7 @@ from hypothesis import given
 from sample_cases import cases, special_cases
 from lamina_ir import ClosedJaxpr, Jaxpr, Var, dumps, evaluate, prims, shaped
 from lamina_ir.testing.programs import make_sample_program
+from lamina_ir.testing.samples import Sample
 
 READER = Path(__file__).resolve().parents[2] / "interop" / "javascript"
 NODE = shutil.which("node")
@@ -48,6 +49,10 @@ def test_javascript_reader_evaluates_samples(tmp_path):
         for sample in draw_samples(prim):
             (tmp_path / f"{prim.name}-{count}.lamina").write_bytes(dumps(make_file_program(sample)))
             count += 1
+    half = np.float16
+    for prim, args in ((prims.zeta_p, (half("inf"), half(-0.5))), (prims.zeta_p, (half("inf"), half(-2.5)))):
+        (tmp_path / f"limit-{count}.lamina").write_bytes(dumps(make_file_program(Sample(prim, args, {}))))
+        count += 1
     assert count >= 3 * len(OPS) // 2
     done = subprocess.run([str(NODE), "corpus.mjs", str(tmp_path)], cwd=READER, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr

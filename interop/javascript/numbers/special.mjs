@@ -70,7 +70,7 @@ export function zeta(s, q) {
   if (Number.isNaN(s) || Number.isNaN(q)) return NaN;
   if (s === 1) return Infinity;
   if (q <= 0 && Math.floor(q) === q) return s % 2 === 0 ? Infinity : NaN;
-  if (s < 1 || (q <= 0 && !Number.isInteger(s))) return NaN;
+  if (s < 1 || (q <= 0 && s !== Math.floor(s))) return NaN; // Infinity counts as an integer
   if (q === Infinity) return 0;
   if (q < -1e6) return NaN; // too many terms for this reader
   let total = 0, a = q;

@@ -144,3 +144,57 @@ def test_non_programs_are_rejected():
     broken.eqns.append("text")
     with pytest.raises(ProgramError, match="equation 0 must be an Eqn; got str"):
         check(broken)
+
+
+DOT = ("{ lambda ; a:f32[2,3] b:f32[3,2]. let c:f32[2,2] = dot_general[dimension_numbers=(((1,), (0,)), ((), ())) "
+       "precision=None preferred_element_type=None] a b in (c,) }")
+FFT = "{ lambda ; a:f32[4]. let b:c64[3] = fft[fft_type=FftType.RFFT fft_lengths=(4,)] a in (b,) }"
+REDUCE = "{ lambda ; a:f32[2]. let b:f32[2] = reduce_precision[exponent_bits=5 mantissa_bits=10] a in (b,) }"
+GATHER = ("{ lambda ; a:f32[4] b:i32[2,1]. let c:f32[2] = gather[dimension_numbers=GatherDimensionNumbers(offset_dims=(), "
+          "collapsed_slice_dims=(0,), start_index_map=(0,), operand_batching_dims=(), start_indices_batching_dims=()) "
+          "fill_value=None indices_are_sorted=False mode=GatherScatterMode.CLIP slice_sizes=(1,) unique_indices=False] a b "
+          "in (c,) }")
+CALL = "{ lambda ; a:f32[]. let b:f32[] = xla_call[call_jaxpr={ lambda ; a:f32[]. let  in (a,) } name=f] a in (b,) }"
+BITS = "{ lambda ; a:i8[3]. let b:i8[3] = bitcast_convert_type[new_dtype=int8] a in (b,) }"
+IOTA = "{ lambda ; . let a:i32[0,2] = iota[dimension=1 dtype=int32 shape=(0, 2)] in (a,) }"
+
+
+@pytest.mark.parametrize(("text", "old", "new", "message"), [
+    (DOT, "precision=None", "precision=(1+2j)",
+     "its param precision must be None, or a pair of enums `Precision`; got complex"),
+    (DOT, "precision=None", "precision=(Precision.HIGH,)", "precision must be None, or a pair"),
+    (DOT, "((1,), (0,))", "((1,), (True,))", r"dimension_numbers must be .*, four tuples of ints; got tuple: .*True"),
+    (DOT, "((), ())", "()", "dimension_numbers must be .*, four tuples of ints"),
+    (FFT, "FftType.RFFT", "-1", "fft_type must be an enum `FftType`; got int: -1"),
+    (REDUCE, "mantissa_bits=10", "mantissa_bits=1099511627776", r"both below 2\*\*31"),
+    (REDUCE, "mantissa_bits=10", "mantissa_bits=FftType.RFFT", "mantissa_bits must be an int; got FftType"),
+    (GATHER, "GatherScatterMode.CLIP", "clip", "mode must be an enum `GatherScatterMode`; got str: 'clip'"),
+    (GATHER, "collapsed_slice_dims=(0,)", "collapsed_slice_dims=(False,)",
+     "a record `GatherDimensionNumbers` of tuples of ints"),
+    (CALL, "name=f", "name=f backend=7", "backend must be a string or None; got int: 7"),
+    (CALL, "name=f", "name=f donated_invars=(1,)", "donated_invars must be a tuple of bools"),
+    (BITS, "new_dtype=int8", "new_dtype=int4", "less than 8 bits must be converted to one of as many bits"),
+    (IOTA, ", 2)", ", 9223372036854775808)", "integers of at most 64 bits"),
+    (IOTA, "i32[0,2]", "i32[0,9223372036854775808]", r"result 0 must have axes shorter than 2\*\*63")])
+def test_params_of_wrong_kinds_are_rejected_by_name(text, old, new, message):
+    check(parse(text))
+    with pytest.raises(ProgramError, match=message):
+        check(parse(text.replace(old, new)))
+
+
+def test_shared_program_is_checked_under_each_set_of_bound_axes():
+    """Random numbers vary over all bound axes, so a program with an unmarked type of them is valid only outside maps."""
+    inner = parse("{ lambda ; a:f32[]. let b:f32[] = rng_uniform[shape=()] a 1.0:f32[] in (b,) }")
+    call = parse(CALL).eqns[0]
+    x, y, z = Var(f32()), Var(f32()), Var(f32().with_varying_axes(frozenset("i")))
+    a, b = Var(f32(2)), Var(f32(2))
+    first = call.replace(invars=[x], outvars=[y], params={**call.params, "call_jaxpr": inner})
+    body = ClosedJaxpr(Jaxpr([], [z], [first.replace(invars=[z], outvars=[v := Var(z.aval)])], [v]))
+    check(ClosedJaxpr(Jaxpr([], [x], [first], [y])))
+    pmap = parse("""{ lambda ; a:f32[2]. let b:f32[2] = xla_pmap[axis_name=i axis_size=2 backend=None
+        call_jaxpr={ lambda ; a:f32[]. let  in (a,) } devices=None donated_invars=(False,) global_arg_shapes=(None,)
+        global_axis_size=None in_axes=(0,) name=f out_axes=(0,)] a in (b,) }""").eqns[0]
+    mapped = pmap.replace(invars=[a], outvars=[b], params={**pmap.params, "call_jaxpr": body})
+    for eqns in ([mapped], [first, mapped], [mapped, first]):
+        with pytest.raises(ProgramError, match=r"\(xla_call\), program 0: equation 0 `b:f32\[\] = rng_uniform"):
+            check(ClosedJaxpr(Jaxpr([], [x, a], eqns, [b])))

@@ -102,5 +102,5 @@ def test_literal_keys_are_printed_as_key_data():
     for again in (program, parse(str(program)), loads(dumps(program))):
         assert get_key_data(evaluate(again)[0]).tolist() == [[3, 5], [3, 5]]
         assert evaluate(lower_keys(again))[0].tolist() == [[3, 5], [3, 5]]
-    with pytest.raises(ProgramError, match="is no literal"):
+    with pytest.raises(ProgramError, match="expected a literal of type"):
         parse(str(program).replace("3.5", "3.5.7"))

@@ -75,14 +75,20 @@ def test_strings_that_look_like_other_tokens_round_trip():
 @pytest.mark.parametrize(("text", "line", "column", "words"), [
     ("", 1, 1, "expected `{`"),
     ("{ lambda ; a:f32[]. let b:f32[] = sinn a in (b,) }", 1, 35, "no primitive is named `sinn`"),
-    ("{ lambda ; a:f32[]. let\n    b:f32[] = sin z\n  in (b,) }", 2, 19, "variable `z` is not bound"),
-    ("{ lambda ; a:f31[]. let  in (a,) }", 1, 14, "no dtype is written `f31`"),
+    ("{ lambda ; a:f32[]. let\n    b:f32[] = sin z\n  in (b,) }", 2, 19,
+     "variable `z` is not bound; expected one of a, or a literal"),
+    ("{ lambda ; . let a:f32[] = neg z in (a,) }", 1, 32, "a literal, as no variable is bound"),
+    ("{ lambda ; a:c64[4]. let b:c64[4] = fft[fft_type=FftType.NONE] a in (b,) }", 1, 50,
+     "named `FftType.NONE`; expected one of FFT, IFFT, RFFT, IRFFT"),
+    ("{ lambda ; a:f32[]. let b:f32[] = name[name='x] a in (b,) }", 1, 45, "expected ' at the end of the string"),
+    ("{ lambda ; . let b:i32[] = axis_index[axis_name={}] in (b,) }", 1, 1, "names of mapped axes must be hashable"),
+    ("{ lambda ; a:f31[]. let  in (a,) }", 1, 14, "no dtype is written `f31`; expected one such as `f32`"),
     ("{ lambda ; a:f32[] a:f32[]. let  in (a,) }", 1, 20, "bound twice"),
     ("{ lambda ; a:f32[2]. let b:f32[] = reduce_sum[axes=(0] a in (b,) }", 1, 54, "expected `,` or `\\)`"),
     ("{ lambda ; a:f32[2]. let b:f32[] = reduce_sum[axis=(0,)] a in (b,) }", 1, 47, "has no param `axis`"),
     ("{ lambda ; a:f32[2]. let b:f32[] = reduce_sum a in (b,) }", 1, 36, "needs the param `axes`"),
     ("{ lambda ; a:f32[]. let  in (a,) } x", 1, 36, "end of the text"),
-    ("{ lambda ; . let  in (x:f32[],) }", 1, 23, "no literal of type"),
+    ("{ lambda ; . let  in (x:f32[],) }", 1, 23, "expected a literal of type float32\\[\\]; got `x`"),
     ("{ lambda ; a:f32[]. let  in (a,)", 1, 33, "the end of the text")])
 def test_bad_text_is_reported_with_position(text, line, column, words):
     with pytest.raises(ProgramError, match=words) as e:

@@ -24,6 +24,15 @@ def test_missing_rule_error_names_rule_file(table):
     assert isinstance(MissingRuleError(), NotImplementedError)
 
 
+def test_families_are_named_after_their_modules(table):
+    """The message of a missing rule names the file of the family, which has the same name in every package."""
+    for module in prims.FAMILIES:
+        for prim in [p for p in vars(module).values() if isinstance(p, Primitive) and f"{p.name}_p" in module.__all__]:
+            assert prim.family == module.__name__.rsplit(".", 1)[1], prim
+    with pytest.raises(MissingRuleError, match=r"add a rule to lamina_batching/rules/products\.py"):
+        table[prims.dot_general_p]
+
+
 def test_declared_missing_rule_raises_its_reason(table):
     table.declare_missing(prims.sort_p, "not implemented yet")
     assert table.has_rule_or_reason(prims.sort_p)

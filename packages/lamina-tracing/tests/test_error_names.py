@@ -57,6 +57,20 @@ def test_errors_begin_with_name_of_called_function(jitted):
     assert not bad, "\n".join(f"{n}: {e!r:.150} {a!r:.100}" for n, a, e in bad)
 
 
+@pytest.mark.parametrize("call", [
+    lambda: lax.conv_general_dilated(X[None, None], X[None, None], (1,), "VALID", feature_group_count=2),
+    lambda: lax.conv_general_dilated(X, X, (1, 1), "SAME"),
+    lambda: lax.conv_dimension_numbers((1,), (1, 2), None),
+    lambda: lax.conv_transpose(X, X[0], (1,), "SAME"),
+    lambda: lax.reduce_window(X, 0.0, lax.add, (2, 2), (1, 1), "SAME"),
+    lambda: lax.dot_general(X, X, (((0,), (5,)), ((), ()))),
+    lambda: lax.gather(X, np.zeros((2, 1), np.int32), lax.GatherDimensionNumbers((0, 1), (0,), (0,)), (1, 1))])
+def test_shape_errors_hold_no_codes_of_specifications_and_no_internal_records(call):
+    with pytest.raises(ValueError, match="; got") as e:
+        call()
+    assert not re.search(r"StableHLO|\bC\d+\b|DimensionNumbers\(", str(e.value))
+
+
 def test_primitive_errors_name_public_function():
     with pytest.raises(TypeError, match="^bitwise_and: expected integers"):
         lax.bitwise_and(X, X)

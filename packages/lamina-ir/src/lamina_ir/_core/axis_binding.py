@@ -199,6 +199,17 @@ def are_sizes(v: Any) -> bool:
             and _hashable(v))
 
 
+def are_names(v: Any) -> bool:
+    """Whether a value is a tuple of names."""
+    return isinstance(v, tuple) and _hashable(v)
+
+
+def are_resources(v: Any) -> bool:
+    """Whether a value is a tuple of pairs (name, tuple of names)."""
+    return (isinstance(v, tuple) and all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[1], tuple) for p in v)
+            and _hashable(v))
+
+
 def is_mesh(v: Any) -> bool:
     """Whether a value is (names, sizes, devices), with as many names as sizes and one device per position."""
     if not (isinstance(v, tuple) and len(v) == 3):

@@ -47,9 +47,13 @@ def check(program: Jaxpr | ClosedJaxpr) -> None:
 
 def check_all(programs: Sequence[ClosedJaxpr]) -> None:
     """Run `check` on each program, checking shared nested programs once."""
-    done: dict[int, object] = {}
+    done: _Done = {}
     for program in programs:
         _check(program, "check: ", done, frozenset())
+
+
+# Checked programs by id and bound axes. The values keep the programs alive, so that their ids are not reused.
+_Done = dict[tuple[int, Axes], object]
 
 
 def _excerpt(e: Eqn) -> str:
@@ -61,12 +65,13 @@ def _excerpt(e: Eqn) -> str:
     return line if len(line) <= 100 else line[:97] + "..."
 
 
-def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, object], axes: Axes) -> None:
-    if id(program) in done:
+def _check(program: Jaxpr | ClosedJaxpr, where: str, done: _Done, axes: Axes) -> None:
+    # Under other bound axes, the varying axes of a program's types may be wrong.
+    if (id(program), axes) in done:
         return
     if not isinstance(program, (Jaxpr, ClosedJaxpr)):
         raise TypeError(f"{where}expected a Jaxpr or a ClosedJaxpr; got {type(program).__name__}")
-    done[id(program)] = program  # keeps it alive, so that its id is not reused
+    done[id(program), axes] = program
     if isinstance(program, ClosedJaxpr):
         jaxpr = program.jaxpr
         _check_consts(program, where)
@@ -78,6 +83,8 @@ def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, object], ax
         for i, v in enumerate(vs):
             if not isinstance(v, Var) or isinstance(v, DropVar) or v in bound:
                 raise ProgramError(f"{where}{what} {i} must be a variable that is not bound yet; got {v!r}")
+            if _is_too_long(v.aval):
+                raise ProgramError(f"{where}{what} {i} {_TOO_LONG}; got {_type_text(v.aval)}")
             bound.add(v)
     names: set[AxisName] = set()  # read only from equations that passed `_check_eqn`
     for n, e in enumerate(jaxpr.eqns):
@@ -112,6 +119,13 @@ def _check_consts(program: ClosedJaxpr, where: str) -> None:
             raise ProgramError(f"{where}constant {i} must be {v.aval.str_long()}; got {name}{list(shape)}")
 
 
+_TOO_LONG = "must have axes shorter than 2**63"
+
+
+def _is_too_long(aval: ShapedArray) -> bool:
+    return any(n >= 1 << 63 for n in aval.shape if type(n) is int)
+
+
 def _type_text(aval: ShapedArray) -> str:
     try:
         return aval.str_short()
@@ -136,7 +150,7 @@ def _atom_problem(a: object, bound: set[Var]) -> str | None:
     return None if a in bound else f"is a variable of type {a.aval.str_short()} that is not bound before it is read"
 
 
-def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, object], axes: Axes) -> None:
+def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: _Done, axes: Axes) -> None:
     p = e.primitive
 
     def fail(message: str) -> ProgramError:
@@ -188,6 +202,8 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, obje
             raise fail(f"result {i} must be a variable; got {v!r}")
         if v in bound:
             raise fail(f"result {i} is bound already")
+        if _is_too_long(v.aval):
+            raise fail(f"result {i} {_TOO_LONG}; got {_type_text(v.aval)}")
         if not v.aval.same_type(aval):
             raise fail(f"result {i} is {_type_text(v.aval)}; {p.name} returns {_type_text(aval)}")
         if not isinstance(v, DropVar):

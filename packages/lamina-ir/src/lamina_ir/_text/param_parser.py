@@ -74,7 +74,7 @@ class ParamParser(Scanner):
         if first in ("'", '"') and first:
             m = self.match(_STRING)
             if m is None:
-                raise self.fail("the string has no end")
+                raise self.fail(f"expected {first} at the end of the string", at)
             return self.made("string", lambda s: _ESCAPE.sub(_unescape, s), m.group()[1:-1], at)
         if first == "<":
             m = self.match(_AXIS)
@@ -87,7 +87,7 @@ class ParamParser(Scanner):
             self.at = at + 1
             m = self.match(_STRING)
             if m is None:
-                raise self.fail("the bytes have no end")
+                raise self.fail(f"expected {text[at + 1]} at the end of the bytes", at)
             return self.made("bytes", lambda s: _ESCAPE.sub(_unescape, s).encode("latin-1"), m.group()[1:-1], at)
         m = self.match(_IMAGINARY)
         if m is not None:
@@ -114,7 +114,9 @@ class ParamParser(Scanner):
             self.at += 1
             member = self.name("an enum member")
             if kind is None or not issubclass(kind, enum.Enum) or member not in kind.__members__:
-                raise self.fail(f"no enum value is named `{word}.{member}`; see lamina_ir.register_param_type", at)
+                members = kind.__members__ if kind is not None and issubclass(kind, enum.Enum) else ()
+                hint = f"expected one of {', '.join(members)}" if members else "see lamina_ir.register_param_type"
+                raise self.fail(f"no enum value is named `{word}.{member}`; {hint}", at)
             return kind[member]
         if self.text.startswith("(", self.at):
             return self.record(word, at)
@@ -144,7 +146,7 @@ class ParamParser(Scanner):
         try:
             return make(given)
         except (ValueError, TypeError, OverflowError) as e:
-            raise self.fail(f"this is no {what}: {e}", at) from None
+            raise self.fail(f"expected a {what}: {e}", at) from None
 
     def items(self, end: str) -> list[ParamValue]:
         self.at += 1

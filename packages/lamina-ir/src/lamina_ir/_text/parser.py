@@ -52,6 +52,11 @@ def parse_literal(text: str, aval: ShapedArray) -> np.generic | np.ndarray | boo
         raise ValueError(f"{text!r} is no literal of type {aval.str_long()}") from None
 
 
+def _format_bound(scope: dict[str, Var]) -> str:
+    names = list(scope)
+    return f"one of {', '.join(names[-8:])}, or a literal" if names else "a literal, as no variable is bound before it"
+
+
 class _Parser(ParamParser):
     def __init__(self, text: str, consts: Sequence[Value] | None) -> None:
         super().__init__(text)
@@ -73,9 +78,9 @@ class _Parser(ParamParser):
             try:
                 aval = shaped(tuple(int(d) for d in dims.split(",") if d), dtypes.from_short_name(dtype), bool(weak))
             except KeyError:
-                raise self.fail(f"no dtype is written `{dtype}`", m.start()) from None
+                raise self.fail(f"no dtype is written `{dtype}`; expected one such as `f32`", m.start()) from None
             except ValueError as e:
-                raise self.fail(f"this is no shape: {e}", m.start()) from None
+                raise self.fail(f"expected a shape such as [8,3]; got [{dims}]: {e}", m.start()) from None
             self.types[text] = aval
         if self.text.startswith("{", self.at):  # without a space before it, else it is not part of the type
             at = self.at
@@ -106,14 +111,14 @@ class _Parser(ParamParser):
         name = self.name("a variable or a literal")
         v = scope.get(name)
         if v is None:
-            raise self.fail(f"variable `{name}` is not bound", at)
+            raise self.fail(f"variable `{name}` is not bound; expected {_format_bound(scope)}", at)
         return v
 
     def literal(self, text: str, aval: ShapedArray, at: int) -> np.generic | np.ndarray | bool:
         try:
             return parse_literal(text, aval)
         except ValueError:
-            raise self.fail(f"`{text}` is no literal of type {aval.str_long()}", at) from None
+            raise self.fail(f"expected a literal of type {aval.str_long()}; got `{text}`", at) from None
 
     def program(self) -> Jaxpr | ClosedJaxpr:
         at = self.skip()
@@ -137,7 +142,10 @@ class _Parser(ParamParser):
             if not self.eat(",") and not self.peek(")"):
                 raise self.fail(f"expected `,` or `)`; got {self.found()}")
         self.need("}")
-        jaxpr = Jaxpr(constvars, invars, eqns, outvars)
+        try:
+            jaxpr = Jaxpr(constvars, invars, eqns, outvars)
+        except TypeError as e:
+            raise self.fail(f"names of mapped axes must be hashable ({e})", at) from None
         if not constvars:
             return ClosedJaxpr(jaxpr)
         if self.consts is None:
@@ -177,7 +185,7 @@ class _Parser(ParamParser):
                 here = self.skip()
                 key = self.name("a param name or `]`")
                 if key not in prim.params:
-                    raise self.fail(f"`{name}` has no param `{key}`; its params are {', '.join(prim.params)}", here)
+                    raise self.fail(f"`{name}` has no param `{key}`; its params are {', '.join(prim.params) or 'none'}", here)
                 self.need("=")
                 given[key] = self.value()
         params = {}

@@ -15,8 +15,9 @@ __all__ = ["OpSpec", "intro_of", "kind_of_param", "meaning_of_param", "spec_of"]
 
 _FAMILIES = {"callbacks": callbacks, "calls": calls, "collectives": collectives, "control": control, "convolution": convolution,
              "custom": custom, "elementwise": elementwise, "factorizations": factorizations, "fft": fft, "indexing": indexing,
-             "linalg": products, "maps": maps, "random_bits": random_bits, "random_keys": random_keys, "reductions": reductions,
-             "shape": shape, "solves": solves, "sorting": sorting, "special": special, "windows": windows}
+             "products": products, "maps": maps, "random_bits": random_bits, "random_keys": random_keys,
+             "reductions": reductions, "shape": shape, "solves": solves, "sorting": sorting, "special": special,
+             "windows": windows}
 _SPECS: dict[str, OpSpec] = {spec.name: spec for family in _FAMILIES.values() for spec in family.SPECS}
 
 

@@ -18,6 +18,7 @@ from .._util.short_repr import short_repr
 from .._types.avals import ShapedArray, shaped
 from ..errors import CallbackError, CheckError, DTypeError, ShapeError
 from .._types.param_values import register_param_type
+from .._core.param_types import KINDS
 from .._core.primitive import Primitive
 from .._core.loop_context import (format_axes, run_per_device, running_device, running_axis_positions,
                                   running_iterations, format_iterations)
@@ -324,9 +325,12 @@ def _spmd(name: str) -> Function:
     return implementation
 
 
+KINDS["host function"] = ("a record `HostFunction`", lambda v: type(v) is HostFunction and type(v.name) is str)
+
+
 def _callback(name: str, params: Sequence[str], **facts: ParamValue) -> Primitive:
     return Primitive(name, params=params, infer=_infer(name), numpy=_numpy(name), spmd=_spmd(name), multiple=True,
-                     family="callbacks", spec="custom_call", **facts)
+                     family="callbacks", spec="custom_call", kinds={"callback": "host function"}, **facts)
 
 
 _DEFAULTS = {"batch": (), "mapped": ()}

@@ -100,4 +100,5 @@ xla_pmap_p = Primitive(
         const_operands(), body="call_jaxpr", axis_binding=SingleAxisBinding("axis_name", "axis_size", "global_axis_size"),
         per_operand={"in_axes": 0}, per_result={"out_axes": 0},
         transient={"donated_invars": False, "global_arg_shapes": None}),
+    kinds={"devices": "devices?", "in_axes": "ints or None", "out_axes": "ints or None"},
     spec="num_replicas / num_partitions of the module")

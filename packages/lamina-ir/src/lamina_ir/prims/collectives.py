@@ -112,6 +112,8 @@ def _check_group_sizes(name: str, axis_name: AxisName, axis_size: int, axis_inde
     """Check what is known about the groups without the axis environment."""
     names = check_axis_names(name, axis_name)
     groups = check_groups(name, None, axis_index_groups, names, equal=True)
+    if not names and axis_size != 1:
+        raise ShapeError(f"{name}: axis_size must be 1 if axis_name names no axis; got {axis_size}")
     if groups is not None and any(len(g) != axis_size for g in groups):
         raise ShapeError(f"{name}: axis_size {axis_size} must be the size of each group; got axis_index_groups {groups}")
 

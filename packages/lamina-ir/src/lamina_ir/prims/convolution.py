@@ -16,6 +16,7 @@ from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
+from .._core.param_types import KINDS, is_ints
 from .._core.primitive import Primitive
 from .products import product_dtype
 from .windows import _check_lists, dilate_and_pad, window_count
@@ -50,7 +51,8 @@ def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
     got = f"got lhs {lhs.str_long()}, rhs {rhs.str_long()}"
 
     def fail(problem: str) -> None:
-        raise ShapeError(f"{_CALL}: {problem}; {got}, {dimension_numbers}, feature_group_count {feature_group_count}, "
+        axes = ", ".join([f"{name} {axes}" for name, axes in dimension_numbers._asdict().items()])
+        raise ShapeError(f"{_CALL}: {problem}; {got}, {axes}, feature_group_count {feature_group_count}, "
                          f"batch_group_count {batch_group_count}")
 
     ndim = len(lhs.shape)
@@ -59,7 +61,7 @@ def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
     # C..: the constraint's name in the StableHLO specification of `convolution`.
     for spec in dimension_numbers:
         if sorted(spec) != list(range(ndim)):
-            fail("each part of dimension_numbers must name every axis once")  # C13, C18, C20
+            fail("lhs_spec, rhs_spec and out_spec must name every axis once")  # C13, C18, C20
     # C2-C8
     _check_lists(_CALL, ndim - 2, f"the {ndim - 2} spatial axes of lhs {lhs.str_long()}", window_strides=window_strides,
                  padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation)
@@ -120,7 +122,10 @@ def _conv(x: Value, y: Value, *, batch_group_count: int, dimension_numbers: Conv
     return out.astype(out_dtype).transpose(np.argsort(dimension_numbers.out_spec))
 
 
+KINDS["convolution numbers"] = ("a record `ConvDimensionNumbers` of three tuples of ints",
+                                lambda v: type(v) is ConvDimensionNumbers and all(map(is_ints, v)))
 conv_general_dilated_p = Primitive(
     _CALL, params=("batch_group_count", "dimension_numbers", "feature_group_count", "lhs_dilation", "padding",
                    "precision", "preferred_element_type", "rhs_dilation", "window_strides"),
-    family="convolution", infer=_conv_infer, numpy=_conv, bilinear_in=(0, 1), spec="convolution")
+    family="convolution", infer=_conv_infer, numpy=_conv, bilinear_in=(0, 1), spec="convolution",
+    kinds={"dimension_numbers": "convolution numbers", "precision": "precision?"})

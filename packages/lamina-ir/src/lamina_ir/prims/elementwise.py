@@ -210,11 +210,16 @@ def _convert_infer(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> S
 def _reduce_precision_infer(x: ShapedArray, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
     if x.dtype not in FLOAT[0]:
         raise refuse("reduce_precision", x, FLOAT[1])
-    if exponent_bits < 1 or mantissa_bits < 0:
+    if not 1 <= exponent_bits < 1 << 31 or not 0 <= mantissa_bits < 1 << 31:
         # StableHLO reduce_precision C2-C3
-        raise ValueError(f"reduce_precision: needs exponent_bits >= 1 and mantissa_bits >= 0; got {exponent_bits} and "
-                         f"{mantissa_bits}")
+        raise ValueError(f"reduce_precision: exponent_bits must be at least 1, mantissa_bits at least 0, and both below "
+                         f"2**31; got {exponent_bits} and {mantissa_bits}")
     return x
+
+
+def dtype_bits(dtype: np.dtype) -> int:
+    """Return the number of bits of a float or integer dtype; for `int4`, 4."""
+    return int((dtypes.finfo if dtypes.is_float(dtype) else dtypes.iinfo)(dtype).bits)
 
 
 def _bitcast_infer(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
@@ -222,6 +227,10 @@ def _bitcast_infer(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
         return x.strip_weak_type()
     if BOOL in (x.dtype, new_dtype) or x.dtype in COMPLEX[0] or new_dtype in COMPLEX[0]:
         raise DTypeError(f"bitcast_convert_type: expected integer or float dtypes; got {x.str_long()} to {new_dtype.name}")
+    bits = dtype_bits(x.dtype), dtype_bits(new_dtype)
+    if min(bits) < 8 and bits[0] != bits[1]:
+        raise DTypeError(f"bitcast_convert_type: a dtype of less than 8 bits must be converted to one of as many bits; got "
+                         f"{x.str_long()} to {new_dtype.name}")
     old, new = x.dtype.itemsize, new_dtype.itemsize
     if new == old:
         return shaped(x.shape, new_dtype)

@@ -10,6 +10,7 @@ from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
+from .._core.param_types import KINDS, is_enum_of
 from .._core.primitive import Primitive
 from ..typing import Function, Value
 
@@ -81,5 +82,6 @@ def _fft(x: Value, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> Value:
     return _NUMPY[FftType(fft_type)](x, fft_lengths, axes).astype(out.dtype)
 
 
+KINDS["fft type"] = ("an enum `FftType`", is_enum_of(FftType))
 fft_p = Primitive("fft", params=("fft_lengths", "fft_type"), family="fft", infer=_fft_infer, numpy=_fft, linear_in=(0,),
-                  spec="fft")
+                  spec="fft", kinds={"fft_type": "fft type"})

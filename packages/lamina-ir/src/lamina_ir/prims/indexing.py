@@ -16,6 +16,7 @@ from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
+from .._core.param_types import KINDS, is_enum_of, is_ints
 from .._core.primitive import Primitive
 from ..typing import Function, ParamValue, Value
 
@@ -157,13 +158,19 @@ def _ascending(axes: Sequence[int]) -> bool:
     return all(a < b for a, b in zip(axes, axes[1:], strict=False))
 
 
+def _format_dims(dims: GatherDimensionNumbers | ScatterDimensionNumbers) -> str:
+    """Return the fields of dimension numbers that are not empty, for messages."""
+    return ", ".join([f"{name} {axes}" for name, axes in dims._asdict().items() if axes]) or "no dimension numbers"
+
+
 def _check_dims(call: str, x: ShapedArray, indices: ShapedArray, window_dims: tuple[int, ...],
                 removed: tuple[int, ...], index_map: tuple[int, ...], x_batch: tuple[int, ...],
                 i_batch: tuple[int, ...],
                 dims: GatherDimensionNumbers | ScatterDimensionNumbers) -> None:
     """Check the constraints on dimension numbers that StableHLO `gather` and `scatter` share."""
     def fail(problem: str) -> None:
-        raise ShapeError(f"{call}: {problem}; got {dims} for operand {x.str_long()}, indices {indices.str_long()}")
+        raise ShapeError(f"{call}: {problem}; got {_format_dims(dims)} for operand {x.str_long()}, indices "
+                         f"{indices.str_long()}")
 
     ndim, index_ndim = len(x.shape), len(indices.shape)
     if not dtypes.is_integer(indices.dtype):
@@ -197,7 +204,7 @@ def _gather_infer(x: ShapedArray, indices: ShapedArray, *, dimension_numbers: Ga
     if any(slice_sizes[a] > 1 for a in x_batch) or any(slice_sizes[a] != 1 for a in collapsed):
         # StableHLO gather C10-C13
         raise ShapeError(f"gather: collapsed and batching axes must have slice size 1; got slice_sizes {slice_sizes} "
-                         f"with {dimension_numbers}")
+                         f"with {_format_dims(dimension_numbers)}")
     window = iter([s for a, s in enumerate(slice_sizes) if a not in removed])
     batch = iter(indices.shape[:-1])
     ndim = len(offset) + len(indices.shape) - 1
@@ -215,7 +222,7 @@ def _scatter_infer(call: str, x: ShapedArray, indices: ShapedArray, updates: Sha
     if len(updates.shape) != len(window) + len(indices.shape) - 1 or batch != indices.shape[:-1]:
         # StableHLO scatter C4
         raise ShapeError(f"{call}: axes of the updates outside update_window_dims must be those of the indices without "
-                         f"the last; got updates {updates.str_long()}, indices {indices.str_long()}, {dims}")
+                         f"the last; got updates {updates.str_long()}, indices {indices.str_long()}, {_format_dims(dims)}")
     removed = frozenset(inserted + x_batch)
     limits = [d for a, d in enumerate(x.shape) if a not in removed]
     if any(updates.shape[w] > d for w, d in zip(window, limits, strict=True)):
@@ -310,6 +317,11 @@ def _dynamic_update_slice_numpy(x: np.ndarray, update: np.ndarray, *starts: Valu
 
 
 # --- primitives --------------------------------------------------------------------------------------------------
+KINDS["gather numbers"] = ("a record `GatherDimensionNumbers` of tuples of ints",
+                           lambda v: type(v) is GatherDimensionNumbers and all(map(is_ints, v)))
+KINDS["scatter numbers"] = ("a record `ScatterDimensionNumbers` of tuples of ints",
+                            lambda v: type(v) is ScatterDimensionNumbers and all(map(is_ints, v)))
+KINDS["mode"] = ("an enum `GatherScatterMode`", is_enum_of(GatherScatterMode))
 
 
 def _scatter_like(name: str, combine: Function, linear_in: Sequence[int] = ()) -> Primitive:
@@ -318,7 +330,8 @@ def _scatter_like(name: str, combine: Function, linear_in: Sequence[int] = ()) -
         return _scatter_infer(name, x, indices, updates, dimension_numbers)
 
     return Primitive(name, infer=infer, numpy=_scatter_numpy(combine), linear_in=linear_in, family="indexing",
-                     params=("dimension_numbers", "indices_are_sorted", "mode", "unique_indices"), spec="scatter")
+                     params=("dimension_numbers", "indices_are_sorted", "mode", "unique_indices"), spec="scatter",
+                     kinds={"dimension_numbers": "scatter numbers", "mode": "mode"})
 
 
 dynamic_slice_p = Primitive("dynamic_slice", params=("slice_sizes",), infer=_dynamic_slice_infer,
@@ -328,6 +341,7 @@ dynamic_update_slice_p = Primitive("dynamic_update_slice", infer=_dynamic_update
                                    spec="dynamic_update_slice")
 # Not `linear_in`: outside the operand the result is the fill value, so the derivative needs its own rule.
 gather_p = Primitive("gather", infer=_gather_infer, numpy=_gather_numpy, family="indexing", spec="gather",
+                     kinds={"dimension_numbers": "gather numbers", "mode": "mode"},
                      params=("dimension_numbers", "fill_value", "indices_are_sorted", "mode", "slice_sizes",
                              "unique_indices"))
 scatter_p = _scatter_like("scatter", _assign)

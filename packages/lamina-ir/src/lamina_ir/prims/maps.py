@@ -42,6 +42,23 @@ def _check_entry(op: str, what: str, entry: Entry, sizes: Mapping[Hashable, int]
     return entry
 
 
+def _check_axis_lists(op: str, sizes: Mapping[Hashable, int], params: Params) -> None:
+    """Check the params that list axes of the map: `loops`, `axis_resources`, `auto`."""
+    mesh = params.get("mesh")
+    mesh_axes = () if mesh is None else mesh[0]
+    for name, count in params.get("loops", ()):
+        if name not in sizes or count < 1:
+            raise ShapeError(f"{op}: loops must have, for axes of this map, a positive number; got {(name, count)!r}")
+    for name, resources in params.get("axis_resources", ()):
+        if name not in sizes or any(r not in mesh_axes for r in resources):
+            raise ShapeError(f"{op}: axis_resources must have, for axes of this map, the names of axes of the mesh, "
+                             f"{', '.join(map(repr, mesh_axes)) or 'none'}; got {(name, resources)!r}")
+    for name in params.get("auto", ()):
+        if name not in mesh_axes:
+            raise ShapeError(f"{op}: auto must name axes of the mesh, {', '.join(map(repr, mesh_axes)) or 'none'}; got "
+                             f"{name!r}")
+
+
 def _infer(op: str, binds: AxisBinding, avals: Sequence[ShapedArray], params: Params) -> list[ShapedArray]:
     axes, program = binds.axes(params), params["call_jaxpr"]
     sizes = dict(axes)
@@ -55,6 +72,7 @@ def _infer(op: str, binds: AxisBinding, avals: Sequence[ShapedArray], params: Pa
     if here and (mesh is None or len(here) != len(mesh[1]) or any(not 1 <= h <= n for h, n in zip(here, mesh[1]))):
         raise ShapeError(f"{op}: here must have, for each axis of the mesh, the number of positions in this process; "
                          f"got {here}")
+    _check_axis_lists(op, sizes, params)
     sizes = dict(binds.local_axes(params))
     ins, outs = params[binds.ins], params[binds.outs]
     results = program.jaxpr.outvars

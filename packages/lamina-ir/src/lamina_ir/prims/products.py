@@ -14,6 +14,7 @@ from .._types import dtypes
 from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
+from .._core.param_types import KINDS, is_ints
 from .._core.primitive import Primitive
 from ._numpy.ufunc_plans import set_plan_hooks
 from ..typing import Function, ParamValue, Value
@@ -99,7 +100,7 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
     ls, rs = lhs.shape, rhs.shape
     # lc, rc: contracted axes of each operand, pairwise; lb, rb: batch axes. Result axes: batch, free of lhs, free of
     # rhs.
-    got = f"got lhs {lhs.str_long()}, rhs {rhs.str_long()}, dimension_numbers {dimension_numbers}"
+    got = f"got lhs {lhs.str_long()}, rhs {rhs.str_long()}, contracted axes {lc} and {rc}, batch axes {lb} and {rb}"
     if len(lb) != len(rb):
         # StableHLO dot_general C1
         raise ShapeError(f"dot_general: both operands need as many batch axes; {got}")
@@ -195,6 +196,18 @@ def product_dtype(x: np.dtype, y: np.dtype, out: np.dtype) -> np.dtype:
     return np.dtype("float64") if np.dtype("float64") in (x, y, out) else np.dtype("float32")
 
 
+def _are_dot_numbers(v: ParamValue) -> bool:
+    return isinstance(v, tuple) and len(v) == 2 and all(
+        isinstance(pair, tuple) and len(pair) == 2 and all(map(is_ints, pair)) for pair in v)
+
+
+def _is_precision(v: ParamValue) -> bool:
+    return v is None or isinstance(v, tuple) and len(v) == 2 and all(type(p) is Precision for p in v)
+
+
+KINDS["dot numbers"] = ("((contracted axes of lhs, of rhs), (batch axes of lhs, of rhs)), four tuples of ints",
+                        _are_dot_numbers)
+KINDS["precision?"] = ("None, or a pair of enums `Precision`", _is_precision)
 dot_general_p = Primitive("dot_general", params=("dimension_numbers", "precision", "preferred_element_type"),
-                          family="linalg", infer=_dot_general_infer, numpy=_dot_general, bilinear_in=(0, 1),
-                          spec="dot_general")
+                          family="products", infer=_dot_general_infer, numpy=_dot_general, bilinear_in=(0, 1),
+                          kinds={"dimension_numbers": "dot numbers", "precision": "precision?"}, spec="dot_general")

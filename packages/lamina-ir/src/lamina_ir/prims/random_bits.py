@@ -16,6 +16,7 @@ from .._types import dtypes
 from .._types.avals import ShapedArray
 from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
+from .._core.param_types import KINDS, is_enum_of
 from .._core.primitive import Primitive
 from .elementwise import one_shape, shaped
 from ..typing import Value
@@ -142,8 +143,10 @@ def _generator(key: Value, *, algorithm: RandomAlgorithm, dtype: np.dtype, shape
     return after.reshape(key.shape), bits.reshape(shape)
 
 
+KINDS["random algorithm"] = ("an enum `RandomAlgorithm`", is_enum_of(RandomAlgorithm))
 rng_bit_generator_p = Primitive("rng_bit_generator", params=("algorithm", "dtype", "shape"), family="random_bits",
-                                infer=_generator_infer, numpy=_generator, multiple=True, spec="rng_bit_generator")
+                                infer=_generator_infer, numpy=_generator, multiple=True, spec="rng_bit_generator",
+                                kinds={"algorithm": "random algorithm"})
 
 
 def _uniform_infer(a: ShapedArray, b: ShapedArray, *, shape: tuple[int, ...]) -> ShapedArray:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from lamina_ir import ShapedArray, dtypes, prims, shaped
+from lamina_ir import ShapeError, ShapedArray, dtypes, prims, shaped
 from lamina_ir.extend import check_axis_names, check_permutation, split_axis_names
 from lamina_ir.prims import highest, lowest
-from lamina_ir.typing import AxisName, Function, ParamValue, Value
+from lamina_ir.typing import AxisName, Function, Value
 
 from .._emit.rule_context import Context
 from .._emit.rule_tables import lowering_rules
@@ -26,11 +26,16 @@ _WIDE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128"
 
 
 def _get_groups(ctx: Context, axis_name: AxisName,
-                index_groups: Sequence[Sequence[int]] | None = None) -> tuple[list[list[int]], int]:
-    """Return the groups and the size of the largest."""
+                index_groups: Sequence[Sequence[int]] | None = None,
+                axis_size: int | None = None) -> tuple[list[list[int]], int]:
+    """Return the groups and the size of the largest, which must be `axis_size` unless that is None."""
     # Groups of participants: members of the axes that differ only along the named ones, cut by `index_groups`.
     groups = ctx.axis_env.groups(check_axis_names(ctx.eqn.primitive.name, axis_name), index_groups)
-    return groups, max(map(len, groups))
+    most = max(map(len, groups))
+    if axis_size is not None and axis_size != most:
+        raise ShapeError(f"{ctx.eqn.primitive.name}: axis_size {axis_size} must be the size of each group of devices; got "
+                         f"groups of {most}")
+    return groups, most
 
 
 def _emit_collective(ctx: Context, name: str, xs: Sequence[IrValue], outs: Sequence[ShapedArray],
@@ -223,15 +228,16 @@ def _slice_own_part(ctx: Context, x: IrValue, aval: ShapedArray, axis: int, grou
 
 
 def all_gather_lowering(ctx: Context, x: IrValue, *, all_gather_dimension: int, axis_name: AxisName,
-                        axis_index_groups: Sequence[Sequence[int]] | None, tiled: bool, **_: ParamValue) -> IrValue:
+                        axis_index_groups: Sequence[Sequence[int]] | None, axis_size: int, tiled: bool) -> IrValue:
+    _get_groups(ctx, axis_name, axis_index_groups, axis_size)
     return emit_all_gather(ctx, x, ctx.aval_in, ctx.aval_out, check_axis_names("all_gather", axis_name),
                            all_gather_dimension, tiled, axis_index_groups)
 
 
 def psum_scatter_lowering(ctx: Context, x: IrValue, *, axis_name: AxisName,
-                          axis_index_groups: Sequence[Sequence[int]] | None, scatter_dimension: int, tiled: bool,
-                          **_: ParamValue) -> IrValue:
-    groups, n = _get_groups(ctx, axis_name, axis_index_groups)
+                          axis_index_groups: Sequence[Sequence[int]] | None, axis_size: int, scatter_dimension: int,
+                          tiled: bool) -> IrValue:
+    groups, n = _get_groups(ctx, axis_name, axis_index_groups, axis_size)
     aval, out, d = ctx.aval_in, ctx.aval_out, scatter_dimension
     if 0 in out.shape:  # the operation takes no axis of length 0
         return ctx.const(0, out)
@@ -254,11 +260,11 @@ def psum_scatter_lowering(ctx: Context, x: IrValue, *, axis_name: AxisName,
 
 
 def all_to_all_lowering(ctx: Context, x: IrValue, *, axis_name: AxisName,
-                        axis_index_groups: Sequence[Sequence[int]] | None, split_axis: int, concat_axis: int,
-                        tiled: bool, **_: ParamValue) -> IrValue:
+                        axis_index_groups: Sequence[Sequence[int]] | None, axis_size: int, split_axis: int,
+                        concat_axis: int, tiled: bool) -> IrValue:
     """Emit an all_to_all. Untiled, the pieces are concatenated along an axis of length 1 inserted at the new position.
     """
-    groups, n = _get_groups(ctx, axis_name, axis_index_groups)
+    groups, n = _get_groups(ctx, axis_name, axis_index_groups, axis_size)
     aval, out = ctx.aval_in, ctx.aval_out
     shape = list(aval.shape)
     if not tiled:
@@ -299,6 +305,8 @@ def ppermute_lowering(ctx: Context, x: IrValue, *, axis_name: AxisName, perm: Se
 
 def axis_index_lowering(ctx: Context, *, axis_name: AxisName) -> IrValue:
     names = check_axis_names("axis_index", axis_name)
+    if not names:
+        return ctx.const(0, _I32)
     # The first name is the slowest, as in the order of groups.
     index = ctx.axis_index(names[0])
     for name in names[1:]:

@@ -151,7 +151,7 @@ def _is_small_product(e: Eqn) -> bool:
     Larger ones run up to twice as long with the cheap emitter if other equations use the result.
     """
     avals = [v.aval for v in (*e.invars, *e.outvars)]
-    return e.primitive.family == "linalg" and avals[-1].dtype in _WIDE and all(
+    return e.primitive.family == "products" and avals[-1].dtype in _WIDE and all(
         a.size <= _MAX_PRODUCT and (not a.shape or a.shape[-1] <= _MAX_PRODUCT_WIDTH) for a in avals)
 
 

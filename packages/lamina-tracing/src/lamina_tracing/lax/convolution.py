@@ -56,8 +56,7 @@ def _numbers(call: str, lhs_ndim: int, rhs_ndim: int, numbers: Unchecked) -> Con
     if isinstance(numbers, ConvDimensionNumbers):
         return numbers
     if lhs_ndim != rhs_ndim or lhs_ndim < 2:
-        raise ShapeError(f"{call}: lhs and rhs need equally many axes, at least two; got {lhs_ndim} and {rhs_ndim} "
-                         "[StableHLO convolution C1]")
+        raise ShapeError(f"{call}: lhs and rhs need equally many axes, at least two; got {lhs_ndim} and {rhs_ndim}")
     if numbers is None:
         plain = tuple(range(lhs_ndim))
         return ConvDimensionNumbers(plain, plain, plain)
@@ -100,7 +99,7 @@ def _pads(call: str, padding: Unchecked, space: Sequence[int], window: Sequence[
         if not len(space) == len(window) == len(strides) == len(lhs_dilation) == len(rhs_dilation):
             raise ShapeError(f"{call}: window_strides, lhs_dilation and rhs_dilation need one entry for each of "
                              f"{len(space)} spatial axes; got {tuple(strides)}, {tuple(lhs_dilation)}, "
-                             f"{tuple(rhs_dilation)} [StableHLO convolution C2-C8]")
+                             f"{tuple(rhs_dilation)}")
         if any(d != 1 for d in lhs_dilation):
             raise ValueError(f"{call}: padding {padding!r} has no meaning with lhs_dilation {tuple(lhs_dilation)}; "
                              "give pairs (low, high), or use lax.conv_transpose")
@@ -176,7 +175,7 @@ def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequenc
 def _sizes(call: str, shape: Sequence[int], spec: Sequence[int]) -> list[int]:
     if sorted(spec) != list(range(len(shape))):
         raise ShapeError(f"{call}: each part of dimension_numbers must name every axis once; got {tuple(spec)} for an "
-                         f"operand with {len(shape)} axes [StableHLO convolution C13, C18]")
+                         f"operand with {len(shape)} axes")
     return [shape[a] for a in spec[2:]]
 
 
@@ -243,7 +242,7 @@ def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], paddi
     ndim = len(x.shape)
     if ndim != len(y.shape) or ndim < 2:
         raise ShapeError(f"conv_transpose: lhs and rhs need equally many axes, at least two; got lhs {x.str_long()}, rhs "
-                         f"{y.str_long()} [StableHLO convolution C1]")
+                         f"{y.str_long()}")
     if dimension_numbers is None:
         letters = "DHW"[max(5 - ndim, 0):]
         if len(letters) != ndim - 2:
@@ -346,15 +345,15 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     space, window = lhs_shape[2:], rhs_shape[2:]
     if len(strides) != len(space) or len(window) != len(space):
         raise ShapeError(f"conv_shape_tuple: expected one stride for each spatial axis; got strides {tuple(strides)} "
-                         f"for shapes {tuple(lhs_shape)} and {tuple(rhs_shape)} [StableHLO convolution C2]")
+                         f"for shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}")
     if lhs_shape[0] % batch_group_count:
         raise ShapeError(f"conv_shape_tuple: batch_group_count {batch_group_count} must divide the batch size "
-                         f"{lhs_shape[0]} [StableHLO convolution C10]")
+                         f"{lhs_shape[0]}")
     ones = (1,) * len(space)
     pads = _pads("conv_shape_tuple", pads, space, window, strides, ones, ones)
     if len(pads) != len(space):
         raise ShapeError(f"conv_shape_tuple: expected one padding for each spatial axis; got {pads} for shapes "
-                         f"{tuple(lhs_shape)} and {tuple(rhs_shape)} [StableHLO convolution C4]")
+                         f"{tuple(lhs_shape)} and {tuple(rhs_shape)}")
     return (lhs_shape[0] // batch_group_count, rhs_shape[0], *map(window_count, space, window, strides, pads))
 
 

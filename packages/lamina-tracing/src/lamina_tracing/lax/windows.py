@@ -68,8 +68,7 @@ def _parameters(call: str, shape: Sequence[int], window_dimensions: Unchecked, w
     if isinstance(padding, str):
         if any(len(v) != ndim for v in (window, strides, base, gaps)):
             raise ShapeError(f"{call}: window_dimensions, window_strides, base_dilation and window_dilation need one "
-                             f"entry for each axis of shape {tuple(shape)}; got {window}, {strides}, {base}, {gaps} "
-                             "[StableHLO reduce_window C4-C10]")
+                             f"entry for each axis of shape {tuple(shape)}; got {window}, {strides}, {base}, {gaps}")
         try:
             padding = pads_of_word(shape, [*map(dilated_length, window, gaps)], strides, padding)
         except ValueError as error:
@@ -137,7 +136,7 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
     for name, value in p.items():
         if len(value) != len(operand_shape):
             raise ShapeError(f"reduce_window_shape_tuple: {name} needs one entry for each axis of shape "
-                             f"{tuple(operand_shape)}; got {value} [StableHLO reduce_window C4-C11]")
+                             f"{tuple(operand_shape)}; got {value}")
     return tuple(map(window_count, operand_shape, p["window_dimensions"], p["window_strides"], p["padding"],
                      p["base_dilation"], p["window_dilation"]))
 
