@@ -253,3 +253,11 @@ def test_enabled_in_all_threads_reports_whether_option_is_on():
         assert option.ever_enabled and not option.enabled_in_all_threads
     finally:
         del config.options["known_everywhere"]
+
+
+def test_unknown_setting_error_does_not_list_all_settings():
+    for name in ("jax_enable_x46", "nonsense"):
+        with pytest.raises(AttributeError) as found:
+            config.update(name, 1)
+        assert len(str(found.value)) < 120
+    assert "config.values" in str(found.value) and "jax_enable_x64" in config.values

@@ -32,3 +32,9 @@ def test_disallowed_transfer_error():
     x = device_put(1.0)
     with pytest.raises(ExecutionError, match=r"np.asarray of float32\[\]: the transfer guard refuses .*device_get"):
         raise arrays._read_failure("np.asarray", x, RuntimeError("INVALID_ARGUMENT: Disallowed device-to-host transfer"))
+
+
+def test_missing_plugin_error_names_the_extra_to_install(monkeypatch):
+    monkeypatch.setattr(cuda_plugin, "_plugin", lambda: None)
+    with pytest.raises(RuntimeError, match=r"pip install '(lamina\[cuda13\]'|jax-cuda13-plugin)"):
+        cuda_plugin.make_client()

@@ -1,4 +1,5 @@
 """Random wrong calls of `lax` functions: the error begins with the name of the called function."""
+import dataclasses
 import inspect
 import random
 import re
@@ -95,3 +96,17 @@ def test_unhashable_option_is_named():
         return jit(lambda x, sizes: x, static_argnums=1)(x, sizes)
     with pytest.raises(ValueError, match="sizes must be known and hashable|must be hashable"):
         rename_errors(size_of)(X, [1])
+
+
+@dataclasses.dataclass
+class Pair:
+    first: object
+    second: object
+
+
+def test_unregistered_dataclass_error_names_register_dataclass():
+    for call in (lambda: jit(lambda pair: pair.first)(Pair(1.0, 2.0)), lambda: jit(lambda x: Pair(x, x))(1.0),
+                 lambda: lax.sin(Pair(1.0, 2.0))):
+        with pytest.raises(TypeError, match="Decorate the dataclass Pair with tree_util.register_dataclass") as found:
+            call()
+        assert "static_argnums" not in str(found.value)

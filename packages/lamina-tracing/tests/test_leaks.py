@@ -1,11 +1,12 @@
 """Leaked tracers: error messages with and without the leak check."""
 from __future__ import annotations
 
+import linecache
 import threading
 
 import numpy as np
 import pytest
-from lamina_ir import LeakedTracerError
+from lamina_ir import ConcretizationError, LeakedTracerError
 from lamina_tracing import checking_leaks, jit, lax, make_jaxpr
 
 KEPT: list = []
@@ -83,3 +84,62 @@ def test_leak_check_applies_to_one_thread():
         thread.start()
         thread.join()
     assert not errors and KEPT
+
+
+class Model:
+    state = None
+
+
+def store_attribute(x):
+    Model.state = lax.cos(x)
+    return x
+
+
+def test_leak_error_names_value_function_holder_and_use():
+    jit(leaky)(np.ones(2, np.float32))
+    first = leaky.__code__.co_firstlineno
+    with pytest.raises(LeakedTracerError) as found:
+        lax.cos(KEPT[0])  # the use
+    text = str(found.value)
+    used = next(i for i in range(first, first + 200) if "# the " + "use" in linecache.getline(__file__, i))
+    assert f"`cos` at {__file__}:{used} " in text
+    assert f"whose trace has ended, that of `leaky` at {__file__}:{first}, traced by jit." in text
+    assert f"It is the result of `sin` at {__file__}:{first + 1} (leaky), and depends on argument x of `leaky`." in text
+    assert f"It was stored in the global `KEPT` at {__file__}:{first + 2}. Return it" in text
+
+
+def test_leaked_argument_is_named():
+    jit(lambda first, second: KEPT.append(second) or first)(1.0, 2.0)
+    with pytest.raises(LeakedTracerError, match="depends on argument second of `<lambda>`"):
+        lax.cos(KEPT[0])
+
+
+def test_leak_into_enclosing_variable_is_named():
+    kept = []
+    jit(lambda x: kept.append(lax.sin(x)) or x)(1.0)
+    with pytest.raises(LeakedTracerError, match=r"stored in the variable `kept` of an enclosing function at .*test_leaks.py"):
+        lax.cos(kept[0])
+
+
+def test_leak_into_class_attribute_is_named():
+    jit(store_attribute)(1.0)
+    try:
+        words = r"the result of `cos` at .*stored in the attribute `state` of class Model at .*test_leaks.py:\d+"
+        with pytest.raises(LeakedTracerError, match=words):
+            lax.neg(Model.state)
+    finally:
+        Model.state = None
+
+
+def test_conversion_of_leaked_tracer_names_its_function():
+    jit(leaky)(np.ones(3, np.float32))
+    with pytest.raises(ConcretizationError, match=r"`complex` at .*its trace has ended. It is the result of `sin` .*`leaky`"):
+        complex(KEPT[0])
+
+
+def test_jitted_call_with_leaked_argument_is_named():
+    jit(leaky)(np.ones(4, np.float32))
+    with pytest.raises(LeakedTracerError, match=r"jit of `user` at .*test_leaks.py:\d+"):
+        def user(y):
+            return lax.add(y, KEPT[0])
+        jit(user)(1.0)

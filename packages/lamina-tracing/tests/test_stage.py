@@ -111,7 +111,7 @@ def test_threads_stage_concurrently():
 
 
 @pytest.mark.parametrize(("f", "error", "words"), [
-    (lambda x: x if x else -x, TracerBoolError, "lax.select"),
+    (lambda x: x if x else -x, TracerBoolError, "a conditional expression at .*lax.cond"),
     (lambda x: [1, 2, 3][x], TracerIntegerError, "traced value int32"),
     (lambda x: range(x), TracerIntegerError, "static_argnums")])
 def test_python_use_of_traced_value_error_names_alternative(f, error, words):

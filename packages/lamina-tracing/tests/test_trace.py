@@ -34,8 +34,8 @@ def test_tracer_cannot_convert_to_number(use, error):
 
 
 def test_traced_length_error_names_alternative():
-    for use in (range, lambda n: lax.full((n,), 0.0)):
-        with pytest.raises(TracerIntegerError, match="a length, a shape.*lax.fori_loop.*static_argnums"):
+    for use, words in (range, "a length, a shape.*lax.fori_loop"), (lambda n: lax.full((n,), 0.0), "`lax.full`.*a size"):
+        with pytest.raises(TracerIntegerError, match=f"{words}.*static_argnums"):
             jit(use)(3)
 
 
@@ -53,7 +53,7 @@ def test_tracing_works_after_error():
 def test_leaked_tracers_are_reported():
     kept = []
     jit(lambda x: kept.append(x) or x)(1.0)
-    with pytest.raises(LeakedTracerError, match="`sin` was given a traced float32"):
+    with pytest.raises(LeakedTracerError, match=r"`sin` at .*test_trace.py:\d+ .* was given a traced float32"):
         lax.sin(kept[0])
     with pytest.raises(LeakedTracerError):
         jit(lambda y: y + kept[0])(1.0)
@@ -98,7 +98,7 @@ def test_non_arrays_are_rejected(bad):
 
 
 def test_format_spec_of_traced_value_is_rejected():
-    with pytest.raises(TypeError, match=r"float32\[\] has no known number to format as '.2f'; print it .* debug.print"):
+    with pytest.raises(TypeError, match=r"f-string at .*float32\[\] has no known number.* Use debug.print"):
         jit(lambda x: f"{x:.2f}")(1.0)
     assert jit(lambda x: x * len(f"{x:>90}"))(1.0) == 90
 

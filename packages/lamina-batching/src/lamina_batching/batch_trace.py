@@ -60,11 +60,24 @@ class BatchTracer(Tracer):
 class BatchTrace(Trace):
     """Apply batching rules."""
 
+    verb = "mapped"
+    arguments: tuple[Sequence[Value], Sequence[int | None]] = ((), ())  # the batches and their batch axes
+
     def __init__(self, level: int, axis: BatchAxis) -> None:
         self.level = level
         self.axis = axis
         # Batched values vary over the axis if it has a name.
         self.varying_axes: frozenset[AxisName] = frozenset() if axis.name is None else frozenset((axis.name,))
+
+    @property
+    @override
+    def transformed_arguments(self) -> list[int]:  # type: ignore[override]
+        return [i for i, d in enumerate(self.arguments[1]) if d is not None]
+
+    @override
+    def find_arguments(self, tracer: Tracer) -> list[int]:
+        return [i for i, (a, d) in enumerate(zip(*self.arguments)) if isinstance(tracer, BatchTracer)
+                and a is tracer.val and d == tracer.dim]
 
     @override
     def process_custom_call(self, call: CustomCall, args: Sequence[Value]) -> list[Value]:
@@ -198,6 +211,8 @@ def run_batched(fun: Callable[..., Sequence[Value]], axis: BatchAxis, args: Sequ
 
 def _run_examples(fun: Callable[..., Sequence[Value]], trace: BatchTrace, args: Sequence[Value],
               dims: Sequence[int | None]) -> tuple[list[Value], list[int | None]]:
+    trace.arguments = args, dims
+    trace.function_info = getattr(fun, "function_info", None)
     ins = [a if d is None else BatchTracer(trace, a, d) for a, d in zip(args, dims)]
     # Other values are unbatched: the function sees them as they are.
     outs: list[Value] = []

@@ -113,6 +113,7 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
             leaves, out_tree = trees.tree_flatten(fun(*a, **k))
             return leaves
 
+        run.function_info = "vmap", fun, tree, ()  # type: ignore[attr-defined]
         outs, dims = apply(run, BatchAxis(size, axis_name), flat, axes)
         targets = spec.resolve_out_axes(outs, out_tree)
         results = []

@@ -99,8 +99,8 @@ _load_flags = partial(import_module, "lamina_ir._config.jax_compat_flags")  # on
 def _unknown(call: str, name: str) -> AttributeError:
     from difflib import get_close_matches  # noqa: PLC0415 (takes 5 ms to load)
     near = get_close_matches(name.removeprefix("jax_"), options, n=1)
-    hint = f"did you mean {near[0]!r}? There" if near else "there"
-    return AttributeError(f"{call} no setting {name!r}; {hint} are {', '.join(sorted(options))}")
+    hint = f"did you mean {near[0]!r}?" if near else "config.values contains all settings"
+    return AttributeError(f"{call} no setting {name!r}; {hint}")
 
 
 def _find(name: str) -> Option | None:

@@ -1,11 +1,14 @@
 """Type aliases for annotations inside this package; `lamina_ir.typing` has the general ones."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Function
+
 __all__ = ["AnyTrace", "ArgSelection", "AttributeTable", "AxisGroups", "CacheTable", "CompilerOptions", "KeyPath",
-           "MappedAxis", "Outputs", "SourceState", "Stage", "StaticKey", "Unchecked"]
+           "MappedAxis", "Outputs", "SourceState", "Stage", "StagedFunctionInfo", "StaticKey", "Unchecked"]
 
 # The result of a primitive: a value, or a tuple of values if the primitive has several results.
 Outputs: TypeAlias = Any
@@ -13,6 +16,8 @@ Outputs: TypeAlias = Any
 AnyTrace: TypeAlias = Any
 # `trace_state.source`: a `Source`, a `UserRuleSource`, `NOWHERE`, or None. See source_lines.py.
 SourceState: TypeAlias = Any
+# A transformed function, for errors: (call, function, tree of its arguments or None, positions that are not in the tree).
+StagedFunctionInfo: TypeAlias = "tuple[str, Function, PyTreeDef | None, Collection[int]]"
 # Key of the static arguments of a call: (position or name, type, value) of each.
 StaticKey: TypeAlias = tuple[tuple["int | str", type, Any], ...]
 # Positions or names of arguments as the caller gives them: one, several, or None. Not checked yet.

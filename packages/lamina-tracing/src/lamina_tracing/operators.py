@@ -158,14 +158,15 @@ def _view(x: Value, dtype: DTypeLike | None = None) -> Value:
         return x
     new = resolve_requested_dtype(dtype)
     if new.itemsize != typeof(x).dtype.itemsize:
-        raise NotImplementedError(f"view of {typeof(x).str_long()} as {new.name}: elements of another width need lamina_numpy; "
-                                  "lax.bitcast_convert_type does it with an axis of its own")
+        raise NotImplementedError(f"view of {typeof(x).str_long()} as {new.name}: elements must have one width; use "
+                                  "lax.bitcast_convert_type, which adds or removes an axis")
     return _bitcast(x, new)
 
 
 def _at(x: Value) -> NoReturn:
-    raise AttributeError("x.at[i].set(v) needs lamina_numpy: import it; or write lax.dynamic_update_slice, numpy.where or "
-                         "numpy.concatenate")
+    from importlib.util import find_spec  # noqa: PLC0415 (only this error needs it)
+    library = "import lamina_numpy for x.at[i].set(v), or " if find_spec("lamina_numpy") is not None else ""
+    raise AttributeError(f"x.at is not available; {library}use lax.dynamic_update_slice, numpy.where or numpy.concatenate")
 
 
 def _round(x: Value, ndigits: int | None = None) -> Value:

@@ -30,8 +30,12 @@ def _as_args(call: str, what: str, value: object) -> tuple[Tree, ...]:
     return tuple(value)
 
 
-def _flat_function(fun: Function, tree: PyTreeDef, has_aux: bool, call: str) -> tuple[Function, list[Any]]:
-    """Return `fun` on flat arguments, and a list that its call sets to [output tree, aux tree, number of outputs]."""
+def _flat_function(fun: Function, tree: PyTreeDef, has_aux: bool, call: str, source: Function | None = None,
+                   positions: Sequence[int] = ()) -> tuple[Function, list[Any]]:
+    """Return `fun` on flat arguments, and a list that its call sets to [output tree, aux tree, number of outputs].
+
+    For errors: `source` is the user's function if `fun` calls it, and `positions` those of its arguments in `tree`.
+    """
     info: list[Any] = []
 
     def flat(*xs: Value) -> list[Value]:
@@ -47,6 +51,7 @@ def _flat_function(fun: Function, tree: PyTreeDef, has_aux: bool, call: str) -> 
         info[:] = [out_tree, aux_tree, len(leaves)]
         return leaves + aux_leaves if aux_leaves else leaves
 
+    flat.function_info = call, source or fun, tree, positions  # type: ignore[attr-defined]
     return flat, info
 
 

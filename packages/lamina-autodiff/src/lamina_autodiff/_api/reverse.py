@@ -59,13 +59,13 @@ Linearize = Callable[[Callable[..., Sequence[Value]], Sequence[Value], Sequence[
 
 
 def _linearize_tree(call: str, fun: Function, args: Sequence[Tree], has_aux: bool,
-                    linearize: Linearize) -> tuple[
+                    linearize: Linearize, source: Function | None = None, positions: Sequence[int] = ()) -> tuple[
         Sequence[ShapedArray], list[bool], PyTreeDef, list[Value], Any, PyTreeDef, PyTreeDef, int]:
     """Linearize a function of trees with `linearize`, which works on flat arguments."""
     flat, tree = trees.tree_flatten(tuple(args))
     avals = get_leaf_avals(call, fun, flat, tree)
     active = [dtypes.is_inexact(a.dtype) for a in avals]
-    run, info = _flat_function(fun, tree, has_aux, call)
+    run, info = _flat_function(fun, tree, has_aux, call, source, positions)
     out, program = linearize(run, flat, active)
     out_tree, aux_tree, n = info
     # Auxiliary results have no cotangents. Without them, equations that only they need are dead.
@@ -230,7 +230,7 @@ def value_and_grad_impl(linearize: Linearize, call: str, fun: Function, argnums:
 
         chosen.__name__ = function_name(fun)
         avals, active, tree, out, program, out_tree, aux_tree, n = _linearize_tree(
-            call, chosen, [args[i] for i in nums], has_aux, linearize)
+            call, chosen, [args[i] for i in nums], has_aux, linearize, fun, nums)
         sum_axes = _find_sum_axes(call, avals, reduce_axes)
         for a in avals:
             check_input(call, fun, a, holomorphic, allow_int)

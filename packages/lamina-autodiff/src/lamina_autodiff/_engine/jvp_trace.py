@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from typing_extensions import override
-from lamina_ir import Primitive, Source, prims
+from lamina_ir import Primitive, Source, prims, trees
 from lamina_ir.typing import Params, Value
 from lamina_tracing.extend import (
-    bind, CustomCall, eager_source_requests, EVALUATION, get_concrete_value, get_equation_source, new_trace_level,
-    Trace, trace_state, Tracer, typeof)
+    argument_name, bind, CustomCall, eager_source_requests, EVALUATION, get_concrete_value, get_equation_source,
+    new_trace_level, Trace, trace_state, Tracer, typeof)
 
 from .rule_kinds import PUSH_RULE_TYPES, LinearizeRule, instantiate
 from .rule_tables import jvp_rules
@@ -46,9 +46,32 @@ class JVPTracer(Tracer):
 class JVPTrace(Trace):
     """Apply JVP rules. `linear` is the `LinearTrace` that records the linear part, or None."""
 
+    verb = "differentiated"
+    tangents: Sequence[Tangent] = ()  # those of the arguments
+
     def __init__(self, level: int, linear: LinearRecorder = None) -> None:
         self.level = level
         self.linear = linear
+
+    @property
+    @override
+    def transformed_arguments(self) -> list[int]:  # type: ignore[override]
+        return [i for i, t in enumerate(self.tangents) if t is not None]
+
+    @override
+    def find_arguments(self, tracer: Tracer) -> list[int]:
+        return [i for i, t in enumerate(self.tangents) if isinstance(tracer, JVPTracer) and t is tracer.tangent]
+
+    def argument_name(self, i: int) -> str:
+        """Return the name of flat argument `i` of the differentiated function, for errors."""
+        if self.function_info is None:
+            return str(i)
+        _, fun, tree, positions = self.function_info  # the tree holds the arguments at these positions
+        if tree is None:
+            return str(i)
+        path = trees.tree_flatten_with_path(trees.tree_unflatten(tree, list(range(len(self.tangents)))))[0][i][0]
+        at = list(positions)[path[0].idx] if positions else path[0].idx
+        return argument_name(fun, at) + trees.keystr(path[1:])
 
     @override
     def process_custom_call(self, call: CustomCall, args: Sequence[Value]) -> list[Value]:
@@ -118,6 +141,7 @@ def run_jvp(fun: Callable[..., Sequence[Value]], primals: Sequence[Value], tange
             linear: LinearRecorder = None) -> tuple[list[Value], list[Tangent]]:
     """Run `fun` on flat primals and tangents (None for zero); return flat results and their tangents."""
     trace = JVPTrace(trace_state.depth + 1, linear)
+    trace.tangents, trace.function_info = tangents, getattr(fun, "function_info", None)
     with new_trace_level(trace):
         # The new trace is one level above the tangents, so operations of the rules on tangents go to the outer traces.
         ins = [p if t is None else JVPTracer(trace, p, t) for p, t in zip(primals, tangents)]

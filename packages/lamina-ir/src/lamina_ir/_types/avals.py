@@ -303,7 +303,15 @@ def aval_of(x: Value) -> ShapedArray:
         maker = _aval_makers.get(kind)
         if maker is not None:
             return maker(x)
-    raise TypeError(f"expected an array or a number; got {type(x).__name__}: {_clip(x)}")
+    raise TypeError(f"expected an array or a number; got {type(x).__name__}: {_clip(x)}{_register_hint(x)}")
+
+
+def _register_hint(x: object) -> str:
+    """Return how to make the class of `x` a tree of arrays if it is a dataclass, as the end of a message; else ""."""
+    if not hasattr(type(x), "__dataclass_fields__"):
+        return ""
+    name = type(x).__name__
+    return f". Decorate the dataclass {name} with tree_util.register_dataclass to pass its fields as a tree"
 
 
 def _clip(x: object) -> str:

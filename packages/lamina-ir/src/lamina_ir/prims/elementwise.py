@@ -85,7 +85,7 @@ def one_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
                 types = ", ".join(a.str_long() for a in avals)
                 # StableHLO constraint C1 of the operation, except that rank-0 operands are broadcast here.
                 raise ShapeError(f"{name}: operands need one shape, or rank 0; got {types}; use lax.broadcast_in_dim, "
-                                 "or the functions of lamina.numpy, which broadcast")
+                                 "or NumPy's functions, which broadcast")
             shape = a.shape
     return shape
 

@@ -138,6 +138,14 @@ def _check_version(version: int) -> None:
                            f"pip install '{name}[with-cuda]=={_jaxlib.VERSION}', or the other way round")
 
 
+def _install_text() -> str:
+    """Return the command that installs a CUDA plugin for this jaxlib: the extra of `lamina` if that is installed."""
+    from importlib.util import find_spec  # noqa: PLC0415 (only errors need it)
+    if find_spec("lamina") is not None:
+        return "pip install 'lamina[cuda13]', or 'lamina[cuda12]' for a driver of CUDA 12"
+    return f"pip install 'jax-cuda13-plugin[with-cuda]=={_jaxlib.VERSION}' (the version of jaxlib)"
+
+
 def make_client(distributed: CoordinationClient | None = None, node_id: int | None = None, num_nodes: int | None = None,
                 visible: list[int] | None = None) -> Client:
     """Make the GPU client, for all GPUs or for those in `visible`. RuntimeError if no plugin is installed.
@@ -146,8 +154,7 @@ def make_client(distributed: CoordinationClient | None = None, node_id: int | No
     """
     plugin = _plugin()
     if plugin is None:
-        raise RuntimeError("no CUDA plugin is installed; "
-                           f"pip install 'jax-cuda13-plugin[with-cuda]=={_jaxlib.VERSION}' (the version of jaxlib)")
+        raise RuntimeError(f"no CUDA plugin is installed; {_install_text()}")
     version, path = plugin
     _check_version(version)
     xc = _jaxlib.xc

@@ -175,9 +175,16 @@ def get_arg_avals(call: str, name: str, flat: Sequence[Value], tree: PyTreeDef, 
                     raise type(bad)(f"{name}: {_parameter(argument_path(tree, i), library)}: {bad}") from None
                 if isinstance(bad, DTypeError):
                     raise DTypeError(f"{call} of `{name}`: {argument_path(tree, i)}: {bad}") from None
-                raise type(bad)(f"{call} of `{name}`: {argument_path(tree, i)}: {bad}; mark Python values with "
-                                "static_argnums or static_argnames") from None
+                static = "; mark Python values with static_argnums or static_argnames"
+                raise type(bad)(f"{call} of `{name}`: {argument_path(tree, i)}: {bad}"
+                                f"{'' if _register_hint(bad) else static}") from None
         raise e
+
+
+def _register_hint(error: Exception) -> str:
+    """Return the end of an error of `aval_of` that says how to register a dataclass; "" if it is another error."""
+    at = str(error).find(". Decorate the dataclass")
+    return str(error)[at:] if at >= 0 else ""
 
 
 def find_called_name(name: str) -> str:
@@ -279,7 +286,7 @@ def flatten_results(call: str, name: str, out: Tree) -> tuple[list[Value], PyTre
             continue
         try:
             aval_of(x)
-        except TypeError:
+        except TypeError as bad:
             raise TypeError(f"{call} of `{name}`: the function returned {type(x).__name__} at {result_path(tree, i)}; "
-                            "expected arrays, numbers and trees of them") from None
+                            f"expected arrays, numbers and trees of them{_register_hint(bad)}") from None
     return flat, tree

@@ -3,29 +3,27 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from typing_extensions import override
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Source, UnnamedAxis, Var, aval_of, check,
                        config)
 from lamina_ir.extend import check_key_uses, stack_depth, infer_equation_types
-from lamina_ir.trees import PyTreeDef
-from lamina_ir.typing import AxisName, Function, Params, Value
+from lamina_ir.typing import AxisName, Params, Value
 
 from .array import HostArray
+from .signature import function_name
 from .source_lines import NOWHERE, UserRuleSource, drop_cached_caller, set_staging_code, find_user_source
 from .tracer_provenance import check_tracing_allowed
 from .trace import Trace, bind, leak_error, trace_state, on_trace_begin, notify_staging_hooks
 from .tracer import Tracer
-from .._typing import Outputs, SourceState
+from .._typing import Outputs, SourceState, StagedFunctionInfo
 
 __all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
 _enable_checks, _debug_key_reuse = config.enable_checks, config.debug_key_reuse
-# The staged function, for errors: (call, function, tree of its arguments or None, static positions).
-StagedFunctionInfo = tuple[str, Function, PyTreeDef | None, Collection[int]]
 
 
 class StagingTracer(Tracer):
@@ -70,7 +68,7 @@ class StagingTrace(Trace):
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Value, Var]] = {}
         self.arguments: list[StagingTracer] = []
-        self.function_info: StagedFunctionInfo | None = None
+        self.argument_vars: Sequence[Var] = ()  # variables of `arguments`, after tracing
         outside = trace_state.trace
         # Nested programs share snapshots of host arrays (one copy of each) and `Source`s with the enclosing program.
         is_nested = type(outside) is StagingTrace
@@ -132,7 +130,8 @@ class StagingTrace(Trace):
             return entry[1]
         if isinstance(x, Tracer):
             if not x._trace.alive:
-                raise leak_error(x, "a traced function")
+                info = self.function_info
+                raise leak_error(x, "a traced function" if info is None else f"{info[0]} of `{function_name(info[1])}`")
             aval = x.aval
         else:
             aval = aval_of(x)
@@ -160,7 +159,7 @@ class StagingTrace(Trace):
     def to_jaxpr(self, arguments: Sequence[StagingTracer], outs: Sequence[Value]) -> ClosedJaxpr:
         """Return the recorded program from these arguments to these results."""
         outvars = [self.lift(o) for o in outs]
-        invars = [a._var for a in arguments]
+        invars = self.argument_vars = [a._var for a in arguments]
         if not self.consts:
             return ClosedJaxpr(Jaxpr([], invars, self.eqns, outvars), [])
         values = [self._snapshot(x, var.aval.dtype) if isinstance(x, np.ndarray) and not isinstance(x, HostArray) else x
@@ -258,7 +257,7 @@ def _pass_outer_values(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Value]]:
 def _end_staging(trace: StagingTrace, before: tuple[Trace, int, str, SourceState], gc_was_enabled: bool) -> None:
     """Restore the state that `stage` changed, and end the trace. May run twice."""
     trace_state.trace, trace_state.depth, trace_state.scope, trace_state.source = before
-    trace.arguments, trace.function_info = [], None  # arguments reference their trace; without this cycle it is freed at once
+    trace.arguments = []  # arguments reference their trace; without this cycle it is freed at once
     if gc_was_enabled:
         gc.enable()
     notify_staging_hooks()

@@ -8,7 +8,7 @@ holds the current staging trace, the depth and the bound axis names; there is no
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,8 +19,8 @@ from lamina_ir.extend import (find_axis_names, set_bind, check_axis_name, set_ax
 from lamina_ir.typing import ParamValue, Params, Value
 
 from .error_context import find_lax_call, find_type_error, prefix_lax_function
-from .tracer import Tracer, has_jax_array, typeof
-from .._typing import Outputs, SourceState
+from .tracer import Tracer, has_jax_array, load_conversion_errors, typeof
+from .._typing import Outputs, SourceState, StagedFunctionInfo
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "check_axis_name_unbound", "extend_axis_env",
            "extend_name_stack", "is_counted_once", "new_trace_level", "notify_staging_hooks", "on_staging",
@@ -50,6 +50,10 @@ class Trace:
 
     outlives_transformation = False
     alive = True
+    # For errors: (call, the user's function, tree of `(args, kwargs)` or None, positions that are not in the tree).
+    function_info: StagedFunctionInfo | None = None
+    verb = "traced"  # for errors: what the transformation does to the function
+    transformed_arguments: Collection[int] = ()  # numbers of the flat arguments that are tracers of an eager trace
     sources: dict[int, Source] | None = None  # `Source`s of the program being staged, see `find_user_source`
 
     def __init__(self, level: int) -> None:
@@ -77,6 +81,10 @@ class Trace:
         """Return whether this trace or an outer one uses the rules of such a call."""
         return True
 
+    def find_arguments(self, tracer: Tracer) -> list[int]:
+        """Return the numbers of the flat arguments that may be this tracer, for errors; [] if it is a result."""
+        return []
+
     def end(self) -> None:
         """End the trace after the transformed function has returned: later uses of its tracers raise an error."""
         if self.alive:
@@ -93,18 +101,13 @@ class Trace:
 def _raise_leak_error(prim: Primitive, args: Sequence[Value], params: Params) -> NoReturn:
     """Handle primitives for an ended trace. Not a bound method: that would be a reference cycle with the trace."""
     leaked = next((a for a in args if isinstance(a, Tracer) and not a._trace.alive), None)
-    raise leak_error(leaked, f"`{prim.name}`")
+    name = params.get("name") if prim.subprograms else None
+    raise leak_error(leaked, f"the call of `{name}`" if type(name) is str else f"`{prim.name}`")
 
 
 def leak_error(tracer: Tracer | None, use: str) -> errors.LeakedTracerError:
-    kind = "value"
-    if tracer is not None:
-        names = sorted(map(repr, tracer.aval.varying_axes))
-        kind = tracer.aval.str_long() + (f" with the named axis {' and '.join(names)}" if names else "")
-    return errors.LeakedTracerError(
-        f"{use} was given a traced {kind} whose trace has ended: it was stored in a global, an attribute or a closure "
-        "of the transformed function. Return such values from the function instead; checking_leaks() says where it was "
-        "made.")
+    """Return the error for `use` of a value whose trace has ended."""
+    return errors.LeakedTracerError(load_conversion_errors().leak_text(tracer, use))
 
 
 class _Evaluation(Trace):

@@ -20,8 +20,8 @@ from lamina_ir.typing import Function, Tree, Value
 from .error_context import not_an_array_error
 from .._typing import AnyTrace
 
-__all__ = ["Tracer", "get_concrete_value", "get_underlying_value", "has_jax_array", "load_numpy_dispatch",
-           "provenance_hooks", "typeof"]
+__all__ = ["Tracer", "get_concrete_value", "get_underlying_value", "has_jax_array", "load_conversion_errors",
+           "load_numpy_dispatch", "provenance_hooks", "typeof"]
 
 provenance_hooks: list[Callable[[Tracer], str]] = []  # each describes where a tracer comes from; see tracer_provenance.py
 
@@ -109,6 +109,11 @@ load_numpy_dispatch: Callable[[], ModuleType] = lru_cache(maxsize=1)(
     partial(import_module, "lamina_tracing.numpy_dispatch"))
 
 
+# Imports the texts of errors when the first one is raised.
+load_conversion_errors: Callable[[], ModuleType] = lru_cache(maxsize=1)(
+    partial(import_module, "lamina_tracing._diagnostics.conversion_errors"))
+
+
 def _origin(x: Tracer) -> str:
     return "".join([describe(x) for describe in provenance_hooks])
 
@@ -126,7 +131,7 @@ class Tracer:
     ((2, 3), 2, 2)
     >>> float(x)
     Traceback (most recent call last):
-    lamina_ir.errors.ConcretizationError: a traced float32[2,3] has no known number, but a Python float was asked for. ...
+    lamina_ir.errors.ConcretizationError: `float` at ... needs a Python float, but a traced value float32[2,3] has no ...
     """
 
     __slots__ = ("_trace", "aval", "__weakref__")
@@ -146,9 +151,7 @@ class Tracer:
 
     @override
     def __hash__(self) -> int:
-        raise TypeError(f"a traced {self.aval.str_long()} has no known value, so it is no dictionary key and no static "
-                        f"argument (a size, an axis, a dtype, a flag).{_origin(self)} Make it static where it comes "
-                        "from (static_argnums)")
+        raise TypeError(self._need_value("hash"))
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -166,56 +169,44 @@ class Tracer:
 
     def __iter__(self) -> Iterator[Value]:
         if not self.aval.shape:
-            raise TypeError(f"iteration over a rank-0 traced value {self.aval.str_long()}; where it is a size, a shape or an "
-                            "axis, pass it as a static argument (static_argnums)")
+            raise TypeError(self._need_value("iter"))
         return (self[i] for i in range(self.aval.shape[0]))  # type: ignore[index]
 
     def __contains__(self, value: object) -> bool:
         number = self._concrete_value()
         if number is not None:
             return value in number
-        raise errors.TracerBoolError(self._need_value("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
+        raise errors.TracerBoolError(self._need_value("in"))
 
-    def _need_value(self, use: str, remedy: str) -> str:
-        """Return the error text for an operation that needs the concrete value."""
-        where = _origin(self) or f" It belongs to a {type(self._trace).__name__}."
-        if self._concrete_value() is not None:
-            return (f"{use} of a {self.aval.str_long()} that is being differentiated would lose its derivative.{where} Use "
-                    f"{remedy}, or lax.stop_gradient(x) first where a constant is meant.")
-        static = "static_broadcasted_argnums" if ", traced by pmap" in where else "static_argnums"
-        return (f"a traced value {self.aval.str_long()} has no known number, but {use} was asked for.{where} Use "
-                f"{remedy}, or pass the value as a static argument ({static}) where that is meant.")
+    def _need_value(self, use: str) -> str:
+        """Return the error text for a conversion that needs the concrete value; see `conversion_errors`."""
+        return load_conversion_errors().conversion_text(self, use)
 
     def __bool__(self) -> bool:
         if self.aval.shape and self.aval.size != 1:
-            raise ValueError(f"the truth value of an array with several elements is ambiguous; got {self.aval.str_long()}. "
-                             "Use .any() or .all()")
+            raise ValueError(load_conversion_errors().ambiguous_text(self))
         number = self._concrete_value()
         if number is not None:
             return bool(number)
-        raise errors.TracerBoolError(self._need_value("a Python truth value (`if`, `while`, `and`, `not`)",
-                                                      "lamina.numpy.where or lax.select"))
+        raise errors.TracerBoolError(self._need_value("bool"))
 
     def __int__(self) -> int:
         number = self._concrete_value()
         if number is not None:
             return int(number)
-        raise errors.TracerIntegerError(self._need_value("a Python int", "x.astype(int)"))
+        raise errors.TracerIntegerError(self._need_value("int"))
 
     def __float__(self) -> float:
-        raise errors.ConcretizationError(self._need_value("a Python float", "x.astype(float)"))
+        raise errors.ConcretizationError(self._need_value("float"))
 
     def __complex__(self) -> complex:
-        raise errors.ConcretizationError(self._need_value("a Python complex", "x.astype(complex)"))
+        raise errors.ConcretizationError(self._need_value("complex"))
 
     def __index__(self) -> int:
-        raise errors.TracerIntegerError(self._need_value(
-            "a Python integer (a length, a shape, an axis, `range`, a place in a list)",
-            "x[i] on an array or lax.dynamic_index_in_dim to pick by it, lax.fori_loop to count to it"))
+        raise errors.TracerIntegerError(self._need_value("index"))
 
     def __array__(self, *args: Tree, **kwargs: Tree) -> np.ndarray:
-        raise errors.TracerArrayError(self._need_value(
-            "a NumPy array", "the lamina.numpy function of the same name, numpy.stack(...) to make one array of several"))
+        raise errors.TracerArrayError(self._need_value("array"))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Value, **kwargs: Tree) -> Value:
         return load_numpy_dispatch().array_ufunc(ufunc, method, inputs, kwargs)
@@ -232,10 +223,10 @@ class Tracer:
         number = self._concrete_value()
         if number is not None:
             return number.item(*args) if hasattr(number, "item") else np.asarray(number).item(*args)
-        raise errors.ConcretizationError(self._need_value("a Python number (item)", "the array itself"))
+        raise errors.ConcretizationError(self._need_value("item"))
 
     def tolist(self) -> NoReturn:
-        raise errors.ConcretizationError(self._need_value("a Python list (tolist)", "the array itself"))
+        raise errors.ConcretizationError(self._need_value("tolist"))
 
     def block_until_ready(self) -> Tracer:
         return self
@@ -258,5 +249,4 @@ class Tracer:
         try:
             return format(repr(self), spec)
         except ValueError:
-            raise TypeError(f"a traced value {self.aval.str_long()} has no known number to format as {spec!r}; print it where "
-                            "the program runs, with debug.print, or leave the format out") from None
+            raise TypeError(self._need_value("format")) from None

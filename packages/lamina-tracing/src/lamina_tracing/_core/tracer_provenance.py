@@ -1,8 +1,12 @@
 """Describe where a traced value comes from, for errors. The search in the equations runs only when one is raised."""
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+import textwrap
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from lamina_ir import config, trees
 from lamina_ir.typing import Function, Value
@@ -13,27 +17,135 @@ from .source_lines import is_library_file
 from .signature import function_name, parameter_names
 from .._typing import AnyTrace
 
-__all__ = ["check_tracing_allowed", "describe_provenance"]
+__all__ = ["Provenance", "check_tracing_allowed", "describe_provenance", "find_provenance"]
+
+
+class _Argument(NamedTuple):
+    """An argument that a traced value depends on."""
+
+    function: str  # text for the function, its line and the transformation
+    call: str  # name of the transformation, such as "jit"
+    name: str
+    can_be_static: bool  # a scalar that is a whole argument, not part of a tree
+
+
+class Provenance(NamedTuple):
+    """Where a traced value comes from.
+
+    Attributes:
+      text: a sentence with a leading space; "" if unknown.
+      call: the transformation to which the value is unknown, such as "jit"; "" if unknown.
+      scalars: names of the arguments of that transformation on which the value depends, if they can be static.
+      is_partial: whether it also depends on other arguments.
+      function: the innermost transformed function, if known.
+      left: text for that function, its line and its transformation.
+    """
+
+    text: str
+    call: str = ""
+    scalars: tuple[str, ...] = ()
+    is_partial: bool = True
+    function: Function | None = None
+    left: str = ""
 
 
 def describe_provenance(tracer: Value) -> str:
     """Describe a traced value: the primitive and line that made it, and the arguments that it depends on.
 
     Returns:
-      A sentence with a leading space; empty if no function is being staged, as an eager transformation keeps no record.
+      A sentence with a leading space; empty if unknown.
     """
+    return find_provenance(tracer).text
+
+
+def find_provenance(tracer: Value, use: Any = None) -> Provenance:
+    """Find the primitive and line that made a traced value, and the arguments that it depends on.
+
+    A transformation that runs eagerly records no equations. Its values depend on the arguments that it transforms. If
+    there are several, those that the expression uses are looked up in the user's code.
+
+    Args:
+      tracer: the value.
+      use: the `Construct` that uses the value, if known.
+    """
+    arguments: list[_Argument] = []
+    made = blocking = ""
     try:
-        while not hasattr(tracer, "_var"):  # a tracer of a transformation inside the staged function: unwrap it
-            tracer = tracer.primal if hasattr(tracer, "primal") else tracer.val
-        made, arguments_of = _describe_equation(tracer), _find_arguments(tracer, {})
-    except AttributeError:
-        return ""
+        x = tracer
+        while isinstance(x, _tracer.Tracer) and not hasattr(x, "_var"):  # an eager transformation: unwrap it
+            trace = x._trace
+            arguments += _eager_arguments(x, use)
+            if trace.function_info is not None and trace.verb != "differentiated":
+                blocking = blocking or trace.function_info[0]
+            x = x._underlying_value()
+        if hasattr(x, "_var"):
+            made = _describe_equation(x)
+            staged = _find_arguments(x, [])
+            arguments += staged
+            if not blocking:
+                blocking = next((a.call for a in reversed(staged)), "")
+            elif staged:
+                blocking = "?"  # two transformations need a change
+    except AttributeError:  # a tracer of another library's transformation
+        pass
+    functions: dict[str, list[str]] = {}
+    for a in arguments:
+        if a.name not in functions.setdefault(a.function, []):
+            functions[a.function].append(a.name)
     parts = []
-    for function, names in arguments_of.items():
+    for described, names in functions.items():
         shown = [*names[:4], f"{len(names) - 4} more"] if len(names) > 4 else names
-        parts.append(f"argument{'s' * (len(names) > 1)} {', '.join(shown)} of {function}")
+        parts.append(f"argument{'s' * (len(names) > 1)} {', '.join(shown)} of {described}")
     clauses = [f"is the result of {made}"] * bool(made) + [f"depends on {' and on '.join(parts)}"] * bool(parts)
-    return f" It {', and '.join(clauses)}." if clauses else ""
+    info = tracer._trace.function_info
+    function = None if info is None else _unwrap(info[1])
+    left = "" if info is None else f"{_name_and_line(info[1])}, {tracer._trace.verb} by {info[0]}"
+    mine = [a for a in arguments if a.call == blocking]
+    return Provenance(f" It {', and '.join(clauses)}." if clauses else "", blocking,
+                      tuple(dict.fromkeys([a.name for a in mine if a.can_be_static])),
+                      not all(a.can_be_static for a in mine), function, left)
+
+
+def _eager_arguments(tracer: Value, use: Any) -> list[_Argument]:
+    """Return the arguments of its eager transformation that a value depends on."""
+    trace = tracer._trace
+    if trace.function_info is None:
+        return []
+    call, fun = trace.function_info[:2]
+    function = f"{_name_and_line(fun)}, {trace.verb} by {call}"
+    numbers = trace.find_arguments(tracer) or trace.transformed_arguments
+    names = list(dict.fromkeys([_argument(trace, i) for i in numbers]))
+    if len(names) > 1:
+        names = _used_names(fun, use, names)
+    return [_Argument(function, call, name, _is_whole(name)) for name in names]
+
+
+def _used_names(fun: Function, use: Any, names: list[str]) -> list[str]:
+    """Return those of the arguments that reach the expression of `use`, by the assignments in the lines before it."""
+    code = getattr(_unwrap(fun), "__code__", None)
+    frame = getattr(use, "frame", None)
+    if code is None or frame is None or frame.f_code is not code or not use.names:
+        return names
+    try:
+        nodes = [n for n in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code))))]
+    except (OSError, SyntaxError):
+        return names
+    needed, before = set(use.names), 0
+    last = frame.f_lineno - code.co_firstlineno + 1
+    while len(needed) > before:
+        before = len(needed)
+        for n in nodes:
+            if getattr(n, "lineno", last + 1) > last:
+                continue
+            value = getattr(n, "value", None) if isinstance(n, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) \
+                else n.iter if isinstance(n, ast.For) else None
+            if value is None:
+                continue
+            targets = n.targets if isinstance(n, ast.Assign) else [n.target]  # type: ignore[attr-defined]
+            if needed & {m.id for t in targets for m in ast.walk(t) if isinstance(m, ast.Name)}:
+                needed |= {m.id for m in ast.walk(value) if isinstance(m, ast.Name)}
+    found = [name for name in names if re.split(r"[.\[]", name)[0] in needed]
+    return found or names
 
 
 def _describe_equation(tracer: Value) -> str:
@@ -43,31 +155,42 @@ def _describe_equation(tracer: Value) -> str:
     return ""
 
 
-def _find_arguments(tracer: Value, found: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Collect in `found` (function -> names) the arguments a value depends on, also those of enclosing functions."""
+def _find_arguments(tracer: Value, found: list[_Argument]) -> list[_Argument]:
+    """Append to `found` the arguments a staged value depends on, also those of enclosing functions."""
     trace = tracer._trace
     needed = {tracer._var}
     for eqn in reversed(trace.eqns):
         if not needed.isdisjoint(eqn.outvars):
             needed.update(eqn.invars)
-    for i, a in enumerate(trace.arguments):
-        if a._var in needed:
-            function, name = _argument(trace, i)
-            found.setdefault(function, []).append(name)
+    for i, var in enumerate([a._var for a in trace.arguments] or trace.argument_vars):
+        if var in needed:
+            if trace.function_info is None:
+                found.append(_Argument("a traced function", "", str(i), False))
+                continue
+            call, fun = trace.function_info[:2]
+            name = _argument(trace, i)
+            found.append(_Argument(f"{_name_and_line(fun)}, traced by {call}", call, name,
+                                   _is_whole(name) and not var.aval.shape))
     for value, var in trace.consts.values():
         if var in needed and hasattr(value, "_trace"):
-            while not hasattr(value, "_var"):
-                value = value.primal if hasattr(value, "primal") else value.val
-            _find_arguments(value, found)
+            while isinstance(value, _tracer.Tracer) and not hasattr(value, "_var"):
+                value = value._underlying_value()
+            if hasattr(value, "_var"):
+                _find_arguments(value, found)
     return found
 
 
-def _argument(trace: AnyTrace, i: int) -> tuple[str, str]:
-    """Return (text for the traced function and its line, name of its flat argument `i`)."""
-    if trace.function_info is None:
-        return "a traced function", str(i)
-    call, fun, tree, static = trace.function_info
-    return f"{_name_and_line(fun)}, traced by {call}", _path(fun, tree, static, i)
+def _is_whole(name: str) -> bool:
+    """Return whether an argument's name is that of a parameter, not the path of a leaf."""
+    return name.isidentifier() or name.isdigit()
+
+
+def _argument(trace: AnyTrace, i: int) -> str:
+    """Return the name of flat argument `i` of the traced function."""
+    if hasattr(trace, "argument_name"):
+        return trace.argument_name(i)
+    _, fun, tree, static = trace.function_info
+    return _path(fun, tree, static, i)
 
 
 def _unwrap(fun: Any) -> Function:

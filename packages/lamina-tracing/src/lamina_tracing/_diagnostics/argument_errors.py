@@ -75,10 +75,16 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
         if node is not None:
             callee, argument = _describe(node, at.tb_frame, kind)
     if text.startswith("Traced<"):
+        # The text of the tracer's own error, in jaxlib's text: where the value comes from, and how to make it known.
+        origin = re.search(r"has no known number\.( It .*?\.)? Use [^\n]*?(?:, or (pass|do not map) ([^\n]*?))?\.?(?:\n|$)",
+                           error.args[0])
+        how = "Make it static where it comes from (static_argnums, static_argnames)"
+        if origin is not None and origin[2]:
+            how = f"{origin[2].capitalize()} {origin[3]}"
         aval = re.search(r"\(([\w.]+\[[^\]]*\])", text)
         made = StaticArgumentError(
             f"{callee}: {argument} is a traced {aval[1] if aval else 'value'}; a size, an axis or a flag must be known while "
-            "the function is traced. Make it static where it comes from (static_argnums, static_argnames)")
+            f"the function is traced.{(origin[1] or '') if origin is not None else ''} {how}")
     else:
         made = ValueError(f"{callee}: {argument} must be hashable; got {kind}: {text:.60}. Use a tuple for a list, or make "
                           "the argument dynamic")

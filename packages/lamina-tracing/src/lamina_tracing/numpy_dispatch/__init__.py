@@ -108,7 +108,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
             return array_ufunc(ufunc, method, tuple(map(as_array, inputs)), kwargs)
     name = ufunc.__name__
     if getattr(np, name, None) is not ufunc:
-        raise _refusal(name, inputs, "it is none of NumPy's own functions; use one of lax or lamina_numpy")
+        raise _refusal(name, inputs, "it is none of NumPy's own functions; use functions of lax, or pure_callback to call it")
     if method != "__call__":
         return _call_ufunc_method(ufunc, method, inputs, kwargs)
     if "out" in kwargs and kwargs["out"] is not None:
@@ -192,8 +192,7 @@ def _drop_neutral(name: str, implementation: Callable[..., Any] | None, kwargs: 
         if implementation is not None and key not in _parameters(implementation):
             if key in ("order", "casting", "subok"):
                 continue  # they concern memory layout and checks that traced values do not have
-            raise NotImplementedError(f"numpy.{name} of a traced value: the argument {key}= is not supported; leave it "
-                                      "out, or use the function of lamina_numpy")
+            raise NotImplementedError(f"numpy.{name} of a traced value: the argument {key}= is not supported; leave it out")
         given[key] = value
     return given
 
