@@ -43,7 +43,7 @@ def user_line() -> str:
     """Return the user's line that is executed now, as text for messages; "" if there is none.
 
     >>> user_line()
-    ' at <doctest ...>:1'
+    ' at <doctest ...>:1 (<module>)'
     """
     frame = find_user_frame()
     return "" if frame is None else f" at {Source(frame.f_code, frame.f_lasti)}"
