@@ -241,7 +241,7 @@ def test_static_argument_errors_are_rewritten():
         return str(caught.value), type(caught.value)
 
     assert refused(lambda n: f(1.0, unhashable, 2)) == (
-        "jit of `<lambda>`: static argument 1 ('n') must be hashable; got list: [1, 2]. Use a tuple for a list, or make the "
+        "jit of `<lambda>`: static argument 1 ('n') must be hashable; got list: [1, 2]. Pass a tuple, or make the "
         "argument dynamic", ValueError)
     text, kind = refused(lambda n: f(1.0, 2,
                                      m=n))

@@ -110,3 +110,13 @@ def test_unregistered_dataclass_error_names_register_dataclass():
         with pytest.raises(TypeError, match="Decorate the dataclass Pair with tree_util.register_dataclass") as found:
             call()
         assert "static_argnums" not in str(found.value)
+
+
+@pytest.mark.parametrize("value, words", [([1], "list.*Pass a tuple"), ({1: 2}, "dict.*Pass a tuple of its items"),
+                                          ({1}, "set.*Pass a frozenset"), (X, "ndarray.*Make the argument dynamic$")])
+def test_unhashable_static_argument_error_names_function_argument_and_remedy(value, words):
+    def model(x, n):
+        return x
+
+    with pytest.raises(ValueError, match=rf"jit of `model`: static argument 1 .'n'. must be hashable; got {words}"):
+        jit(model, static_argnums=1)(1.0, value)

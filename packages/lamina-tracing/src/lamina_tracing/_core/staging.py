@@ -62,13 +62,13 @@ class StagingTrace(Trace):
     """
 
     bound_axis_names: frozenset[AxisName] = frozenset()
+    argument_vars: Sequence[Var] = ()  # variables of `arguments`, after tracing
 
     def __init__(self, level: int) -> None:
         self.level = level
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Value, Var]] = {}
         self.arguments: list[StagingTracer] = []
-        self.argument_vars: Sequence[Var] = ()  # variables of `arguments`, after tracing
         outside = trace_state.trace
         # Nested programs share snapshots of host arrays (one copy of each) and `Source`s with the enclosing program.
         is_nested = type(outside) is StagingTrace

@@ -11,7 +11,7 @@ from .signature import count_positional, function_name, get_parameters, paramete
 from .tracer import Tracer
 from .._typing import ArgSelection, StaticKey
 
-__all__ = ["StaticArgs", "as_tuple"]
+__all__ = ["StaticArgs", "as_tuple", "hashable_remedy"]
 
 T = TypeVar("T")
 
@@ -56,6 +56,21 @@ def _check_names(call: str, fun: Function, what: str, names: Sequence[str], know
         if name not in known[1]:
             raise ValueError(f"{call}: {what} {name!r} is no parameter of `{function_name(fun)}`; it has "
                              f"{', '.join(known[1]) or 'none'}")
+
+
+def hashable_remedy(kind: str) -> str:
+    """Return what to pass instead of an unhashable static argument whose type is named `kind`.
+
+    >>> hashable_remedy("list")
+    'Pass a tuple, or make the argument dynamic'
+    """
+    instead = {"list": "Pass a tuple", "bytearray": "Pass bytes", "set": "Pass a frozenset",
+               "dict": "Pass a tuple of its items"}.get(kind)
+    if kind in ("Array", "ArrayImpl", "HostArray", "ndarray"):
+        return "Make the argument dynamic"
+    if instead is None:
+        return "Make the argument dynamic, or define __hash__ and __eq__ of its class"
+    return f"{instead}, or make the argument dynamic"
 
 
 class StaticArgs:
@@ -144,13 +159,13 @@ class StaticArgs:
             if isinstance(value, Tracer):
                 raise StaticArgumentError(f"{self.call} of `{function_name(self.fun)}`: static {self.describe(where)} is a "
                                           f"traced value {value.aval.str_long()}; a static argument must be a known Python "
-                                          "value")
+                                          f"value.{value._describe_provenance()}")
             try:
                 hash(value)
             except TypeError as e:
                 raise ValueError(
                     f"{self.call} of `{function_name(self.fun)}`: static {self.describe(where)} must be hashable; got "
-                    f"{type(value).__name__}: {value!r:.60}. Use a tuple for a list, or make the argument dynamic") from e
+                    f"{type(value).__name__}: {value!r:.60}. {hashable_remedy(type(value).__name__)}") from e
         if len(static) > 1:
             static.sort(key=lambda p: str(p[0]))
         return tuple(dynamic), rest, tuple([(w, type(v), v) for w, v in static])

@@ -33,7 +33,8 @@ class Trace:
 
     A subclass defines `process`, and usually a tracer class. `outlives_transformation` is True if its tracers stay
     valid after the function has returned, as parts of a program. `alive` is True until the transformed function has
-    returned.
+    returned. For errors about its tracers a subclass may define `verb`, `transformed_arguments` and `find_arguments`,
+    and set `function_info`.
 
     Args:
       level: `trace_state.depth + 1`, greater than the level of every enclosing trace.

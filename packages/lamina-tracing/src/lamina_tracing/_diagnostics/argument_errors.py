@@ -21,7 +21,7 @@ from lamina_ir.typing import Function, StaticValue, Tree, Value
 
 from .._core.args import unsorted_dict_error
 from .._core.source_lines import is_library_file
-from .._core.static_args import StaticArgs
+from .._core.static_args import StaticArgs, hashable_remedy
 
 __all__ = ["RENAMED_ERRORS", "rename_error", "rename_errors", "translate_error"]
 
@@ -81,13 +81,15 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
         how = "Make it static where it comes from (static_argnums, static_argnames)"
         if origin is not None and origin[2]:
             how = f"{origin[2].capitalize()} {origin[3]}"
+        elif origin is not None and ", mapped by " in (origin[1] or ""):
+            how = "Pass a value that is not mapped"
         aval = re.search(r"\(([\w.]+\[[^\]]*\])", text)
         made = StaticArgumentError(
             f"{callee}: {argument} is a traced {aval[1] if aval else 'value'}; a size, an axis or a flag must be known while "
             f"the function is traced.{(origin[1] or '') if origin is not None else ''} {how}")
     else:
-        made = ValueError(f"{callee}: {argument} must be hashable; got {kind}: {text:.60}. Use a tuple for a list, or make "
-                          "the argument dynamic")
+        made = ValueError(f"{callee}: {argument} must be hashable; got {'Array' if kind == 'ArrayImpl' else kind}: "
+                          f"{text:.60}. {hashable_remedy(kind)}")
     return made.with_traceback(error.__traceback__)
 
 

@@ -96,7 +96,7 @@ def _find_store(code: CodeType, name: str) -> str:
         tree = ast.parse("".join(linecache.getlines(code.co_filename)))
     except (SyntaxError, ValueError):
         return ""
-    functions = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
+    functions = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))]
     lines: set[int] = {getattr(n, "lineno", 0) for function in functions for n in ast.walk(function) if _stores(n, name)}
     first = code.co_firstlineno
     last = max([line for _, _, line in code.co_lines() if line is not None], default=first)
