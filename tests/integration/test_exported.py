@@ -46,7 +46,7 @@ def test_shardings_of_keyword_arguments_are_exported():
 
 def test_export_for_too_many_devices_is_refused():
     e = export.export(lamina.jit(lambda x: x, in_shardings=NamedSharding(Mesh(lamina.devices(), "x"), PartitionSpec())))(X)
-    more = e._like(nr_devices=99)
+    more = e._replace(nr_devices=99)
     with pytest.raises(ValueError, match="exported for 99 devices; there are 8"):
         more.call(X)
 

@@ -35,8 +35,8 @@ def test_compiled_layers(name):
 
 @pytest.mark.parametrize("name", STEPS.NUMBERS)
 def test_compiled_optimizers(name):
-    init, update, get_params = STEPS.made(optimizers)[name]
-    params, gradients = STEPS.given()
+    init, update, get_params = STEPS.make_optimizers(optimizers)[name]
+    params, gradients = STEPS.make_parameters()
     state, step = lamina.jit(init)(params), lamina.jit(update)
     for i, g in enumerate(gradients):
         state = step(i, g, state)
@@ -47,7 +47,7 @@ def test_compiled_optimizers(name):
 @pytest.mark.parametrize("sizes, lengths", CELLS.CASES)
 def test_compiled_rnn_cells(sizes, lengths):
     weights = rnn.init_lstm_weight(lamina.random.key(3), *sizes)
-    want, start = CELLS.NUMBERS[str((sizes, lengths))], CELLS.given(sizes, lamina.random)
+    want, start = CELLS.NUMBERS[str((sizes, lengths))], CELLS.make_inputs(sizes, lamina.random)
 
     def total(*args):
         out = rnn.lstm(*args[1:], args[0], np.array(lengths), *sizes[:3], 0.0, sizes[3])
