@@ -14,10 +14,11 @@ import lamina
 import numpy as np
 import pytest
 from lamina_ir import LaminaError, check, dtypes, parse, prims
+from lamina_ir.testing.mutations import bound_loops
 from lamina_ir.testing.samples import samples_of
 from lamina_ir.testing.samples.collectives import AXES
 from lamina_tracing.extend import eval_jaxpr
-from program_mutations import bound_loops, mutate_equation, mutate_text
+from program_mutations import mutate_equation, mutate_text
 
 LAWS = int(os.environ.get("LAMINA_LAWS", "60" if os.environ.get("LAMINA_WIDE") else "3"))
 DRAWS, RUN_EVERY = 2 * LAWS, 1 if LAWS >= 20 else 6  # the other programs are only lowered

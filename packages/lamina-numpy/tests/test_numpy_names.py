@@ -2,25 +2,25 @@
 import inspect
 import subprocess
 import sys
-import warnings
 
 import lamina_numpy as lnp
 import numpy as np
 import pytest
-from lamina_autodiff import grad, jvp, vjp
+from lamina_autodiff import grad, jvp
+from lamina_autodiff.testing import check_numpy_call as check_derivatives
 from lamina_batching import vmap
+from lamina_batching.testing import check_numpy_call as check_vmap
 from lamina_ir import errors
 from lamina_numpy._numpy_protocol import NAMES_BY_POSITION, find
 from lamina_tracing import enable_x64, jit
 from lamina_tracing.extend import Tracer
-from lamina_tracing.numpy_dispatch import implementations, name_of, refusals
-from lamina_tracing.testing import numpy_calls
+from lamina_tracing.numpy_dispatch import implementations, refusals
+from lamina_tracing.testing import flatten_results, numpy_calls, numpy_functions
 
 CALLS = numpy_calls()
 CORE = {id(c) for c in numpy_calls(core_only=True)}
 LIBRARY_CALLS = [c for c in CALLS if id(c) not in CORE]
 UNTIL_SIGN = ("eig", "eigh", "svd", "qr")  # vectors up to a sign
-STEP = 1e-6
 DEPRECATED = pytest.mark.filterwarnings("ignore:.*(trapz|in1d|numpy.fix).*:DeprecationWarning")
 
 
@@ -28,23 +28,7 @@ def ids(calls):
     return [f"{c.name}-{i}" for i, c in enumerate(calls)]
 
 
-def public_functions():
-    found = {}
-    for module in (np, np.linalg, np.fft):
-        for name in dir(module):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of functions that NumPy will remove
-                f = getattr(module, name)
-            if isinstance(f, (type(np.sum), np.ufunc)):
-                found[name_of(f)] = f
-    return found
-
-
-FUNCTIONS = public_functions()
-
-
-def flat(out):
-    return [v for x in out for v in flat(x)] if isinstance(out, (list, tuple)) else [out]
+FUNCTIONS = numpy_functions()
 
 
 def last_name(call):
@@ -58,7 +42,7 @@ def test_result_is_that_of_numpy(call):
         f, xs = call.function(), call.traced()
         wanted, found = f(*xs), jit(f)(*xs)
     assert isinstance(found, tuple) == isinstance(wanted, tuple)
-    for want, got in zip(flat(wanted), flat(found), strict=True):
+    for want, got in zip(flatten_results(wanted), flatten_results(found), strict=True):
         want = np.asarray(want)
         assert np.shape(got) == want.shape
         if want.dtype.kind in "fc":
@@ -98,38 +82,13 @@ def positional(function):
 # --- derivatives and maps ---------------------------------------------------------------------------------------------
 
 
-def scalar(call):
-    """Return the call as a function with a scalar result: a weighted sum of all of its results."""
-    f = call.function()
-
-    def total(*xs):
-        out, sum_ = f(*xs), 0.0
-        for i, v in enumerate(flat(out)):
-            weights = np.cos(np.arange(np.size(v)).reshape(np.shape(v)) + i)
-            sum_ = sum_ + np.sum(np.real(v) * weights)
-        return sum_
-    return total
-
-
 SMOOTH = [c for c in LIBRARY_CALLS if c.smooth]
 
 
 @DEPRECATED
 @pytest.mark.parametrize("call", SMOOTH, ids=ids(SMOOTH))
 def test_derivative_is_that_of_finite_differences(call):
-    f, xs = scalar(call), call.traced()
-    rng = np.random.default_rng(0)
-    along = [rng.normal(size=x.shape) for x in xs]
-    if call.name in ("linalg.cholesky", "linalg.eigvalsh"):
-        along = [(d + np.swapaxes(d, -1, -2)) / 2 for d in along]
-    want = (f(*[x + STEP * d for x, d in zip(xs, along)]) - f(*[x - STEP * d for x, d in zip(xs, along)])) / (2 * STEP)
-    with enable_x64():
-        value, derivative = jvp(f, tuple(xs), tuple(along))
-        _, pull = vjp(f, *xs)
-        back = sum(float(np.sum(np.asarray(g) * d)) for g, d in zip(pull(np.float64(1)), along))
-    np.testing.assert_allclose(value, f(*xs), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(float(derivative), want, rtol=2e-6, atol=2e-8)
-    np.testing.assert_allclose(back, float(derivative), rtol=1e-9, atol=1e-12)
+    check_derivatives(call)
 
 
 MAPPED = [c for c in LIBRARY_CALLS if last_name(c) not in UNTIL_SIGN][::2]
@@ -138,15 +97,7 @@ MAPPED = [c for c in LIBRARY_CALLS if last_name(c) not in UNTIL_SIGN][::2]
 @DEPRECATED
 @pytest.mark.parametrize("call", MAPPED, ids=ids(MAPPED))
 def test_vmap_is_a_loop(call):
-    f, xs = call.function(), call.traced()
-    many = [np.stack([x, x * 1.25]) for x in xs]
-    with enable_x64():
-        got = flat(vmap(lambda *v: tuple(flat(f(*v))))(*many))
-        for i in (0, 1):
-            for g, w in zip(got, flat(f(*[m[i] for m in many])), strict=True):
-                g = np.asarray(g)
-                rtol = 2e-6 if np.asarray(w).dtype == np.float32 else 1e-8
-                np.testing.assert_allclose(g[i] if g.ndim > np.ndim(w) else g, w, rtol=rtol, atol=1e-10)
+    check_vmap(call)
 
 
 def test_maps_and_derivatives_compose():

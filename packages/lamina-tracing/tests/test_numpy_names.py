@@ -1,7 +1,6 @@
 """NumPy functions on traced values that lamina_tracing implements, and the errors for all others."""
 import sys
 import types
-import warnings
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from lamina_ir import dtypes, errors
 from lamina_tracing import enable_x64, hooks, jit, lax, make_jaxpr
 from lamina_tracing.extend import Tracer
 from lamina_tracing.numpy_dispatch import implementations, name_of, refusals
-from lamina_tracing.testing import numpy_calls, numpy_function
+from lamina_tracing.testing import flatten_results, numpy_calls, numpy_function, numpy_functions
 
 CALLS = numpy_calls(core_only=True)
 IDS = [f"{c.name}-{i}" for i, c in enumerate(CALLS)]
@@ -23,23 +22,7 @@ def without_lamina_numpy(monkeypatch):
     monkeypatch.setattr(hooks.operators, "find_numpy_function", lambda name: None)
 
 
-def public_functions():
-    found = {}
-    for module in (np, np.linalg, np.fft):
-        for name in dir(module):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of functions that NumPy will remove
-                f = getattr(module, name)
-            if isinstance(f, (type(np.sum), np.ufunc)):
-                found[name_of(f)] = f
-    return found
-
-
-FUNCTIONS = public_functions()
-
-
-def flat(out):
-    return [v for x in out for v in flat(x)] if isinstance(out, (list, tuple)) else [out]
+FUNCTIONS = numpy_functions()
 
 
 @pytest.mark.filterwarnings("ignore:.*numpy.fix.*:DeprecationWarning")
@@ -47,7 +30,7 @@ def flat(out):
 def test_result_is_that_of_numpy(call):
     with enable_x64():
         f, arrays = call.function(), call.traced()
-        want, got = flat(f(*arrays)), flat(jit(f)(*arrays))
+        want, got = flatten_results(f(*arrays)), flatten_results(jit(f)(*arrays))
     assert len(want) == len(got)
     for w, g in zip(want, got):
         w = np.asarray(w)
@@ -123,7 +106,7 @@ def test_integers():
     for name in (*sorted(INTEGERS - {"invert", "bitwise_count"}), "floor_divide", "remainder", "fmod", "power", "divmod"):
         with np.errstate(divide="ignore"):
             want, got = numpy_function(name)(a, b), jit(numpy_function(name))(a, b)
-        for w, g in zip(flat(want), flat(got)):
+        for w, g in zip(flatten_results(want), flatten_results(got)):
             np.testing.assert_array_equal(g, w, name)
     for name in ("invert", "bitwise_count", "negative", "absolute", "sign", "square", "floor", "rint", "conjugate"):
         np.testing.assert_array_equal(jit(numpy_function(name))(a), numpy_function(name)(a), name)

@@ -9,13 +9,15 @@ import numpy as np
 from lamina_ir import config, dtypes, trees
 from lamina_ir.testing import tolerance as tolerance_of
 from lamina_ir.typing import Function, Value
+from lamina_tracing import enable_x64
 from lamina_tracing.extend import bind, typeof
+from lamina_tracing.testing import NumPyCall
 
 from ._engine.arg_checks import check_function
 from ._api.forward import jvp
 from ._api.reverse import vjp
 
-__all__ = ["Tolerance", "check_grads", "check_jvp", "check_sample", "check_transpose", "check_vjp"]
+__all__ = ["Tolerance", "check_grads", "check_jvp", "check_numpy_call", "check_sample", "check_transpose", "check_vjp"]
 
 Tolerance = float | Mapping[Any, float] | None  # a dict maps dtypes to tolerances
 
@@ -230,3 +232,34 @@ def check_sample(sample: Any, only: Sequence[int] | None = None) -> None:
         if coarse < 1e-8 and all(np.isfinite(_host(o)).all() for o in outs):  # else differences are too inaccurate
             check_jvp(fun, functools.partial(jvp, fun), point, eps=1e-5, rtol=1e-3, atol=1e-4)
         check_transpose(fun, point, max(1e-7, 20 * coarse))
+
+
+_SYMMETRIC = ("linalg.cholesky", "linalg.eigvalsh")  # NumPy reads only one triangle of the operand
+_STEP = 1e-6
+
+
+def check_numpy_call(call: NumPyCall) -> None:
+    """Check the derivatives of a call of a NumPy function, in both modes and in 64 bits, against finite differences.
+
+    Args:
+      call: one of `lamina_tracing.testing.numpy_calls()` that is smooth.
+    Raises:
+      AssertionError: the values or derivatives differ; the message shows both.
+
+    >>> from lamina_tracing.testing import NumPyCall
+    >>> check_numpy_call(NumPyCall("sin", (np.array([0.5, 2.0]),), {}))
+    """
+    fun, xs = call.scalar_function(), call.traced()
+    rng = np.random.default_rng(0)
+    along = [rng.normal(size=x.shape) for x in xs]
+    if call.name in _SYMMETRIC:
+        along = [(d + np.swapaxes(d, -1, -2)) / 2 for d in along]
+    ahead, behind = [x + _STEP * d for x, d in zip(xs, along)], [x - _STEP * d for x, d in zip(xs, along)]
+    expected = (fun(*ahead) - fun(*behind)) / (2 * _STEP)
+    with enable_x64():
+        value, tangent = jvp(fun, tuple(xs), tuple(along))
+        _, pull_back = vjp(fun, *xs)
+        paired = sum(float(np.sum(np.asarray(g) * d)) for g, d in zip(pull_back(np.float64(1)), along))
+    np.testing.assert_allclose(value, fun(*xs), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(float(tangent), expected, rtol=2e-6, atol=2e-8)
+    np.testing.assert_allclose(paired, float(tangent), rtol=1e-9, atol=1e-12)

@@ -9,12 +9,14 @@ import numpy as np
 from lamina_ir import Primitive, prims, trees
 from lamina_ir.testing import assert_close
 from lamina_ir.testing.samples import canonicalize_results
+from lamina_tracing import enable_x64
 from lamina_tracing.extend import bind
+from lamina_tracing.testing import NumPyCall, flatten_results
 from lamina_ir.typing import Function, Value
 
 from .vmap import vmap
 
-__all__ = ["check_sample", "check_vmap", "make_other_example"]
+__all__ = ["check_numpy_call", "check_sample", "check_vmap", "make_other_example"]
 
 
 def check_vmap(fun: Function, args: Sequence[Value], in_axes: Sequence[int | None], out_axes: int = 0,
@@ -95,3 +97,23 @@ def _check_rng_bit_generator(sample: Any, size: int) -> None:
         assert_close(moved, np.concatenate([np.asarray(first)[None], keys[1:]]))
         if sample.params["algorithm"] is not prims.RandomAlgorithm.RNG_PHILOX:  # its bits differ between compilers
             assert_close(bits, np.asarray(wanted))
+
+
+def check_numpy_call(call: NumPyCall) -> None:
+    """Check `vmap` of a call of a NumPy function, in 64 bits, against a loop over two examples.
+
+    Args:
+      call: one of `lamina_tracing.testing.numpy_calls()`.
+    Raises:
+      AssertionError: the results differ; the message shows both.
+
+    >>> check_numpy_call(NumPyCall("sum", (np.ones((2, 3)),), {"axis": 0}))
+    """
+    fun, examples = call.function(), [np.stack([x, x * 1.25]) for x in call.traced()]
+    with enable_x64():
+        batched = flatten_results(vmap(lambda *xs: tuple(flatten_results(fun(*xs))))(*examples))
+        for i in (0, 1):
+            for got, expected in zip(batched, flatten_results(fun(*[x[i] for x in examples])), strict=True):
+                got = np.asarray(got)
+                rtol = 2e-6 if np.asarray(expected).dtype == np.float32 else 1e-8
+                np.testing.assert_allclose(got[i] if got.ndim > np.ndim(expected) else got, expected, rtol=rtol, atol=1e-10)

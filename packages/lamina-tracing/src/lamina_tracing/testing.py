@@ -9,7 +9,7 @@ from lamina_ir.typing import Function, Tree, Value
 
 from ._core.tracer import load_numpy_dispatch
 
-__all__ = ["NumPyCall", "numpy_calls", "numpy_function"]
+__all__ = ["NumPyCall", "flatten_results", "numpy_calls", "numpy_function", "numpy_functions"]
 
 
 class NumPyCall(NamedTuple):
@@ -42,6 +42,18 @@ class NumPyCall(NamedTuple):
             return numpy_function(self.name)(*map(substitute, self.args), **self.kwargs)
         return call
 
+    def scalar_function(self) -> Function:
+        """Return the call as a function with a scalar result: a weighted sum of the real parts of all results."""
+        fun = self.function()
+
+        def call(*arrays: Value) -> Value:
+            total = 0.0
+            for i, v in enumerate(flatten_results(fun(*arrays))):
+                weights = np.cos(np.arange(np.size(v)).reshape(np.shape(v)) + i)
+                total = total + np.sum(np.real(v) * weights)
+            return total
+        return call
+
 
 def _is_traced(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind in "fc"
@@ -57,6 +69,24 @@ def numpy_function(name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
+
+
+def numpy_functions() -> dict[str, Function]:
+    """Return the public functions of `numpy`, `numpy.linalg` and `numpy.fft` by name: `sum`, `linalg.solve`."""
+    found = {}
+    for module in (np, np.linalg, np.fft):
+        for name in dir(module):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of functions that NumPy will remove
+                f = getattr(module, name)
+            if isinstance(f, (type(np.sum), np.ufunc)):
+                found[load_numpy_dispatch().name_of(f)] = f
+    return found
+
+
+def flatten_results(out: Tree) -> list[Value]:
+    """Return the arrays in the result of a NumPy function, which may be a list or a tuple, also a nested one."""
+    return [v for x in out for v in flatten_results(x)] if isinstance(out, (list, tuple)) else [out]
 
 
 def _floats(*shape: int, seed: int = 0) -> np.ndarray:
