@@ -10,12 +10,12 @@ from lamina_autodiff import grad, jvp
 from lamina_autodiff.testing import check_numpy_call as check_derivatives
 from lamina_batching import vmap
 from lamina_batching.testing import check_numpy_call as check_vmap
-from lamina_ir import errors
+from lamina_ir import errors, trees
 from lamina_numpy._numpy_protocol import NAMES_BY_POSITION, find
 from lamina_tracing import enable_x64, jit
 from lamina_tracing.extend import Tracer
 from lamina_tracing.numpy_dispatch import implementations, refusals
-from lamina_tracing.testing import flatten_results, numpy_calls, numpy_functions
+from lamina_tracing.testing import numpy_calls, numpy_functions
 
 CALLS = numpy_calls()
 CORE = {id(c) for c in numpy_calls(core_only=True)}
@@ -42,7 +42,7 @@ def test_result_is_that_of_numpy(call):
         f, xs = call.function(), call.traced()
         wanted, found = f(*xs), jit(f)(*xs)
     assert isinstance(found, tuple) == isinstance(wanted, tuple)
-    for want, got in zip(flatten_results(wanted), flatten_results(found), strict=True):
+    for want, got in zip(trees.tree_leaves(wanted), trees.tree_leaves(found), strict=True):
         want = np.asarray(want)
         assert np.shape(got) == want.shape
         if want.dtype.kind in "fc":

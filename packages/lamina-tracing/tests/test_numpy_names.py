@@ -4,11 +4,11 @@ import types
 
 import numpy as np
 import pytest
-from lamina_ir import dtypes, errors
+from lamina_ir import dtypes, errors, trees
 from lamina_tracing import enable_x64, hooks, jit, lax, make_jaxpr
 from lamina_tracing.extend import Tracer
 from lamina_tracing.numpy_dispatch import implementations, name_of, refusals
-from lamina_tracing.testing import flatten_results, numpy_calls, numpy_function, numpy_functions
+from lamina_tracing.testing import numpy_calls, numpy_function, numpy_functions
 
 CALLS = numpy_calls(core_only=True)
 IDS = [f"{c.name}-{i}" for i, c in enumerate(CALLS)]
@@ -30,7 +30,7 @@ FUNCTIONS = numpy_functions()
 def test_result_is_that_of_numpy(call):
     with enable_x64():
         f, arrays = call.function(), call.traced()
-        want, got = flatten_results(f(*arrays)), flatten_results(jit(f)(*arrays))
+        want, got = trees.tree_leaves(f(*arrays)), trees.tree_leaves(jit(f)(*arrays))
     assert len(want) == len(got)
     for w, g in zip(want, got):
         w = np.asarray(w)
@@ -106,7 +106,7 @@ def test_integers():
     for name in (*sorted(INTEGERS - {"invert", "bitwise_count"}), "floor_divide", "remainder", "fmod", "power", "divmod"):
         with np.errstate(divide="ignore"):
             want, got = numpy_function(name)(a, b), jit(numpy_function(name))(a, b)
-        for w, g in zip(flatten_results(want), flatten_results(got)):
+        for w, g in zip(trees.tree_leaves(want), trees.tree_leaves(got)):
             np.testing.assert_array_equal(g, w, name)
     for name in ("invert", "bitwise_count", "negative", "absolute", "sign", "square", "floor", "rint", "conjugate"):
         np.testing.assert_array_equal(jit(numpy_function(name))(a), numpy_function(name)(a), name)

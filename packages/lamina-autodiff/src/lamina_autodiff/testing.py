@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lamina_ir import config, dtypes, trees
@@ -11,11 +11,13 @@ from lamina_ir.testing import tolerance as tolerance_of
 from lamina_ir.typing import Function, Value
 from lamina_tracing import enable_x64
 from lamina_tracing.extend import bind, typeof
-from lamina_tracing.testing import NumPyCall
 
 from ._engine.arg_checks import check_function
 from ._api.forward import jvp
 from ._api.reverse import vjp
+
+if TYPE_CHECKING:  # its samples of NumPy functions take time to import
+    from lamina_tracing.testing import NumPyCall
 
 __all__ = ["Tolerance", "check_grads", "check_jvp", "check_numpy_call", "check_sample", "check_transpose", "check_vjp"]
 

@@ -11,7 +11,7 @@ from lamina_ir.testing import assert_close
 from lamina_ir.testing.samples import canonicalize_results
 from lamina_tracing import enable_x64
 from lamina_tracing.extend import bind
-from lamina_tracing.testing import NumPyCall, flatten_results
+from lamina_tracing.testing import NumPyCall
 from lamina_ir.typing import Function, Value
 
 from .vmap import vmap
@@ -111,9 +111,9 @@ def check_numpy_call(call: NumPyCall) -> None:
     """
     fun, examples = call.function(), [np.stack([x, x * 1.25]) for x in call.traced()]
     with enable_x64():
-        batched = flatten_results(vmap(lambda *xs: tuple(flatten_results(fun(*xs))))(*examples))
+        batched = trees.tree_leaves(vmap(lambda *xs: tuple(trees.tree_leaves(fun(*xs))))(*examples))
         for i in (0, 1):
-            for got, expected in zip(batched, flatten_results(fun(*[x[i] for x in examples])), strict=True):
+            for got, expected in zip(batched, trees.tree_leaves(fun(*[x[i] for x in examples])), strict=True):
                 got = np.asarray(got)
                 rtol = 2e-6 if np.asarray(expected).dtype == np.float32 else 1e-8
                 np.testing.assert_allclose(got[i] if got.ndim > np.ndim(expected) else got, expected, rtol=rtol, atol=1e-10)

@@ -5,11 +5,12 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from lamina_ir import trees
 from lamina_ir.typing import Function, Tree, Value
 
 from ._core.tracer import load_numpy_dispatch
 
-__all__ = ["NumPyCall", "flatten_results", "numpy_calls", "numpy_function", "numpy_functions"]
+__all__ = ["NumPyCall", "numpy_calls", "numpy_function", "numpy_functions"]
 
 
 class NumPyCall(NamedTuple):
@@ -48,7 +49,7 @@ class NumPyCall(NamedTuple):
 
         def call(*arrays: Value) -> Value:
             total = 0.0
-            for i, v in enumerate(flatten_results(fun(*arrays))):
+            for i, v in enumerate(trees.tree_leaves(fun(*arrays))):
                 weights = np.cos(np.arange(np.size(v)).reshape(np.shape(v)) + i)
                 total = total + np.sum(np.real(v) * weights)
             return total
@@ -82,11 +83,6 @@ def numpy_functions() -> dict[str, Function]:
             if isinstance(f, (type(np.sum), np.ufunc)):
                 found[load_numpy_dispatch().name_of(f)] = f
     return found
-
-
-def flatten_results(out: Tree) -> list[Value]:
-    """Return the arrays in the result of a NumPy function, which may be a list or a tuple, also a nested one."""
-    return [v for x in out for v in flatten_results(x)] if isinstance(out, (list, tuple)) else [out]
 
 
 def _floats(*shape: int, seed: int = 0) -> np.ndarray:
