@@ -150,6 +150,24 @@ def _atom_problem(a: object, bound: set[Var]) -> str | None:
     return None if a in bound else f"is a variable of type {a.aval.str_short()} that is not bound before it is read"
 
 
+def _params_problem(e: Eqn) -> str:
+    """Describe the first param of an equation that is missing, unexpected or of another kind; "" without one."""
+    p = e.primitive
+    if set(e.params) != set(p.params):
+        missing, extra = sorted(set(p.params) - set(e.params)), sorted(set(e.params) - set(p.params))
+        return (f"{p.name} declares the params {', '.join(p.params) or 'none'}"
+                + (f"; missing {', '.join(missing)}" if missing else "")
+                + (f"; unexpected {', '.join(extra)}" if extra else ""))
+    for name, kind in p.kinds.items():
+        problem = explain_bad_param(kind, e.params[name])
+        if problem:
+            return f"its param {name} {problem}"
+    for name in p.subprograms:
+        if not isinstance(e.params[name], (ClosedJaxpr, tuple, list, type(None))):
+            return f"its param {name} must be a ClosedJaxpr or a tuple of them; got {type(e.params[name]).__name__}"
+    return ""
+
+
 def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: _Done, axes: Axes) -> None:
     p = e.primitive
 
@@ -160,19 +178,10 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: _Done, axes: A
         problem = _atom_problem(a, bound)
         if problem:
             raise fail(f"operand {i} {problem}")
-    if set(e.params) != set(p.params):
-        missing, extra = sorted(set(p.params) - set(e.params)), sorted(set(e.params) - set(p.params))
-        raise fail(f"{p.name} declares the params {', '.join(p.params) or 'none'}"
-                   + (f"; missing {', '.join(missing)}" if missing else "")
-                   + (f"; unexpected {', '.join(extra)}" if extra else ""))
-    for name, kind in p.kinds.items():
-        # Before the type rule, which may rely on params of the declared kinds.
-        problem = explain_bad_param(kind, e.params[name])
-        if problem:
-            raise fail(f"its param {name} {problem}")
-    for name in p.subprograms:
-        if not isinstance(e.params[name], (ClosedJaxpr, tuple, list, type(None))):
-            raise fail(f"its param {name} must be a ClosedJaxpr or a tuple of them; got {type(e.params[name]).__name__}")
+    # Before the type rule, which may rely on params of the declared kinds.
+    problem = _params_problem(e)
+    if problem:
+        raise fail(problem)
     for i, sub in enumerate(_subprograms(e)):
         if not isinstance(sub, ClosedJaxpr):
             raise fail(f"its program {i} must be a ClosedJaxpr; got {type(sub).__name__}")

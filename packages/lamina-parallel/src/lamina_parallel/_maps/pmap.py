@@ -153,16 +153,8 @@ class PmapSpec(MapSpec):
             raise ValueError(f"{self.error_prefix}: devices names {total} devices, {own} of them of this process, "
                              f"which has {here} "
                              "rows. Name a device for each row of each process")
-        # The body sees one row: operands without the mapped axis.
-        parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
-                 for a, axis in zip(avals, axes)]
+        parts, mine = self._row_avals(avals, axes), frozenset([self.axis_name])
         out_tree: PyTreeDef  # set by `run`
-
-        # A mapped argument varies over the axis. Types do not contain unnamed axes, see docs/internals/collectives.md.
-        mine = frozenset([self.axis_name])
-        if type(self.axis_name) is not UnnamedAxis:
-            parts = [part.with_varying_axes(a.varying_axes - mine if axis is None else a.varying_axes | mine)
-                     for part, a, axis in zip(parts, avals, axes)]
 
         def run(*tracers: Value) -> list[Value]:
             nonlocal out_tree
@@ -205,6 +197,17 @@ class PmapSpec(MapSpec):
         program = Jaxpr([], whole, [Eqn(prims.xla_pmap_p, whole, results, params)], results,
                         closed.jaxpr.axis_names - mine, closed.jaxpr.effectful)
         return StagedProgram(ClosedJaxpr(program), outer, out_tree)
+
+    def _row_avals(self, avals: Sequence[ShapedArray], axes: Sequence[int | None]) -> list[ShapedArray]:
+        """Return the types of the arguments of one row: without the mapped axis."""
+        parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
+                 for a, axis in zip(avals, axes)]
+        if type(self.axis_name) is UnnamedAxis:  # types do not contain these, see docs/internals/collectives.md
+            return parts
+        # A mapped argument varies over the axis.
+        mine = frozenset([self.axis_name])
+        return [part.with_varying_axes(a.varying_axes - mine if axis is None else a.varying_axes | mine)
+                for part, a, axis in zip(parts, avals, axes)]
 
     def _check_uniform(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None],
                        bound: frozenset[AxisName], out_tree: PyTreeDef) -> None:
