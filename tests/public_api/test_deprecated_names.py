@@ -42,12 +42,19 @@ def test_unknown_name_is_an_attribute_error():
 
 @pytest.mark.parametrize("former, new", [("lamina_tracing.slots", "lamina_tracing._jit.hooks"),
                                          ("lamina_ir.seams", "lamina_ir.interfaces"),
-                                         ("lamina_batching.stock", "lamina_batching._default")])
+                                         ("lamina_batching.stock", "lamina_batching._default"),
+                                         ("lamina_tracing.stage", "lamina_tracing.extend")])
 def test_former_module_path_warns_and_imports_the_new_one(former, new):
     with pytest.warns(DeprecationWarning, match=f"{former} is deprecated; import {new}"):
         module = importlib.import_module(former)
     for name in importlib.import_module(new).__all__:
         assert getattr(module, name) is getattr(importlib.import_module(new), name)
+
+
+def test_former_folder_of_conformance_tests_warns_and_imports_the_new_one():
+    with pytest.warns(DeprecationWarning, match="is deprecated; import lamina_ir.conformance"):
+        trials = importlib.import_module("lamina_ir.contract.trials")
+    assert trials.ContractTrials is importlib.import_module("lamina_ir.conformance.trials").ContractTrials
 
 
 def _shape():

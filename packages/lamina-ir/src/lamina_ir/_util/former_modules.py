@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from importlib.util import find_spec
+from types import CodeType, ModuleType
 
 __all__ = ["install_finder"]
 
@@ -44,9 +45,24 @@ _RENAMED = {
     "lamina_tracing.seams": "lamina_tracing.interfaces",
     "lamina_tracing.slots": "lamina_tracing._jit.hooks",
     "lamina_tracing.wrapped_functions": "lamina_tracing.linear_util",
+    "lamina_autodiff.tables": "lamina_autodiff.extend",
+    "lamina_batching.batch": "lamina_batching.batch_trace",
+    "lamina_lowering.tables": "lamina_lowering.extend",
+    "lamina_runtime.sides": "lamina_runtime.distributed",
+    "lamina_tracing.stage": "lamina_tracing.extend",
+    **{f"lamina_{x}.contract": f"lamina_{x}.conformance" for x in (
+        "autodiff", "batching", "ir", "lowering", "numpy", "parallel", "runtime", "tracing")},
     **{f"lamina_{x}.stock": f"lamina_{x}._default" for x in (
         "autodiff", "batching", "export", "lowering", "nn", "numpy", "parallel", "random", "runtime", "scipy", "tracing")},
 }
+
+
+def _find_renamed(name: str) -> str | None:
+    """Return the present path of a renamed module, or of a module in a renamed folder; None for other names."""
+    head, _, tail = name.rpartition(".")
+    if name in _RENAMED:
+        return _RENAMED[name]
+    return f"{_RENAMED[head]}.{tail}" if head in _RENAMED and find_spec(f"{_RENAMED[head]}.{tail}") else None
 
 
 class _FormerModuleFinder:
@@ -54,14 +70,20 @@ class _FormerModuleFinder:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name in _FORMER or name in _RENAMED else None  # type: ignore[arg-type]
+        return ModuleSpec(name, self) if name in _FORMER or _find_renamed(name) else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None  # the default module object
 
+    def get_code(self, name: str) -> CodeType:
+        """Return the code that `python -m` runs: that of the renamed module."""
+        renamed = _find_renamed(name)
+        return compile(f"import runpy; runpy.run_module({renamed!r}, run_name='__main__', alter_sys=True)", name, "exec")
+
     def exec_module(self, module: ModuleType) -> None:
-        renamed = _RENAMED.get(module.__name__)
+        renamed = _find_renamed(module.__name__)
         if renamed is not None:
+            module.__path__ = []  # this finder imports modules of a renamed folder too
             warnings.warn(f"{module.__name__} is deprecated; import {renamed}", DeprecationWarning, stacklevel=2)
         names = _FORMER.get(module.__name__, {})
 
