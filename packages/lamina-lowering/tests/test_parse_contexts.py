@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
 from lamina_lowering import lower
-from lamina_lowering._emit import parse_module
+from lamina_lowering._emit import mlir_context
 
 F32 = np.dtype("float32")
 
@@ -14,7 +14,7 @@ F32 = np.dtype("float32")
 @pytest.fixture(autouse=True)
 def start_without_free_contexts(monkeypatch):
     """Empty the list of reusable contexts."""
-    monkeypatch.setattr(parse_module, "_free", [])
+    monkeypatch.setattr(mlir_context, "_free_parse_contexts", [])
 
 
 def chain(n):
@@ -52,7 +52,7 @@ def test_concurrent_compilations_use_two_contexts():
 
     with ThreadPoolExecutor(2) as pool:
         one, two = pool.map(lambda n: chain(n).compile_with(use), (1, 2))
-    assert one is not two and len(parse_module._free) == 2
+    assert one is not two and len(mlir_context._free_parse_contexts) == 2
 
 
 def test_nested_compilation_uses_another_context():
@@ -61,27 +61,27 @@ def test_nested_compilation_uses_another_context():
     assert one is not two
 
 
-@pytest.mark.parametrize("bound", ["_MODULES_PER_CONTEXT", "_BYTES_PER_CONTEXT"])
+@pytest.mark.parametrize("bound", ["_MODULES_PER_CONTEXT", "_PARSED_BYTES_PER_CONTEXT"])
 def test_old_contexts_are_dropped(monkeypatch, bound):
-    monkeypatch.setattr(parse_module, bound, 1)
+    monkeypatch.setattr(mlir_context, bound, 1)
     chain(1).compile_with(str)
-    assert not parse_module._free
+    assert not mlir_context._free_parse_contexts
 
 
 def test_number_of_free_contexts_is_bounded():
-    lowered, most = chain(1), parse_module._MAX_FREE
+    lowered, most = chain(1), mlir_context._MAX_FREE
 
     def nested(n):
         return lowered.compile_with(lambda module: nested(n - 1) if n else None)
 
     nested(most + 2)
-    assert len(parse_module._free) == most
+    assert len(mlir_context._free_parse_contexts) == most
 
 
 def test_context_is_dropped_after_an_error():
     with pytest.raises(ZeroDivisionError):
         chain(1).compile_with(lambda module: 1 // 0)
-    assert not parse_module._free
+    assert not mlir_context._free_parse_contexts
 
 
 def test_shardy_regions_are_parsed():

@@ -10,7 +10,7 @@ __all__ = ["clear_event_listeners", "record_event", "record_event_duration_secs"
            "register_event_listener"]
 
 _listeners: list[Callable[..., None]] = []
-_duration_listeners: list[Callable[..., None]] = []
+duration_listeners: list[Callable[..., None]] = []
 
 
 def record_event(event: str, **kwargs: str | int) -> None:
@@ -37,7 +37,7 @@ def record_event_duration_secs(event: str, duration: float, **kwargs: str | int)
       duration: seconds.
       kwargs: further data.
     """
-    for listener in list(_duration_listeners):
+    for listener in list(duration_listeners):
         listener(event, duration, **kwargs)
 
 
@@ -66,10 +66,10 @@ def register_event_duration_secs_listener(callback: Callable[..., None]) -> None
     Raises:
       TypeError: it is not callable.
     """
-    _duration_listeners.append(_check_callable("register_event_duration_secs_listener", callback))
+    duration_listeners.append(_check_callable("register_event_duration_secs_listener", callback))
 
 
 def clear_event_listeners() -> None:
     """Remove all listeners."""
     _listeners.clear()
-    _duration_listeners.clear()
+    duration_listeners.clear()

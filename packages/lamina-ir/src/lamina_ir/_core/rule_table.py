@@ -129,6 +129,8 @@ class RuleTable(dict[Primitive, RuleFunction]):
         rule is rejected if its own name of such an argument is also the name of a param of the primitive.
       default: `default(prim)` returns a rule derived from the primitive itself, or None. Defined rules and declared
         reasons take precedence.
+    Attributes:
+      version: the generation of the active rules of this table, for cache keys of results that depend only on them.
 
     >>> from lamina_ir import prims
     >>> table = RuleTable("price", "shop/rows")
@@ -153,16 +155,12 @@ class RuleTable(dict[Primitive, RuleFunction]):
         self.default = default
         self.missing_rules: dict[Primitive, str] = {}
         self._state = _State()
+        self.version = self._state.number
         self._blocks: dict[Primitive, list[_Override]] = {}  # open override blocks; the last one is active
         self._overridden: dict[Primitive, tuple[RuleFunction | None, str | None]] = {}  # rule, reason without overrides
         self._looked_up: set[Primitive] = set()  # primitives without a rule for which `get` was called
         with generation.changing():
             _tables.add(self)
-
-    @property
-    def version(self) -> int:
-        """The generation of the active rules of this table, for cache keys of results that depend only on them."""
-        return self._state.number
 
     @property
     def overridden(self) -> frozenset[Primitive]:
@@ -274,7 +272,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         generation.set(_all.number)
 
     def _count_overrides(self) -> None:
-        self._state.set_overrides(frozenset([blocks[-1] for blocks in self._blocks.values()]))
+        self.version = self._state.set_overrides(frozenset([blocks[-1] for blocks in self._blocks.values()]))
         # The shared number must identify the overrides of all tables, since cached programs depend on all of them.
         _all.set_overrides(frozenset([blocks[-1] for table in _tables for blocks in table._blocks.values()]))
 
@@ -284,7 +282,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
             self._count_overrides()
 
     def _change_permanently(self) -> None:
-        self._state.change_permanently()
+        self.version = self._state.change_permanently()
         generation.set(_all.change_permanently())
 
     def _check_prim(self, call: str, op: object) -> None:

@@ -34,7 +34,6 @@ from .rule_context import Context
 from .._passes.roll_loops import REWRITTEN_PRIMITIVES, roll_repeated_calls
 from .._passes.nan_insensitive_reductions import MAX_MIN_REDUCTIONS, TRACKED_PRIMITIVES, find_nan_insensitive_reductions
 from .run_on_cpu import run_lowered
-from .parse_module import use_parsed_module
 from .manual_regions import ModuleMesh, MeshAxisEnv, make_member_program
 from .source_map import EquationBlock, SourceLine, resolve_source_lines
 from .._typing import IrAttribute, IrModule, IrType, IrValue
@@ -42,6 +41,7 @@ from .._typing import IrAttribute, IrModule, IrType, IrValue
 __all__ = ["Lowered", "lower"]
 
 _T = TypeVar("_T")
+_NO_AXES = AxisEnv((), 1)
 _primitive_of, _source_of = attrgetter("primitive"), attrgetter("source")
 
 
@@ -104,7 +104,7 @@ class Lowered:
         >>> lowered.compile_with(lambda module: "sine" in str(module))
         True
         """
-        return use_parsed_module(self._bytecode or self.bytecode(), self.shardy, compile)
+        return mlir_context.use_parsed_module(self._bytecode or self.bytecode(), self.shardy, compile)
 
     def run(self, args: Sequence[Value]) -> list[np.ndarray] | list[list[np.ndarray]]:
         """Compile the program for this one call and run it on jaxlib's CPU client, for inspection.
@@ -188,7 +188,8 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     # (docs/internals/placements.md).
     if placement.local_devices:
         closed_jaxpr, placement = first_member_program(closed_jaxpr, placement)
-    env, grid = AxisEnv(axis_env, placement.replicas), None
+    env = AxisEnv(axis_env, placement.replicas) if axis_env or placement.replicas > 1 else _NO_AXES
+    grid = None
     if placement.one_member_per_device:
         e = single_map_eqn(closed_jaxpr)
         if e is None or e.primitive.region_signature.axis_binding.axes(e.params) != placement.axes:  # type: ignore[union-attr]

@@ -458,7 +458,7 @@ class Context:
                     for v in eqn.invars:
                         aval = v.aval
                         if v.__class__ is Literal:
-                            operands.append(const(v.val, aval if aval.shape == shape else shaped(shape, aval.dtype)))
+                            operands.append(const(v.val, aval if aval.shape == shape else ShapedArray(shape, aval.dtype)))
                         elif aval is out or aval.shape == shape:
                             operands.append(env[v])
                         else:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapedArray, register_aval, shaped
+from lamina_ir import register_aval, shaped
 from typing_extensions import override
 from lamina_ir.typing import Device, Function, Sharding, Value
 
@@ -290,8 +290,4 @@ def install() -> None:
     """Set the methods on jaxlib's array class."""
     for name, value in METHODS.items():
         setattr(ArrayImpl, name, value)
-    register_aval(ArrayImpl, _aval_of_array)
-
-
-def _aval_of_array(x: Array) -> ShapedArray:
-    return x.aval
+    register_aval(ArrayImpl, operator.attrgetter("aval"))

@@ -228,7 +228,7 @@ def check_usable(call: str, name: str, flat: Iterable[Value], describe: Callable
                 raise DeletedArrayError(f"{call} of `{name}`: Array has been deleted or donated: {describe(i)}, "
                                         f"{x.aval.str_long()}. Make a copy (x.copy()) before passing it to a donating "
                                         "function, or use that function's result")
-            if client_state.is_closed(x._sharding._internal_device_list[0]):
+            if client_state.current.epoch and client_state.is_closed(x._sharding._internal_device_list[0]):
                 raise RuntimeError(f"{call} of `{name}`: {describe(i)}, {x.aval.str_long()}, is on devices of a client "
                                    "that was closed by clear_backends(). Move it with device_put(x, lamina.devices()[0])")
 

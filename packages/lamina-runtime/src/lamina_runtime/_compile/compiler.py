@@ -59,8 +59,9 @@ class XLACompiler:
             with _jaxlib.suppress_warnings() if lowered.placement.partitions > 1 else nullcontext():
                 return compile(lowered.bytecode()) if given_to is None else given_to(compile)
         finally:
-            monitoring.record_event_duration_secs("/lamina/compile/backend_compile_duration",
-                                                  time.perf_counter() - start)
+            if monitoring.duration_listeners:
+                monitoring.record_event_duration_secs("/lamina/compile/backend_compile_duration",
+                                                      time.perf_counter() - start)
 
 
 accepts = XLACompiler.accepts

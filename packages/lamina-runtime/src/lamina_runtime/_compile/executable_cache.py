@@ -218,7 +218,7 @@ def _load_or_compile(compiler: Compiler, lowered: Lowered, code_size: int, key: 
     """Return the executable from the disk cache, or compile it and store it there."""
     device_list = shardings.device_list(devices)
     settings = _compile_options(options, tuple([d.id for d in devices]))
-    path = disk_cache.cache_path(key[0], devices)
+    path = disk_cache.cache_path(key[0], devices) if disk_cache.compilation_cache.value else None
     payload = None if path is None else disk_cache.read(path)
     if payload is not None:
         found = _deserialize(devices[0].client, payload, device_list, settings)
@@ -339,7 +339,7 @@ def _insert(loaded: LoadedExecutable, program: ClosedJaxpr | None = None, memo_k
     global _evicted
     with _lock:
         state = client_state.current
-        if client_state.is_closed(loaded.device):
+        if state.epoch and client_state.is_closed(loaded.device):
             return False
         memory = state.executables
         if program is not None:

@@ -36,8 +36,7 @@ __all__ = ["check_results", "check_results_multi_process", "install", "is_enable
 
 def is_enabled() -> bool:
     """Return whether results are checked in this thread."""
-    nans, infs = config.debug_nans, config.debug_infs
-    return nans.ever_enabled and bool(nans.value) or infs.ever_enabled and bool(infs.value)
+    return bool(config.debug_nans.value or config.debug_infs.value)
 
 
 def _find_nonfinite(x: Value) -> str | None:

@@ -107,7 +107,10 @@ class CompiledProgram:
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self.effectful = closed.jaxpr.effectful
-        self.launcher, self.processes = multi_process.multi_process_launcher(devices)
+        self.launcher: multi_process.MultiProcessLauncher | None = None
+        self.processes: tuple[int, ...] = ()
+        if client_state.current.launcher is not None:
+            self.launcher, self.processes = multi_process.multi_process_launcher(devices)
         self.first_launch_done = len(devices) == 1
         self.launch_group = None
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
@@ -120,7 +123,7 @@ class CompiledProgram:
         # In the local view jaxlib sees only the devices of this process, and must not take a part for a single-device
         # array.
         make_sharding = shardings.process_part_sharding if placement.local_devices else shardings.tiled_sharding
-        here = placement.visible_devices
+        here = placement.local_devices or devices
         everywhere = make_sharding(here, Tiles())
         self.in_shardings = [everywhere] * len(self.used_args)
         if placement.in_tiles:
@@ -289,7 +292,7 @@ class CompiledProgram:
                 outs, failure = [], e
         if self.window is not None:
             self.window.note_launch(outs)
-        checked = nan_checks.is_enabled()
+        checked = (config.debug_nans.ever_enabled or config.debug_infs.ever_enabled) and nan_checks.is_enabled()
         if checked or self.launcher is not None and failures is not None:
             closed = self._closed()
             assert closed is not None

@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from lamina_ir.typing import Value
@@ -270,14 +271,10 @@ COLLECTIVES_BLOCK_LAUNCHES = VERSION_NUMBERS < (0, 12)
 _HAS_SKIP = "_skip_checks" in (xc.array_result_handler.__doc__ or "")
 
 
-def result_handler(aval: ShapedArray, sharding: JaxlibSharding, committed: bool) -> ResultHandler:
-    """Return the function that makes the array of one result.
-
-    With its checks on, jaxlib 0.10.2 calls a Python method of the array class for every result.
-    """
-    if _HAS_SKIP:
-        return xc.array_result_handler(aval, sharding, committed, _skip_checks=True)
-    return xc.array_result_handler(aval, sharding, committed)
+# (aval, sharding, whether it is committed) -> the function that makes the array of one result. With its checks on,
+# jaxlib 0.10.2 calls a Python method of the array class for every result.
+result_handler: Callable[[ShapedArray, JaxlibSharding, bool], ResultHandler] = (
+    partial(xc.array_result_handler, _skip_checks=True) if _HAS_SKIP else xc.array_result_handler)
 
 
 def copy_to_device_list(arrays: Sequence[Value], lists: Sequence[Any], shardings: Sequence[JaxlibSharding],

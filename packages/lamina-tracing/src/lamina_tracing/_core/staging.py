@@ -23,7 +23,7 @@ from .._typing import Outputs, SourceState, StagedFunctionInfo
 __all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
-_enable_checks, _debug_key_reuse = config.enable_checks, config.debug_key_reuse
+_enable_checks, _debug_key_reuse, _check_leaks = config.enable_checks, config.debug_key_reuse, config.check_tracer_leaks
 
 
 class StagingTracer(Tracer):
@@ -199,8 +199,9 @@ def stage(fun: Callable[..., Sequence[Value]], in_avals: Sequence[ShapedArray],
         try:
             if trace.level > stack_depth.USUAL_LEVELS:
                 stack_depth.raise_limit(trace.level, trace)
-            for hook in on_trace_begin:
-                hook(trace)
+            if _check_leaks.ever_enabled:
+                for hook in on_trace_begin:
+                    hook(trace)
             # The name stack starts empty: the program may be cached, and the equation that calls it adds the outer
             # names.
             trace_state.trace, trace_state.depth, trace_state.scope = trace, trace.level, ""

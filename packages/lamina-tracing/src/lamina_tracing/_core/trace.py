@@ -27,6 +27,8 @@ __all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "check_axis
            "on_trace_begin", "on_trace_end", "reset_trace_state", "staging_context", "staging_context_hooks",
            "trace_state"]
 
+_check_leaks = config.check_tracer_leaks
+
 
 class Trace:
     """One running transformation.
@@ -89,8 +91,9 @@ class Trace:
     def end(self) -> None:
         """End the trace after the transformed function has returned: later uses of its tracers raise an error."""
         if self.alive:
-            for hook in on_trace_end:
-                hook(self)
+            if _check_leaks.ever_enabled:
+                for hook in on_trace_end:
+                    hook(self)
             self.alive = False
         self.set_handler(_raise_leak_error)
 
@@ -270,7 +273,7 @@ def check_axis_name_unbound(call: str, name: Hashable) -> None:
 
 
 on_staging: list[Callable[[bool], None]] = []
-on_trace_begin: list[Callable[[Trace], None]] = []  # called with each trace before the function that it transforms runs
+on_trace_begin: list[Callable[[Trace], None]] = []  # called with each trace, before the function that it transforms runs
 on_trace_end: list[Callable[[Trace], None]] = []  # called with each trace after that function has returned
 # Each returns a context manager for staging a function of these operands. It may read properties of concrete arrays,
 # such as their devices, which the tracers of the staged function do not have.
@@ -378,8 +381,9 @@ class new_trace_level:
             if trace.level > stack_depth.USUAL_LEVELS:
                 stack_depth.raise_limit(trace.level, self)
             trace_state.depth = trace.level
-            for hook in on_trace_begin:
-                hook(trace)
+            if _check_leaks.ever_enabled:
+                for hook in on_trace_begin:
+                    hook(trace)
         except BaseException:
             self._leave()
             raise
