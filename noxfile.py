@@ -1,7 +1,8 @@
 """Development tasks; `nox -l` lists them. All sessions use the `.venv` of tools/bootstrap.py.
 
 Arguments after `--` go to the program behind a session. One environment serves all sessions, because building one takes minutes
-and 1 GB; the sessions that need fresh environments (`isolated`, `min_versions`, `released_versions`) create small ones.
+and 1 GB; the sessions that need fresh environments (`isolated`, `min_versions`, `released_versions`, `release_dry_run`) create
+small ones.
 """
 from __future__ import annotations
 
@@ -76,6 +77,12 @@ def min_versions(session: nox.Session) -> None:
 def released_versions(session: nox.Session) -> None:
     """Test each package with the last releases of its siblings, and its last release with this tree's siblings."""
     python(session, "tools/test_wheels.py", "released-versions", *session.posargs)
+
+
+@nox.session
+def release_dry_run(session: nox.Session) -> None:
+    """Build all wheels, serve them from a local index, and install, combine and extend them as a user does."""
+    python(session, "tools/run_tests.py", "tests/installation", *session.posargs)
 
 
 @nox.session

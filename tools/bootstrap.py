@@ -133,6 +133,9 @@ def set_up(python: str, venv: Path) -> None:
         found = {}
     if found == wanted and version_of(venv_python(venv)):
         return
+    if venv.is_symlink():
+        raise SetupError(f"{venv} is a link to {venv.resolve()}, which was set up for another checkout or for other "
+                         "requirements, and would be cleared. Remove the link, or choose another folder with --venv.")
     editable = [part for path in sorted(ROOT.glob("packages/*/pyproject.toml")) for part in ("-e", str(path.parent))]
     if found.get("environment") == wanted["environment"] and version_of(venv_python(venv)):
         log("updating the metadata of the packages")

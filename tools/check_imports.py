@@ -2,8 +2,9 @@
 
 usage: python tools/check_imports.py
 
-- A package, its conformance tests and the example distributions use another package through names in the `__all__` of its root
-  and through `extend` and `testing`. They touch no private attribute that only another package defines.
+- A package, its conformance tests and the distributions in examples/ use another package through names in the `__all__` of its
+  root and through `extend` and `testing`; the distributions also through `_default`. They touch no private attribute that only
+  another package defines.
 - The umbrella package only re-exports names.
 - A package's README lists all of its modules.
 
@@ -18,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from packages import ROOT, UMBRELLA, Package, example_distributions, packages
+from packages import ROOT, UMBRELLA, Package, alternative_layers, example_distributions, packages
 
 # Underscored names that packages share: attributes of tracers, which must not hide those of arrays; a method that jaxlib calls;
 # attributes of every NamedTuple.
@@ -81,7 +82,8 @@ def check_names(user: Package, known: dict[str, Package], root: Path) -> Iterato
         for line, module, names in imports(parse(path)):
             package = module.split(".")[0]
             own = package == user.module
-            if package not in public or own and (not is_test or module.split(".")[1:2] == ["conformance"]):
+            of_plugin = user.module not in public and module == f"{package}._default"
+            if package not in public or of_plugin or own and (not is_test or module.split(".")[1:2] == ["conformance"]):
                 continue
             for name in names or ("*",):
                 # The checks in a package's `testing` are about its default implementation; a conformance test is not.
@@ -147,7 +149,7 @@ def check_readme(package: Package, root: Path) -> Iterator[str]:
 def check(root: Path) -> list[str]:
     """Return every violation in a checkout."""
     known = packages(root)
-    users = [*known.values(), *example_distributions(root).values()]
+    users = [*known.values(), *example_distributions(root).values(), *alternative_layers(root).values()]
     found = [line for user in users for line in check_names(user, known, root)]
     found += [line for name, package in known.items() if name != UMBRELLA for line in check_readme(package, root)]
     return [*found, *check_attributes(users, root), *check_umbrella(known[UMBRELLA], root)]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,8 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
-from packaging.version import Version
+try:
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+except ModuleNotFoundError:
+    raise SystemExit(f"{sys.argv[0]}: needs the repository's environment, with pip, hatchling and packaging; run `python3 "
+                     f"tools/bootstrap.py setup`, then `.venv/bin/python {' '.join(sys.argv)}`") from None
 
 ROOT = Path(__file__).resolve().parent.parent
 UMBRELLA = "lamina"

@@ -2,10 +2,10 @@
 
 usage: python tools/run_tests.py [--jobs N] [--sample] [target ...] [-- pytest arguments]
 
-A target is a package (`lamina-ir`), a folder of `tests/`, `tools` or `docs`; by default all of them. `--sample` runs every
-second test that is not marked slow. A test that hangs is stopped with a stack trace (`faulthandler_timeout` in
-pyproject.toml). pytest-xdist does not fit: importing a package installs its hooks in lower packages, so each package needs a
-process that has not imported the others. nox runs its sessions one after another.
+A target is a package (`lamina-ir`), a folder of `tests/`, `tools` or `docs`; by default all of them, except tests/installation,
+which needs a package index. `--sample` runs every second test that is not marked slow. A test that hangs is stopped with a
+stack trace (`faulthandler_timeout` in pyproject.toml). pytest-xdist does not fit: importing a package installs its hooks in
+lower packages, so each package needs a process that has not imported the others. nox runs its sessions one after another.
 """
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ TIME_LIMIT = 1500  # seconds for a process: five times the longest target
 # The longest targets first, so that the last ones to end are short.
 SLOW_TARGETS = ("tests/multi_process", "tests/public_api", "lamina-runtime", "tests/integration", "tests/property",
                 "lamina-lowering", "tests/examples", "lamina-autodiff", "lamina-numpy", "lamina-batching", "lamina-ir")
+NEEDS_INDEX = "tests/installation"  # `nox -s release_dry_run`
 Result = tuple[int, str, float]  # exit status, output, seconds
 
 
@@ -36,6 +37,7 @@ def all_targets() -> list[str]:
     """Return the names of all targets, the longest first."""
     names = [path.parent.name for path in sorted(ROOT.glob("packages/*/tests"))]
     names += [f"tests/{path.name}" for path in sorted((ROOT / "tests").iterdir()) if any(path.glob("test_*.py"))]
+    names.remove(NEEDS_INDEX)
     return sorted([*names, "tools", "docs"], key=lambda name: SLOW_TARGETS.index(name) if name in SLOW_TARGETS else 99)
 
 
@@ -116,8 +118,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", help="default: all")
     options, extra = parse(parser, argv)
-    known = all_targets()
-    targets = [target.strip("/").removeprefix("packages/") for target in options.targets] or known
+    known = [*all_targets(), NEEDS_INDEX]
+    targets = [target.strip("/").removeprefix("packages/") for target in options.targets] or all_targets()
     if unknown := sorted(set(targets) - set(known)):
         parser.error(f"unknown target {', '.join(unknown)}; expected {', '.join(known)}")
     print(f"tests: {len(targets)} targets, {options.jobs} at a time, Python {sys.version.split()[0]}", flush=True)

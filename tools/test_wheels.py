@@ -8,6 +8,7 @@ usage: python tools/test_wheels.py isolated | min-versions | released-versions [
 - `released-versions`: each package of this tree with the last releases of its siblings; and its last release, with the tests of
   that release, with the siblings of this tree. Skipped, with a message, if the ranges exclude the combination.
 
+The wheels are built by pip and hatchling in the environment of tools/bootstrap.py; a package index supplies third-party ones.
 A release is a git tag `<package>-v<version>`. If a sibling has none, `min-versions` uses this tree, and `released-versions`
 uses the commit given by `--released`. hatch's environments do not fit: they install a project once per version, so a wheel
 built later under the same version is not installed again; and the versions to install depend on ranges and tags.

@@ -100,6 +100,14 @@ def test_unreadable_stamp_creates_a_new_environment(checkout: Path, pip_calls: l
     assert len(pip_calls) == 2
 
 
+def test_linked_environment_of_another_checkout_is_kept(checkout: Path, pip_calls: list[tuple[str, ...]]) -> None:
+    (checkout / "shared").mkdir()
+    (checkout / ".venv").symlink_to("shared")
+    with pytest.raises(bootstrap.SetupError, match="is a link to .*shared, which was set up for another checkout"):
+        bootstrap.set_up(sys.executable, checkout / ".venv")
+    assert not pip_calls
+
+
 def test_main_prints_the_error_and_returns_1(monkeypatch: pytest.MonkeyPatch,
                                                  capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*arguments: object) -> None:

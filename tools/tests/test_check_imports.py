@@ -46,6 +46,15 @@ def test_name_that_is_not_public_is_reported(checkout: Path, line: str, name: st
     assert any(f"{name} is not public" in text or f"{name}.* is not public" in text for text in check_imports.check(checkout))
 
 
+def test_alternative_layer_starts_from_the_default_implementation(
+        checkout: Path, write_package: Callable[[Path, list[str], str], None]) -> None:
+    folder = checkout / "examples" / "alternative_layers" / "other-tracing"
+    write_package(folder, ["lamina-tracing>=0.1,<0.2"], "from lamina_tracing._default import *\n")
+    assert check_imports.check(checkout) == []
+    (folder / "src" / "other_tracing" / "__init__.py").write_text("from lamina_tracing._core.trace import bind\n")
+    assert "lamina_tracing._core.trace.bind is not public" in only_violation(checkout)
+
+
 @pytest.mark.parametrize("use", ["x._memo", "getattr(x, '_memo', None)", "hasattr(x, '_memo')"])
 def test_private_attribute_of_another_package_is_reported(checkout: Path, use: str) -> None:
     append(checkout, "lamina-ir", "class A:\n    def f(self):\n        self._memo = {}\n        self._own = 1\n")

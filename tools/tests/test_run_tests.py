@@ -11,6 +11,7 @@ import run_tests
 def test_every_package_and_folder_of_tests_is_a_target() -> None:
     targets = run_tests.all_targets()
     assert {"lamina-ir", "lamina", "tests/property", "tests/public_api", "tools", "docs"} <= set(targets)
+    assert run_tests.NEEDS_INDEX not in targets and (run_tests.ROOT / run_tests.NEEDS_INDEX).is_dir()
     assert targets[0] == run_tests.SLOW_TARGETS[0] and set(run_tests.SLOW_TARGETS) <= set(targets)
 
 

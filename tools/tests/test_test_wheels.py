@@ -1,6 +1,8 @@
 """Wheels: what they contain, and which versions are installed together."""
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +76,13 @@ def test_unknown_package_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         test_wheels.main(["isolated", "--sample", "lamina-irr"])
     assert "unknown package lamina-irr; expected lamina," in capsys.readouterr().err
+
+
+def test_python_without_the_build_tools_is_refused() -> None:
+    done = subprocess.run([sys.executable, "-S", "tools/test_wheels.py", "isolated"], cwd=packages.ROOT, text=True,
+                          capture_output=True)
+    assert done.returncode == 1 and "needs the repository's environment, with pip, hatchling and packaging" in done.stderr
+    assert "`.venv/bin/python tools/test_wheels.py isolated`" in done.stderr
 
 
 @pytest.mark.slow

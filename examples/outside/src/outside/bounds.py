@@ -59,7 +59,7 @@ class BoundsTrace(Trace):
         return call.run(*args)  # derivative rules do not define bounds; use the function itself
 
     def interval(self, x: Any) -> Interval:
-        return x.interval if type(x) is BoundsTracer and x._trace is self else Interval(x, x)
+        return x.interval if self.owns(x) else Interval(x, x)
 
     def value(self, i: Interval) -> Any:
         return i.lo if i.known else BoundsTracer(self, i)

@@ -53,7 +53,7 @@ class BatchTracer(Tracer):
         self.dim = dim
 
     @override
-    def _underlying_value(self) -> Value:
+    def underlying_value(self) -> Value:
         return self.val
 
 

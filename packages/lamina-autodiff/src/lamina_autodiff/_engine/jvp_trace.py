@@ -35,11 +35,11 @@ class JVPTracer(Tracer):
         self.tangent = tangent
 
     @override
-    def _concrete_value(self) -> Value:
-        return get_concrete_value(self.primal) if self._trace.alive else None
+    def concrete_value(self) -> Value:
+        return get_concrete_value(self.primal)
 
     @override
-    def _underlying_value(self) -> Value:
+    def underlying_value(self) -> Value:
         return self.primal
 
 

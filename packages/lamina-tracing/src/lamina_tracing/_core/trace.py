@@ -33,10 +33,10 @@ _check_leaks = config.check_tracer_leaks
 class Trace:
     """One running transformation.
 
-    A subclass defines `process`, and usually a tracer class. `outlives_transformation` is True if its tracers stay
-    valid after the function has returned, as parts of a program. `alive` is True until the transformed function has
-    returned. For errors about its tracers a subclass may define `verb`, `transformed_arguments` and `find_arguments`,
-    and set `function_info`.
+    A subclass defines `process`, and usually a tracer class; `owns` recognizes its tracers. `outlives_transformation`
+    is True if its tracers stay valid after the function has returned, as parts of a program. `alive` is True until the
+    transformed function has returned. For errors about its tracers a subclass may define `verb`,
+    `transformed_arguments` and `find_arguments`, and set `function_info`.
 
     Args:
       level: `trace_state.depth + 1`, greater than the level of every enclosing trace.
@@ -75,6 +75,17 @@ class Trace:
             vars(self).pop("process", None)
         else:
             self.process = handler  # type: ignore[method-assign, assignment]
+
+    def owns(self, x: Value) -> bool:
+        """Return whether `x` is a tracer of this trace.
+
+        The operands that `process` gets, and the results of the transformed function, are tracers of this trace or values
+        that do not depend on its arguments: numbers, arrays, and tracers of outer traces.
+
+        >>> Trace(1).owns(2.0), EVALUATION.owns(Tracer(EVALUATION, typeof(2.0)))
+        (False, True)
+        """
+        return isinstance(x, Tracer) and x._trace is self
 
     def process_custom_call(self, call: Any, args: Sequence[Value]) -> list[Value]:
         """Handle the call of a function with custom rules (`CustomCall`). By default, bind it as one equation."""

@@ -99,7 +99,7 @@ def get_underlying_value(x: Value) -> Value:
     (2.0, None)
     """
     while isinstance(x, Tracer):
-        x = x._underlying_value()
+        x = x.underlying_value()
     return x
 
 
@@ -141,13 +141,44 @@ class Tracer:
         self._trace = trace
         self.aval = aval
 
-    def _concrete_value(self) -> Value:
-        """Return the concrete value that the tracer pairs with more data, such as a tangent; None if it has none."""
+    def concrete_value(self) -> Value:
+        """Return the concrete value that the tracer pairs with more data, such as a tangent; None if it has none.
+
+        A subclass overrides this. `bool`, `int` and `item` of the tracer then convert this value, so the transformed
+        function can decide by it. `get_concrete_value(x)` of the value of an outer level is the usual result.
+
+        >>> from lamina_tracing.extend import EVALUATION, get_concrete_value
+        >>> class Pair(Tracer):
+        ...     def __init__(self, trace, value, tangent):
+        ...         super().__init__(trace, typeof(value))
+        ...         self.value, self.tangent = value, tangent
+        ...     def concrete_value(self):
+        ...         return get_concrete_value(self.value)
+        >>> bool(Pair(EVALUATION, np.float32(2), np.float32(1)))
+        True
+        """
         return None
 
-    def _underlying_value(self) -> Value:
-        """Return the value of an outer level that this tracer wraps, traced or concrete; None if it wraps none."""
+    def underlying_value(self) -> Value:
+        """Return the value of an outer level that this tracer wraps, traced or concrete; None if it wraps none.
+
+        A subclass overrides this. Errors about the tracer then describe also where that value comes from, and
+        `get_underlying_value` finds the array from which the tracer was made.
+
+        >>> from lamina_tracing.extend import EVALUATION
+        >>> class Example(Tracer):
+        ...     def __init__(self, trace, batch):
+        ...         super().__init__(trace, typeof(batch[0]))
+        ...         self.batch = batch
+        ...     def underlying_value(self):
+        ...         return self.batch
+        >>> get_underlying_value(Example(EVALUATION, np.arange(3)))
+        array([0, 1, 2])
+        """
         return None
+
+    def _concrete_value(self) -> Value:
+        return self.concrete_value() if self._trace.alive else None
 
     @override
     def __hash__(self) -> int:

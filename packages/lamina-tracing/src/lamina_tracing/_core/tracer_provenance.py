@@ -77,7 +77,7 @@ def find_provenance(tracer: Value, use: Any = None) -> Provenance:
             arguments += _eager_arguments(x, use)
             if trace.function_info is not None and trace.verb != "differentiated":
                 blocking = blocking or trace.function_info[0]
-            x = x._underlying_value()
+            x = x.underlying_value()
         if hasattr(x, "_var"):
             made = _describe_equation(x)
             staged = _find_arguments(x, [])
@@ -174,7 +174,7 @@ def _find_arguments(tracer: Value, found: list[_Argument]) -> list[_Argument]:
     for value, var in trace.consts.values():
         if var in needed and hasattr(value, "_trace"):
             while isinstance(value, _tracer.Tracer) and not hasattr(value, "_var"):
-                value = value._underlying_value()
+                value = value.underlying_value()
             if hasattr(value, "_var"):
                 _find_arguments(value, found)
     return found

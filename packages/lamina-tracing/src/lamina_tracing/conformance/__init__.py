@@ -12,7 +12,8 @@ results.
 - Branches and loops equal Python's, on trees, with closures, staged or not.
 - Effects run once per run; ordered effects run in program order.
 - Tracers cannot be converted to numbers; the error explains it. Leaked tracers are reported.
-- An installed hook is used until it is replaced. A third-party `Trace` is a transformation like the built-in ones.
+- An installed hook is used until it is replaced. A third-party `Trace` is a transformation like the built-in ones. The
+  hooks of its tracers (`concrete_value`, `underlying_value`) are used at every level.
 
 The references are the NumPy evaluation of primitives, `lamina_ir.evaluate` and plain Python.
 

@@ -5,10 +5,10 @@ import functools
 
 import numpy as np
 import pytest
-from lamina_ir import Primitive, prims
+from lamina_ir import Primitive, TracerBoolError, prims
 from lamina_tracing import jit, lax, hooks
-from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, new_trace_level, eval_jaxpr, jaxpr_as_fun,
-                                   trace_state, stage, typeof)
+from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, eval_jaxpr, get_concrete_value, get_underlying_value,
+                                   new_trace_level, jaxpr_as_fun, trace_state, stage, typeof)
 
 X = np.float32([0.5, 1, 2])
 
@@ -22,12 +22,18 @@ class Pair(Tracer):
         super().__init__(trace, typeof(value))
         self.value, self.tangent = value, tangent
 
+    def concrete_value(self):
+        return get_concrete_value(self.value)
+
+    def underlying_value(self):
+        return self.value
+
 
 class ForwardTrace(Trace):
     """A third-party transformation: forward derivatives of three primitives."""
 
     def parts(self, x):
-        return (x.value, x.tangent) if isinstance(x, Pair) and x._trace is self else (x, lax.mul(x, 0.0))
+        return (x.value, x.tangent) if self.owns(x) else (x, lax.mul(x, 0.0))
 
     def process(self, prim, args, params):
         (a, da), *rest = map(self.parts, args)
@@ -76,6 +82,44 @@ def test_error_in_transformation_restores_trace_state():
         derivative(lax.cos)(X)
     assert (trace_state.trace, trace_state.depth) == before and trace_state.trace is EVALUATION
     np.testing.assert_array_equal(np.asarray(lax.neg(X)), -X)
+
+
+def test_trace_owns_its_tracers():
+    outer = ForwardTrace(trace_state.depth + 1)
+    with new_trace_level(outer):
+        inner = ForwardTrace(trace_state.depth + 1)
+        with new_trace_level(inner):
+            x, y = Pair(outer, X, X), Pair(inner, X, X)
+            assert outer.owns(x) and inner.owns(y) and outer.owns(lax.mul(x, 2.0)) and inner.owns(lax.mul(x, y))
+            assert not any([outer.owns(y), inner.owns(x), inner.owns(X), inner.owns(2.0)])
+
+
+@pytest.mark.order
+def test_functions_decide_by_the_concrete_value_of_a_tracer():
+    kept = []
+
+    def g(x):
+        kept.append(x)
+        return lax.mul(x, x) if x else lax.sin(x)
+
+    assert float(derivative(g)(np.float32(3))) == 6 and float(derivative(g)(np.float32(0))) == 1
+    assert float(derivative(derivative(g))(np.float32(3))) == 2
+    with pytest.raises(TracerBoolError):  # its trace has ended
+        bool(kept[0])
+    with pytest.raises(TracerBoolError):
+        jit(derivative(g))(np.float32(3))
+
+
+def test_underlying_value_of_a_tracer_is_found_through_all_levels():
+    seen = []
+
+    def g(x):
+        seen.append(get_underlying_value(x))
+        return lax.mul(x, x)
+
+    x = np.float32(3)
+    derivative(derivative(g))(x)
+    assert seen[0] is x
 
 
 def test_third_party_primitive_can_be_bound():
