@@ -71,6 +71,10 @@ class CheckpointPolicy:
 _DOTS = frozenset([dot_general_p, conv_general_dilated_p])
 
 
+def _is_name(prim: Primitive) -> bool:
+    return prim is name_p
+
+
 def _no_batch(params: Params) -> bool:
     return "dimension_numbers" not in params or params["dimension_numbers"][1] == ((), ())
 
@@ -86,13 +90,13 @@ _KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, Params], Any]] = {
     "nothing": lambda p, prim, params: False,
     "dots": lambda p, prim, params: prim in _DOTS,
     "dots_with_no_batch_dims": lambda p, prim, params: prim is dot_general_p and _no_batch(params),
-    "anything_except_names": lambda p, prim, params: prim is not name_p or params["name"] not in p.names,
-    "any_names_but": lambda p, prim, params: prim is name_p and params["name"] not in p.names,
-    "only_names": lambda p, prim, params: prim is name_p and params["name"] in p.names,
+    "anything_except_names": lambda p, prim, params: not _is_name(prim) or params["name"] not in p.names,
+    "any_names_but": lambda p, prim, params: _is_name(prim) and params["name"] not in p.names,
+    "only_names": lambda p, prim, params: _is_name(prim) and params["name"] in p.names,
     "both": lambda p, prim, params: _either(p.parts, prim, params),
     "offload_dots_with_no_batch_dims": lambda p, prim, params: (
         prim is dot_general_p and _no_batch(params) and p.offload),
-    "offload_names": lambda p, prim, params: prim is name_p and (
+    "offload_names": lambda p, prim, params: _is_name(prim) and (
         params["name"] in p.names or (params["name"] in p.away and p.offload)),
 }
 
