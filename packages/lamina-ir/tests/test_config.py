@@ -73,6 +73,12 @@ def test_values_are_checked(option):
         config.update("nonsense", 1)
 
 
+def test_option_stands_for_its_value_in_update(option):
+    before = option.value
+    config.update(option.name, option)
+    assert option.value == before
+
+
 def test_update_by_name_with_or_without_prefix(option):
     config.update("jax_test_option", True)
     assert option.value is True

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, MissingRuleError, ShapeDtypeStruct, ShapedArray, eqn_has_effects, trees, walk
+from lamina_ir import ClosedJaxpr, MissingRuleError, ShapeDtypeStruct, ShapedArray, eqn_has_effects, prims, trees, walk
 
 from .disabled_checks import DisabledSafetyCheck, validate_checks
 from .symbolic_dim import SymbolicDim, evaluate
@@ -149,10 +149,13 @@ def _format_shardings(tiles: Sequence[Any], count: int) -> tuple[str | None, ...
     return tuple([None if t is None else t.text() for t in tiles]) if len(tiles) == count else (None,) * count
 
 
+_CALLBACKS = (prims.pure_callback_p, prims.io_callback_p, prims.debug_callback_p)
+
+
 def _check_program(call: str, program: ClosedJaxpr) -> None:
     """NotImplementedError for what no file can hold."""
     for e in walk(program):
-        if eqn_has_effects(e) or e.primitive.name in ("pure_callback", "io_callback", "debug_callback"):
+        if eqn_has_effects(e) or e.primitive in _CALLBACKS:
             where = f", at {e.source.file}:{e.source.line}" if e.source is not None and e.source.file else ""
             raise NotImplementedError(f"{call}: the function calls Python on the host (`{e.primitive.name}`{where}), which "
                                       "cannot be exported. "

@@ -121,8 +121,15 @@ def _find_or_raise(call: str, name: str) -> Option:
 
 
 def update(name: str, value: OptionValue) -> None:
-    """Change a setting by name: `config.update("enable_x64", True)`; a `jax_` prefix is accepted."""
-    _find_or_raise("update", name).set(value)
+    """Change a setting by name: `config.update("enable_x64", True)`; a `jax_` prefix is accepted.
+
+    Args:
+      name: the name of the setting.
+      value: its new value, or the option `config.<name>` of a setting, which stands for its value in this thread.
+
+    >>> update("enable_checks", read("enable_checks"))
+    """
+    _find_or_raise("update", name).set(value.value if isinstance(value, Option) else value)
 
 
 def read(name: str) -> OptionValue:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from typing_extensions import override
 from lamina_ir import ClosedJaxpr, prims, ShapedArray, trees
@@ -130,31 +131,40 @@ class _Call(CustomRuleCall):
         out_avals = closed.out_avals
         inner = _Call(self.f, self.tree, self.static)
         inner.out_tree = self.out_tree
-        active = [tangent_aval(a) is not None for a in avals]
+        inexact = [tangent_aval(a) is not None for a in avals]
 
-        def both(*flat: Value) -> list[Value]:
+        def both(active: Sequence[bool], *flat: Value) -> list[Value]:
             outs, found = inner.rule(flat[:len(avals)], expand_by_mask(flat[len(avals):], active))
             inner.check_outputs(outs, out_avals)
             return outs + [instantiate(t, o) for o, t in zip(outs, found) if tangent_aval(typeof(o)) is not None]
 
-        wide = [*avals, *[a.strip_weak_type() for a, on in zip(avals, active) if on]]
+        def stage_rule(outer: list[Value], active: Sequence[bool]) -> tuple[ClosedJaxpr, list[int]]:
+            wide = [*avals, *[a.strip_weak_type() for a, on in zip(avals, active) if on]]
+            return stage_sharing_outer(outer, partial(both, active), wide)
+
         # The rule is staged on first use: it may call its own function, so staging it now could recurse forever. If it
         # closes over traced values, it is staged now, because their traces end before the first use.
         scope = capture_scope()
         with staging_rules(self.f, avals, self.tree) as nested:
             stage_now = not nested and (outer or closes_over_tracers(self.f.jvp, self.static))
             if stage_now:
-                program, at = stage_sharing_outer(outer, both, wide)
+                program, at = stage_rule(outer, inexact)
         if stage_now:
             closed, program = prepend_outer_values(closed, places, outer), prepend_outer_values(program, at, outer)
             rule = prims.Rule(function_name(self.f.jvp), lambda: program)
         else:
-            def make() -> ClosedJaxpr:
+            def make(active: Sequence[bool]) -> ClosedJaxpr:
                 found: list[Value] = []
-                made = stage_sharing_outer(found, both, wide)[0]
+                made = stage_rule(found, active)[0]
                 refuse_late_closures(self.f.arguments.call, self.f.arguments.name, found)
                 return prepend_outer_values(made, (), outer)
-            rule = prims.Rule(function_name(self.f.jvp), lambda: scope(make))
+
+            def specialize(active: tuple[bool, ...]) -> ClosedJaxpr:
+                on = iter(active)
+                return scope(lambda: make([is_inexact and next(on) for is_inexact in inexact]))
+
+            rule = prims.Rule(function_name(self.f.jvp), lambda: scope(lambda: make(inexact)),
+                              specialize=specialize if self.f.symbolic_zeros else None)
         return outer, dict(call_jaxpr=closed, jvp=rule, name=self.f.arguments.name, num_consts=len(outer)), self.out_tree
 
 

@@ -1,7 +1,9 @@
 """`custom_vjp`: a function with user-defined forward and backward rules; forward mode transposes the backward rule."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
@@ -193,51 +195,99 @@ class _Call(CustomRuleCall):
         out_avals = closed.out_avals
         inner = _Call(f, self.tree, self.static)
         inner.out_tree = self.out_tree
-        info: dict[str, Any] = {}  # filled when the forward rule is staged: tree and avals of the residuals
-        on_in = [tangent_aval(a) is not None for a in avals]
-        on_out = [tangent_aval(a) is not None for a in out_avals]
-
-        def forward(*flat: Value) -> list[Value]:
-            outs, residuals, info["tree"] = inner.forward(flat, on_in)
-            inner.check_outputs(outs, out_avals)
-            info["avals"] = [typeof(r) for r in residuals]
-            return outs + residuals
-
-        def backward(*flat: Value) -> list[Value]:
-            cts = expand_by_mask(flat[len(info["avals"]):], on_out)
-            back = inner.backward(info["tree"], flat[:len(info["avals"])], cts, [a.strip_weak_type() for a in out_avals],
-                                  [a.strip_weak_type() for a in avals])
-            return [instantiate(b, a) if b is not None else zeros_of(a) for b, a, on in zip(back, avals, on_in) if on]
-
-        def backward_avals() -> list[ShapedArray]:
-            return [*info["avals"], *[a.strip_weak_type() for a, on in zip(out_avals, on_out) if on]]
+        on_in = tuple([tangent_aval(a) is not None for a in avals])
+        on_out = tuple([tangent_aval(a) is not None for a in out_avals])
 
         # Rules are staged on first use: a rule may call its own function, so staging it now could recurse forever. A
         # rule that closes over traced values is staged now, because their traces end before the first use; the values
         # closed over become leading operands (`outer`).
         scope = capture_scope()
+        general = _RulePair(inner, avals, out_avals, on_in)
         with staging_rules(f, avals, self.tree) as nested:
             stage_now = not nested and (outer or closes_over_tracers(f.fwd, f.bwd, self.static))
             if stage_now:
-                fwd_program, fwd_at = stage_sharing_outer(outer, forward, avals)
-                bwd_program, bwd_at = stage_sharing_outer(outer, backward, backward_avals())
+                fwd_program, fwd_at = stage_sharing_outer(outer, general.forward, avals)
+                bwd_program, bwd_at = stage_sharing_outer(outer, partial(general.backward, on_out),
+                                                          general.backward_avals(on_out))
         if stage_now:
             closed, fwd_program = prepend_outer_values(closed, places, outer), prepend_outer_values(fwd_program, fwd_at, outer)
-            fwd_program, bwd_program = _move_closures_to_residuals(fwd_program, bwd_program, bwd_at, len(info["avals"]))
+            fwd_program, bwd_program = _move_closures_to_residuals(fwd_program, bwd_program, bwd_at,
+                                                                   len(general.residual_avals))
             fwd = prims.Rule(function_name(f.fwd), lambda: fwd_program)
             bwd = prims.Rule(function_name(f.bwd), lambda: bwd_program)
         else:
-            def late(fun: Callable[..., Sequence[Value]], types: Callable[[], Sequence[ShapedArray]],
-                     lead: Sequence[Value] = ()) -> ClosedJaxpr:
-                found: list[Value] = []
-                made = stage_sharing_outer(found, fun, types())[0]
-                refuse_late_closures("custom_vjp", f.arguments.name, found)
-                return prepend_outer_values(made, (), lead)
-
-            fwd = prims.Rule(function_name(f.fwd), lambda: scope(lambda: late(forward, lambda: avals, outer)))
-            # The forward rule first: it determines the residuals (`info`) that the backward rule takes.
-            bwd = prims.Rule(function_name(f.bwd), lambda: (fwd.program(), scope(lambda: late(backward, backward_avals)))[1])
+            fwd, bwd = self._stage_later(general, on_in, on_out, scope, outer)
         return outer, dict(bwd=bwd, call_jaxpr=closed, fwd=fwd, name=f.arguments.name, num_consts=len(outer)), self.out_tree
+
+    def _stage_later(self, general: _RulePair, on_in: tuple[bool, ...], on_out: tuple[bool, ...], scope: Function,
+                     lead: Sequence[Value]) -> tuple[prims.Rule, prims.Rule]:
+        """Return the rules, which are staged on first use. With `symbolic_zeros` there is a pair of programs for each
+        set of arguments with a tangent, and a backward program for each set of results with a cotangent."""
+        f = self.f
+
+        def late(fun: Callable[..., Sequence[Value]], types: Callable[[], Sequence[ShapedArray]],
+                 lead: Sequence[Value] = ()) -> ClosedJaxpr:
+            found: list[Value] = []
+            made = stage_sharing_outer(found, fun, types())[0]
+            refuse_late_closures("custom_vjp", f.arguments.name, found)
+            return prepend_outer_values(made, (), lead)
+
+        def make_forward(pair: _RulePair, specialize: Function | None = None) -> prims.Rule:
+            return prims.Rule(function_name(f.fwd), lambda: scope(lambda: late(pair.forward, lambda: pair.avals, lead)),
+                              specialize=specialize)
+
+        def make_backward(pair: _RulePair, fwd: prims.Rule, on: Sequence[bool]) -> ClosedJaxpr:
+            fwd.program()  # first, because it determines the residuals that the backward rule takes
+            return scope(lambda: late(partial(pair.backward, on), lambda: pair.backward_avals(on)))
+
+        @functools.cache
+        def special_pair(active: tuple[bool, ...]) -> tuple[_RulePair, prims.Rule]:
+            if all(active):
+                return general, fwd
+            pair = _RulePair(general.call, general.avals, general.out_avals, _fill_mask(active, on_in))
+            return pair, make_forward(pair)
+
+        def special_backward(active: tuple[bool, ...]) -> ClosedJaxpr:
+            n = sum(on_in)
+            return make_backward(*special_pair(active[:n]), _fill_mask(active[n:], on_out))
+
+        zeros = f.symbolic_zeros
+        fwd = make_forward(general, (lambda active: special_pair(active)[1].program()) if zeros else None)
+        return fwd, prims.Rule(function_name(f.bwd), lambda: make_backward(general, fwd, on_out),
+                               specialize=special_backward if zeros else None)
+
+
+class _RulePair:
+    """The forward and backward rule of a call on flat values, for one set of arguments that have a tangent."""
+
+    def __init__(self, call: _Call, avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray],
+                 active: Sequence[bool]) -> None:
+        self.call, self.avals, self.out_avals, self.active = call, avals, out_avals, active
+        self.residual_avals: list[ShapedArray] = []  # set by `forward`, as the tree of the residuals
+        self.residual_tree: Any = None
+
+    def forward(self, *flat: Value) -> list[Value]:
+        outs, residuals, self.residual_tree = self.call.forward(flat, self.active)
+        self.call.check_outputs(outs, self.out_avals)
+        self.residual_avals = [typeof(r) for r in residuals]
+        return outs + residuals
+
+    def backward(self, active: Sequence[bool], *flat: Value) -> list[Value]:
+        """Take the residuals and the cotangents of the `active` results; return those of all inexact arguments."""
+        n = len(self.residual_avals)
+        back = self.call.backward(self.residual_tree, flat[:n], expand_by_mask(flat[n:], active),
+                                  [a.strip_weak_type() for a in self.out_avals], [a.strip_weak_type() for a in self.avals])
+        return [instantiate(b, a) if b is not None else zeros_of(a) for b, a in zip(back, self.avals)
+                if tangent_aval(a) is not None]
+
+    def backward_avals(self, active: Sequence[bool]) -> list[ShapedArray]:
+        return [*self.residual_avals, *[a.strip_weak_type() for a, on in zip(self.out_avals, active) if on]]
+
+
+def _fill_mask(active: Sequence[bool], inexact: Sequence[bool]) -> tuple[bool, ...]:
+    """Return flags of all values, given those of the inexact ones; the others are not active."""
+    rest = iter(active)
+    return tuple([on and next(rest) for on in inexact])
 
 
 custom_vjp._call = _Call

@@ -17,7 +17,7 @@ __all__ = ["LINEAR", "UNKNOWN", "check_regions_linear", "explain_nonlinearity", 
 LINEAR, NONZERO, UNKNOWN = "linear", "nonzero", "unknown"
 
 # Operands in which a primitive is linear although it declares neither `linear_in` nor `bilinear_in`.
-_LINEAR_IN = {"div": (0,), "gather": (0,), "scatter": (0, 2)}
+_LINEAR_IN = {prims.div_p: (0,), prims.gather_p: (0,), prims.scatter_p: (0, 2)}
 
 
 def explain_nonlinearity(prim: Primitive, operands: Sequence[Value]) -> str:
@@ -37,8 +37,8 @@ def explain_nonlinearity(prim: Primitive, operands: Sequence[Value]) -> str:
         if len(linear) > 1:
             return "both operands depend on the arguments, and the primitive is linear in one only if the other is constant"
         return "" if linear[0] in prim.bilinear_in else f"the primitive is not linear in operand {linear[0]}"
-    positions = prim.linear_in or _LINEAR_IN.get(prim.name) or (
-        tuple(range(len(operands))) if prim.name == "concatenate" else ())
+    positions = prim.linear_in or _LINEAR_IN.get(prim) or (
+        tuple(range(len(operands))) if prim is prims.concatenate_p else ())
     if not positions:
         return ""
     for i in linear:

@@ -55,28 +55,36 @@ def custom_jvp_call_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], *
                         jvp: prims.Rule, name: str, num_consts: int) -> RuleResult:
     avals = call_jaxpr.out_avals
     _check_constant_consts(prims.custom_jvp_call_p, name, tangents, num_consts)
-    given = [instantiate(t, p) for p, t in zip(primals[num_consts:], tangents[num_consts:]) if _inexact(typeof(p))]
-    outs = eval_jaxpr(jvp.program(), [*primals, *given])
+    pairs = [(p, t) for p, t in zip(primals[num_consts:], tangents[num_consts:]) if _inexact(typeof(p))]
+    special = jvp.specialized(tuple([t is not None for p, t in pairs]))
+    given = [instantiate(t, p) for p, t in pairs if special is jvp or t is not None]
+    outs = eval_jaxpr(special.program(), [*primals, *given])
     return outs[:len(avals)], expand_by_mask(outs[len(avals):], map(_inexact, avals))
 
 
 # --- custom_vjp_call ----------------------------------------------------------------------------------------------
 def _forward_pass(primals: Sequence[Value], tangents: Sequence[Tangent],
-                  params: Params) -> tuple[list[Value], list[Value], ClosedJaxpr]:
-    """Run the forward rule; return (results, residuals, backward program for the active arguments)."""
+                  params: Params) -> tuple[list[Value], list[Value], ClosedJaxpr, Function | None]:
+    """Run the forward rule; return (results, residuals, backward program for the active arguments, and the function that
+    returns this program for given active cotangents, or None if the rule does not distinguish them)."""
     n = params["num_consts"]
     _check_constant_consts(prims.custom_vjp_call_p, params["name"], tangents, n)
     count = len(params["call_jaxpr"].out_avals)
-    outs = eval_jaxpr(params["fwd"].program(), primals)
-    active = [t is not None for p, t in zip(primals[n:], tangents[n:]) if _inexact(typeof(p))]
-    # The backward program returns cotangents of all inexact arguments; `small` returns those of the active ones only.
-    bwd = params["bwd"].program()
-    small = bwd.memo(("active", tuple(active)), lambda: dce(bwd, active, instantiate=True)[0])
-    return outs[:count], outs[count:], small
+    active = tuple([t is not None for p, t in zip(primals[n:], tangents[n:]) if _inexact(typeof(p))])
+    fwd, bwd = params["fwd"], params["bwd"]
+    outs = eval_jaxpr(fwd.specialized(active).program(), primals)
+    every = (True,) * sum(map(_inexact, params["call_jaxpr"].out_avals))
+
+    def backward(cotangents: tuple[bool, ...]) -> ClosedJaxpr:
+        # The backward program returns cotangents of all inexact arguments; keep those of the active ones only.
+        program = bwd.specialized((*active, *cotangents)).program()
+        return program.memo(("active", active), lambda: dce(program, active, instantiate=True)[0])
+
+    return outs[:count], outs[count:], backward(every), backward if bwd.distinguishes_zeros else None
 
 
 def custom_vjp_call_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], **params: ParamValue) -> RuleResult:
-    outs, residuals, bwd = _forward_pass(primals, tangents, params)
+    outs, residuals, bwd, _ = _forward_pass(primals, tangents, params)
     error = unbound_axes_error(bwd.jaxpr.axis_names, params["name"])
     if error is not None:
         raise error
@@ -87,11 +95,11 @@ def custom_vjp_call_jvp(primals: Sequence[Value], tangents: Sequence[Tangent], *
 
 def custom_vjp_call_linearize(trace: JVPTrace, primals: Sequence[Value], tangents: Sequence[Tangent],
                               **params: ParamValue) -> RuleResult:
-    outs, residuals, bwd = _forward_pass(primals, tangents, params)
+    outs, residuals, bwd, specialize = _forward_pass(primals, tangents, params)
     n, name = len(residuals), params["name"]
     # Record a call whose transpose is the backward rule itself. Its forward meaning, the transposed backward rule, is
     # derived only if forward mode evaluates it. So for reverse mode the rule need not be linear.
-    rule = prims.Rule(name, lambda: transpose_backward_rule(bwd, n, name))
+    rule = prims.Rule(name, lambda: transpose_backward_rule(bwd, n, name), specialize=specialize)
     error = unbound_axes_error(bwd.jaxpr.axis_names, name)
     if error is not None:
         raise error

@@ -88,11 +88,14 @@ def _transpose_batching_rule(rule: Any, closed: ClosedJaxpr, linear: Sequence[bo
 def transposed_call_transpose(cts: list[Value], *args: Value, forward: prims.Rule, num_held: int,
                               transpose_jaxpr: ClosedJaxpr) -> Cotangents:
     avals = transpose_jaxpr.in_avals[num_held:]
-    given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, avals)]
+    # The backward rule of a `custom_vjp` with symbolic zeros has a program for each set of cotangents.
+    special = forward.specialized(tuple([ct is not None for ct in cts]))
+    program = transpose_jaxpr if special is forward else special.program()
+    given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, avals) if special is forward or ct is not None]
     # Equations get the lines of the user's backward rule.
     line, trace_state.source = trace_state.source, make_rule_source("backward")
     try:
-        found = eval_jaxpr(transpose_jaxpr, [*args[:num_held], *given])
+        found = eval_jaxpr(program, [*args[:num_held], *given])
     finally:
         trace_state.source = line
     if len(args) == 1:

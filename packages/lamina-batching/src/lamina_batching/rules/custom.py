@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, dtypes, MissingRuleError, prims, shaped, ShapedArray, ShapeError
@@ -52,8 +53,13 @@ def custom_jvp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence
     def make() -> tuple[ClosedJaxpr, prims.Rule]:
         scope = capture_scope()
         # The rule takes the operands, then the tangents of the inexact ones; a tangent is batched as its primal.
-        wide = (*flags, *_select_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:]))
-        rule = prims.Rule(jvp.name, lambda: scope(lambda: _batch_all_results(jvp.program(), axis, wide)))
+        tangent_flags = _select_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:])
+
+        def batch(rule: prims.Rule, active: tuple[bool, ...] | None) -> ClosedJaxpr:
+            given = tangent_flags if active is None else compress(tangent_flags, active)
+            return scope(lambda: _batch_all_results(rule.program(), axis, (*flags, *given)))
+
+        rule = jvp.derive(batch)
         return _batch_all_results(call_jaxpr, axis, flags), rule
 
     program, rule = call_jaxpr.memo_with_settings(("vmap of custom_jvp", jvp, axis, flags), make)
@@ -68,8 +74,8 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence
     """Batch the call and its rules; the cotangent of an operand that all examples share is summed over the examples."""
     flags = tuple(d is not None for d in dims)
 
-    def backward() -> ClosedJaxpr:
-        program = bwd.program()
+    def backward(rule: prims.Rule) -> ClosedJaxpr:
+        program = rule.program()
         # All results of the batched forward rule are batched, including residuals; so are the cotangents.
         batched = _batch_all_results(program, axis, (True,) * len(program.in_avals))
         # The transpose of sharing a value with all examples is a sum over them.
@@ -82,8 +88,8 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence
     def make() -> tuple[ClosedJaxpr, prims.Rule, prims.Rule]:
         scope = capture_scope()
         return (_batch_all_results(call_jaxpr, axis, flags),
-                prims.Rule(fwd.name, lambda: scope(lambda: _batch_all_results(fwd.program(), axis, flags))),
-                prims.Rule(bwd.name, lambda: scope(backward)))
+                fwd.derive(lambda rule, active: scope(lambda: _batch_all_results(rule.program(), axis, flags))),
+                bwd.derive(lambda rule, active: scope(lambda: backward(rule))))
 
     program, forward, back = call_jaxpr.memo_with_settings(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
     outs = bind(prims.custom_vjp_call_p, *_move_to_front(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
@@ -99,8 +105,12 @@ def transposed_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence
     n = len(transpose_jaxpr.in_avals) - num_held
     scope = capture_scope()
     program = _batch_all_results(transpose_jaxpr, axis, (*residual_flags, *[True] * n))
-    rule = prims.Rule(forward.name, lambda: scope(lambda: _batch_all_results(
-        forward.program(), axis, (*residual_flags, *[True] * len(transpose_jaxpr.out_avals)))))
+
+    def batch(rule: prims.Rule, active: tuple[bool, ...] | None) -> ClosedJaxpr:
+        count = len(transpose_jaxpr.out_avals) if active is None else sum(active)
+        return scope(lambda: _batch_all_results(rule.program(), axis, (*residual_flags, *[True] * count)))
+
+    rule = forward.derive(batch)
     given = [materialise(a, d, axis.size) for a, d in zip(args[num_held:], dims[num_held:])]
     outs = bind(prims.transposed_call_p, *_move_to_front(args[:num_held], dims), *given, forward=rule, num_held=num_held,
                 transpose_jaxpr=program)

@@ -27,15 +27,20 @@ class Rule:
         the staged function may differentiate or map. None: the rule is unknown, because it was dropped when the program
         was printed or saved.
       call: for rules that remain Python functions: the function.
+      specialize: `specialize(active)` returns the program of a rule that distinguishes zero tangents or cotangents, for
+        a call in which only the active ones are not known to be zero. The program takes only these. None: all are
+        arrays, zero or not.
     """
 
     name: str
 
-    def __init__(self, name: str, make: Callable[[], Any] | None = None, call: Function | None = None) -> None:
+    def __init__(self, name: str, make: Callable[[], Any] | None = None, call: Function | None = None,
+                 specialize: Callable[[tuple[bool, ...]], Any] | None = None) -> None:
         put = object.__setattr__
         put(self, "name", name)
         put(self, "make", make)
         put(self, "call", call)
+        put(self, "specialize", specialize)
         put(self, "_programs", {})  # by generation; key None: a program read from a file
         put(self, "_derived", {})
 
@@ -57,6 +62,27 @@ class Rule:
                 programs[key] = found
         return found
 
+    @property
+    def distinguishes_zeros(self) -> bool:
+        """Whether the rule has programs of its own for calls with zero tangents or cotangents."""
+        return self.specialize is not None  # type: ignore[attr-defined]
+
+    def specialized(self, active: tuple[bool, ...]) -> Rule:
+        """Return the rule for a call with these active tangents or cotangents: `self` if it takes all as arrays."""
+        specialize = self.specialize  # type: ignore[attr-defined]
+        if specialize is None or all(active):
+            return self
+        made = self._derived.get(active)  # type: ignore[attr-defined]
+        if made is None:
+            made = self._derived[active] = Rule(self.name, lambda: specialize(active))  # type: ignore[attr-defined]
+        return made
+
+    def derive(self, make: Callable[[Rule, tuple[bool, ...] | None], ClosedJaxpr]) -> Rule:
+        """Return the rule with the program `make(self, None)`, and `make(self.specialized(active), active)` for calls with
+        zero tangents or cotangents."""
+        special = (lambda active: make(self.specialized(active), active)) if self.distinguishes_zeros else None
+        return Rule(self.name, lambda: make(self, None), specialize=special)
+
     def map(self, f: Callable[[ClosedJaxpr], ClosedJaxpr], key: str = "") -> Rule:
         """Return the rule whose program is `f(program)`, computed lazily. Python functions and unknown rules do not
         change.
@@ -69,7 +95,7 @@ class Rule:
             return self
         made = self._derived.get(key)  # type: ignore[attr-defined]
         if made is None:
-            made = Rule(self.name, lambda: f(self.program()))
+            made = self.derive(lambda rule, active: f(rule.program()))
             if key:
                 self._derived[key] = made._derived[key] = made  # type: ignore[attr-defined]
         return made

@@ -3,8 +3,8 @@ linearity."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 from inspect import unwrap
+from typing import Any
 
 from typing_extensions import override
 
@@ -17,7 +17,7 @@ from .._types.avals import ShapedArray
 from .._typing import Avals
 from .._util.former_names import former_attributes, former_parameters
 
-__all__ = ["Primitive", "get_primitive", "register_primitive", "set_bind"]
+__all__ = ["Primitive", "check_savable", "get_primitive", "get_primitives", "register_primitive", "set_bind"]
 
 
 def _are_names(v: Any) -> bool:
@@ -213,12 +213,12 @@ class Primitive:
     @property
     def call_primitive(self) -> bool:
         """Whether it only runs the program in its param `call_jaxpr` on its operands."""
-        return self.name == "xla_call"
+        return self.region_signature is not None and self.name == "xla_call"
 
     @property
     def map_primitive(self) -> bool:
         """Whether it runs the program in its param `call_jaxpr` once for each member of an axis."""
-        return self.name in ("xla_pmap", "xmap")
+        return self.region_signature is not None and self.name in ("xla_pmap", "xmap")
 
     def abstract_eval(self, *avals: ShapedArray, **params: ParamValue) -> Avals:
         """Return the types of the results: `infer`."""
@@ -267,6 +267,7 @@ class Primitive:
 
     @override
     def __reduce__(self) -> tuple[Function, tuple[str]]:
+        check_savable("pickle", self)
         return get_primitive, (self.name,)
 
 
@@ -318,6 +319,25 @@ _BY_NAME: dict[str, Primitive] = {}
 def get_primitive(name: str) -> Primitive:
     """Return the primitive with this printed name; KeyError if absent."""
     return _BY_NAME[name]
+
+
+def check_savable(call: str, prim: Primitive) -> None:
+    """ProgramError if another primitive is registered with this one's name: it would be loaded in its place."""
+    if _BY_NAME.get(prim.name, prim) is not prim:
+        raise ProgramError(f"{call}: another primitive is registered with the name {prim.name!r}, and would be loaded in place "
+                           "of this one; give this one another name")
+
+
+def get_primitives(names: str) -> frozenset[Primitive]:
+    """Return the primitives with these printed names, separated by spaces; KeyError if one is absent.
+
+    Passes compare primitives, not names: a program may contain a primitive of a user with the name of a built-in one.
+
+    >>> from lamina_ir import prims
+    >>> get_primitives("add sub") == {prims.add_p, prims.sub_p}
+    True
+    """
+    return frozenset([_BY_NAME[name] for name in names.split()])
 
 
 def register_primitive(prim: Primitive) -> Primitive:

@@ -362,7 +362,7 @@ def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: RegionMem
     def emit(body: Jaxpr, env: dict[Atom, Atom]) -> list[Atom]:
         for e in body.eqns:
             invars = [a if type(a) is Literal else env.get(a, a) for a in e.invars]
-            if e.primitive.name == "xla_call" and which(e):
+            if e.primitive.call_primitive and which(e):
                 sub = e.params["call_jaxpr"]
                 if id(sub) not in shared:
                     shared[id(sub)] = sub, [Var(v.aval) for v in sub.jaxpr.constvars]

@@ -21,6 +21,7 @@ from ..errors import KeyReuseError
 from .._core.region_signature import SCANNED
 from .lower_keys import has_keys
 from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, subprograms
+from .._core.primitive import get_primitives
 from .._core.rewrite import walk
 from .._core.source_info import Source
 from .._core.region_view import Region, RegionView
@@ -35,12 +36,12 @@ CONSUMING_USES = {"bits": "drawn from", "split": "split"}
 # after several iterations.
 _MAX_ITERATIONS = 8
 # Primitives that move elements to positions that do not depend on values.
-_REARRANGE = frozenset("broadcast_in_dim expand_dims reshape rev slice squeeze transpose".split())
-_IDENTITY = frozenset("convert_element_type copy pbroadcast sharding_constraint stop_gradient".split())
+_REARRANGE = get_primitives("broadcast_in_dim expand_dims reshape rev slice squeeze transpose")
+_IDENTITY = get_primitives("convert_element_type copy sharding_constraint stop_gradient")
 # Primitives whose result depends on index values. If these are unknown, `scatter` and `dynamic_update_slice` return
 # fresh keys, so that a key that was overwritten does not count as used twice.
-_SELECT = frozenset(("dynamic_slice", "gather"))
-_BY_VALUE = frozenset((*_SELECT, "dynamic_update_slice", "scatter", "select"))
+_SELECT = get_primitives("dynamic_slice gather")
+_BY_VALUE = _SELECT | get_primitives("dynamic_update_slice scatter select")
 
 
 class KeyUse(NamedTuple):
@@ -121,7 +122,7 @@ def find_key_uses(program: ClosedJaxpr, values: Callable[[], Sequence[Value]] | 
         if values is None or not found.depends_on_values:
             return found
     except KeyReuseError:  # with known index values the keys may turn out to be different
-        if values is None or not any(e.primitive.name in _BY_VALUE and is_key(e.outvars[0].aval.dtype) for e in walk(program)):
+        if values is None or not any(e.primitive in _BY_VALUE and is_key(e.outvars[0].aval.dtype) for e in walk(program)):
             raise
     return _interpret(program, values())
 
@@ -251,9 +252,9 @@ class _Interpreter:
         prim, shape = e.primitive, e.outvars[0].aval.shape
         if prim is prims.optimization_barrier_p:
             return ins
-        if prim.name in _IDENTITY and ins[0] is not None:
+        if prim in _IDENTITY and ins[0] is not None:
             return [ins[0]]
-        if prim.name in _REARRANGE and ins[0] is not None:
+        if prim in _REARRANGE and ins[0] is not None:
             return [np.asarray(prim.numpy(ins[0], **e.params))]
         if prim is prims.concatenate_p:
             # A key that is in two operands gets an alias in the second one. `consume` takes each number once, so it
@@ -265,7 +266,7 @@ class _Interpreter:
                     ins[i] = self.make_aliases(x)
                 seen |= numbers
             return [np.asarray(prim.numpy(*ins, **e.params))]
-        if prim.name in _BY_VALUE:
+        if prim in _BY_VALUE:
             known = [x if x is not None else self.get_value(a) for a, x in zip(e.invars, ins)]
             if all(x is not None for x in known):
                 return [np.asarray(prim.numpy(*map(np.asarray, known), **e.params))]
@@ -273,7 +274,7 @@ class _Interpreter:
             self.depends_on_values = True
         if prim is prims.select_p:
             return [self.choose_keys(np.broadcast_to(ins[1], shape), np.broadcast_to(ins[2], shape))]
-        if prim.name in _SELECT and ins[0] is not None and ins[0].size:
+        if prim in _SELECT and ins[0] is not None and ins[0].size:
             return [np.full(shape, self.merge_candidates(ins[0]), np.int64)]
         return [self.make_ids(v.aval.shape) if is_key(v.aval.dtype) else None for v in e.outvars]
 

@@ -20,7 +20,7 @@ from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subprogra
 from .._core.rewrite import map_subprograms, RegionMemo
 from .program_facts import collect_facts
 from ..typing import ParamValue, Value
-from .._core.primitive import Primitive
+from .._core.primitive import Primitive, get_primitives
 
 __all__ = ["get_key_data", "has_keys", "lower_key_aval", "lower_keys"]
 
@@ -103,8 +103,8 @@ def lower_keys(program: ClosedJaxpr) -> ClosedJaxpr:
 
 
 # Primitives that move or select elements without computing with them.
-_MOVE = frozenset("""all_gather all_to_all broadcast_in_dim concatenate copy dynamic_slice dynamic_update_slice expand_dims
-gather pbroadcast ppermute reshape rev scatter select sharding_constraint slice squeeze stop_gradient transpose""".split())
+_MOVE = get_primitives("""all_gather all_to_all broadcast_in_dim concatenate copy dynamic_slice dynamic_update_slice expand_dims
+gather ppermute reshape rev scatter select sharding_constraint slice squeeze stop_gradient transpose""")
 
 
 class _KeyLowering:
@@ -174,7 +174,7 @@ class _KeyLowering:
             self.env[e.outvars[0]] = ins[0]
         elif prim is prims.eq_p or prim is prims.ne_p:
             self.lower_comparison(e, ins)
-        elif prim.name in _MOVE:
+        elif prim in _MOVE:
             self.lower_move(e, ins)
         else:
             types = ", ".join(a.aval.str_long() for a in e.invars)

@@ -27,6 +27,7 @@ from .._types.key_dtypes import read_on_host
 from .._passes.varying_axes import infer_missing_annotations
 from .._types.param_values import UnnamedAxis, get_field_values
 from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Literal, Source, Var
+from .._core.primitive import check_savable
 from .._core.custom_rule import Rule
 from .treedef_json import treedef_from_json, treedef_to_json
 from .._typing import Json
@@ -108,6 +109,7 @@ class _Writer:
             index[v] = len(index)
         texts, eqns = [], []
         for e in jaxpr.eqns:
+            check_savable("dumps", e.primitive)
             ins = [self.atom(a, index) for a in e.invars]
             params = {k: self.value(v, e.primitive.name, k) for k, v in e.params.items()}
             outs = []

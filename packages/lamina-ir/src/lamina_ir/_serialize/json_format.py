@@ -27,7 +27,7 @@ from .._types.key_dtypes import read_on_host
 from .._passes.varying_axes import infer_missing_annotations
 from .._types.param_values import UnnamedAxis, format_param
 from .._text.parser import parse_literal
-from .._core.primitive import get_primitive
+from .._core.primitive import check_savable, get_primitive
 from .._core.printer import VariableNames, literal_text
 from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
 from .._builder.normalize import as_closed_jaxpr
@@ -85,6 +85,7 @@ class _Writer:
         return {"literal": value, "type": self.type(a.aval)}
 
     def equation(self, e: Eqn, names: dict[Var, str]) -> dict[str, Json]:
+        check_savable("jaxpr_json", e.primitive)
         made = {"op": e.primitive.name, "operands": [self.atom(a, names) for a in e.invars],
                 "results": [self.variable(v, names) for v in e.outvars],
                 "params": {name: self.value(value) for name, value in e.params.items()}}

@@ -41,8 +41,8 @@ def _needs_lockstep(env: AxisEnv, *programs: ClosedJaxpr) -> bool:
 def _spans_processes(program: ClosedJaxpr) -> bool:
     """Return whether a program, or one nested in it, contains a map over several processes."""
     def find() -> bool:
-        return any((e.params.get("global_axis_size") or 0) > e.params.get("axis_size", 0)
-                   if e.primitive.name == "xla_pmap" else any(map(_spans_processes, subprograms(e)))
+        return any(e.primitive.map_primitive and (e.params.get("global_axis_size") or 0) > e.params.get("axis_size", 0)
+                   or e.primitive.name != "xla_pmap" and any(map(_spans_processes, subprograms(e)))
                    for e in program.jaxpr.eqns)
 
     return bool(program.memo("spans processes", find))

@@ -19,6 +19,8 @@ from .._types.param_values import register_param_type
 from .._core.primitive import Primitive
 from .._core.custom_rule import Rule
 from ._operands import check_operands, run_param
+from .convolution import conv_general_dilated_p
+from .products import dot_general_p
 from ..typing import Function, ParamValue, Params, Value
 from .._core.jaxpr import ClosedJaxpr
 from .._typing import RunProgram
@@ -66,7 +68,11 @@ class CheckpointPolicy:
         return _KINDS[self.kind](self, prim, params)
 
 
-_DOTS = frozenset(["dot_general", "conv_general_dilated", "ragged_dot"])
+_DOTS = frozenset([dot_general_p, conv_general_dilated_p])
+
+
+def _is_name(prim: Primitive) -> bool:
+    return prim is name_p
 
 
 def _no_batch(params: Params) -> bool:
@@ -82,15 +88,15 @@ def _either(policies: tuple[Function, ...], prim: Primitive, params: Params) -> 
 _KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, Params], Any]] = {
     "everything": lambda p, prim, params: True,
     "nothing": lambda p, prim, params: False,
-    "dots": lambda p, prim, params: prim.name in _DOTS,
-    "dots_with_no_batch_dims": lambda p, prim, params: prim.name == "dot_general" and _no_batch(params),
-    "anything_except_names": lambda p, prim, params: prim.name != "name" or params["name"] not in p.names,
-    "any_names_but": lambda p, prim, params: prim.name == "name" and params["name"] not in p.names,
-    "only_names": lambda p, prim, params: prim.name == "name" and params["name"] in p.names,
+    "dots": lambda p, prim, params: prim in _DOTS,
+    "dots_with_no_batch_dims": lambda p, prim, params: prim is dot_general_p and _no_batch(params),
+    "anything_except_names": lambda p, prim, params: not _is_name(prim) or params["name"] not in p.names,
+    "any_names_but": lambda p, prim, params: _is_name(prim) and params["name"] not in p.names,
+    "only_names": lambda p, prim, params: _is_name(prim) and params["name"] in p.names,
     "both": lambda p, prim, params: _either(p.parts, prim, params),
     "offload_dots_with_no_batch_dims": lambda p, prim, params: (
-        prim.name == "dot_general" and _no_batch(params) and p.offload),
-    "offload_names": lambda p, prim, params: prim.name == "name" and (
+        prim is dot_general_p and _no_batch(params) and p.offload),
+    "offload_names": lambda p, prim, params: _is_name(prim) and (
         params["name"] in p.names or (params["name"] in p.away and p.offload)),
 }
 

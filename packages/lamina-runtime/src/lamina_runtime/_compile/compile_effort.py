@@ -18,9 +18,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes
+from lamina_ir import ClosedJaxpr, Eqn, Literal, Primitive, dtypes, prims
 
 __all__ = ["CompileEffort", "compile_effort"]
+
+
+def _primitives(names: str) -> frozenset[Primitive]:
+    return frozenset([getattr(prims, f"{name}_p") for name in names.split()])
+
+
 
 # Families whose single loops are as fast as fused ones at every array size.
 _ANY_SIZE_FAMILIES = frozenset(("elementwise", "shape", "indexing", "calls"))
@@ -33,24 +39,25 @@ _SLOW_WIDTHS, _SHORT_WIDTHS = range(33, 64), range(2, 8)  # lengths of the last 
 _NON_SUMMING = frozenset((  # families that add no floats
     "elementwise", "shape", "indexing", "sorting", "random_bits", "random_keys", "calls", "factorizations", "fft"))
 _AS_FAST_ROLLED = frozenset(("elementwise", "random_bits", "calls"))  # families that run as fast rolled, at any length
-_VIEWS = frozenset(("broadcast_in_dim", "expand_dims", "reshape", "squeeze", "stop_gradient"))  # no kernels
-_SHAPES = _VIEWS | {"copy", "iota", "transpose"}
+_VIEWS = _primitives("broadcast_in_dim expand_dims reshape squeeze stop_gradient")  # no kernels
+_SHAPES = _VIEWS | _primitives("copy iota transpose")
 # Calls of functions, some with custom rules: the compiler inlines them.
-_CALLS = frozenset(("xla_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call"))
+_CALLS = _primitives("xla_call custom_jvp_call custom_vjp_call custom_vmap_call")
 
 _LIBRARIES = frozenset(("factorizations", "fft"))  # library calls, plus one or two loops that copy operands or results
 _STEADY_FAMILIES = frozenset(("elementwise", "shape", "indexing", "sorting", "random_bits", "reductions"))
 _MAX_STEADY = 128  # equations of a program that `_Steady` accepts
 # Exact on floats. Max and min are not in the set: with several zeros or NaNs, the emitter decides which one is
 # returned.
-_EXACT = frozenset((
-    "abs", "argmax", "argmin", "bitcast_convert_type", "ceil", "complex", "conj", "convert_element_type", "copy",
-    "dynamic_slice", "dynamic_update_slice", "eq", "floor", "gather", "ge", "gt", "imag", "is_finite", "le", "lt", "ne",
-    "neg", "real", "select", "sign", "sort", "stop_gradient"))
-_SELECTING = frozenset(("clamp", "cummax", "cummin", "max", "min", "reduce_max", "reduce_min"))
-_MIN_MAX_OR_REDUCE = _SELECTING | {"reduce"}
-_ROUNDED_ONCE = frozenset(("add", "div", "mul", "sub"))  # each rounds its result once, with either emitter
-_MULTIPLY = frozenset(("dot_general", "mul"))
+_EXACT = _primitives("""
+    abs argmax argmin bitcast_convert_type ceil complex conj convert_element_type copy dynamic_slice dynamic_update_slice eq
+    floor gather ge gt imag is_finite le lt ne neg real select sign sort stop_gradient""")
+_SELECTING = _primitives("clamp cummax cummin max min reduce_max reduce_min")
+_MIN_MAX_OR_REDUCE = _SELECTING | {prims.reduce_p}
+_ROUNDED_ONCE = _primitives("add div mul sub")  # each rounds its result once, with either emitter
+_MULTIPLY = _primitives("dot_general mul")
+_SUMS = _primitives("add sub")
+_SCATTERS = _primitives("scatter scatter_add scatter_max scatter_min scatter_mul")
 # Other floats are computed in these types; when the result is rounded depends on the emitter.
 _WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
@@ -94,17 +101,17 @@ def _scan(closed: ClosedJaxpr) -> tuple[bool, bool, bool]:
     """Return (floats are summed, a loop is slow to compile unrolled, a large array is faster with unrolled loops)."""
     sums = slow_widths = large = False
     for e in closed.jaxpr.eqns:
-        name, family = e.primitive.name, e.primitive.family
+        p, family = e.primitive, e.primitive.family
         avals = [v.aval for v in (*e.invars, *e.outvars)]
-        if name in _CALLS or name == "linear_solve":
-            inner = _scan(e.params["solve" if name == "linear_solve" else "call_jaxpr"])
+        if p in _CALLS or p is prims.linear_solve_p:
+            inner = _scan(e.params["solve" if p is prims.linear_solve_p else "call_jaxpr"])
             sums, slow_widths, large = (a or b for a, b in zip((sums, slow_widths, large), inner))
         elif family not in _NON_SUMMING:
-            sums = sums or name not in _EXACT | _SELECTING and any(dtypes.is_inexact(a.dtype) for a in avals)
-        elif family == "elementwise" and name not in _EXACT | _SELECTING | _ROUNDED_ONCE:
+            sums = sums or p not in _EXACT | _SELECTING and any(dtypes.is_inexact(a.dtype) for a in avals)
+        elif family == "elementwise" and p not in _EXACT | _SELECTING | _ROUNDED_ONCE:
             slow_widths = slow_widths or any(
                 a.shape and a.shape[-1] in _SLOW_WIDTHS and dtypes.is_inexact(a.dtype) for a in avals)
-        if family not in _AS_FAST_ROLLED and name not in _SHAPES and max((a.size for a in avals), default=0) > _TINY:
+        if family not in _AS_FAST_ROLLED and p not in _SHAPES and max((a.size for a in avals), default=0) > _TINY:
             large = True
     return sums, slow_widths, large
 
@@ -119,20 +126,20 @@ def _count_equations(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: 
         return _FEW + 1
     count = 0
     for e in closed.jaxpr.eqns:
-        family, is_call = e.primitive.family, e.primitive.name in _CALLS
+        family, is_call = e.primitive.family, e.primitive in _CALLS
         large = family not in _ANY_SIZE_FAMILIES and any(v.aval.size > _SMALL for v in e.invars)
         if not is_call and (family not in _CHEAP_FAMILIES and not _is_small_product(e) or large):
             return _FEW + 1
-        if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _MAX_UPDATES or _has_short_rows(e):
+        if e.primitive in _SCATTERS and e.invars[-1].aval.size > _MAX_UPDATES or _has_short_rows(e):
             return _FEW + 1
         if is_call:
             called = e.params["call_jaxpr"]
             if called not in known:
                 known[called] = _count_equations(called, known, level + 1)
             count += known[called]
-        elif e.primitive.name not in _VIEWS or e.outvars[0].aval.size > _SMALL:
+        elif e.primitive not in _VIEWS or e.outvars[0].aval.size > _SMALL:
             count += 1
-        if count > _FEW or e.primitive.name in ("xla_pmap", "shard_map"):
+        if count > _FEW or e.primitive is prims.xla_pmap_p or e.primitive is prims.shard_map_p:
             return _FEW + 1
     return count
 
@@ -181,9 +188,9 @@ class _Steady:
             if self.count > _MAX_STEADY:
                 return None
             operands = [type(v) is not Literal and v in products for v in e.invars]
-            outs: list[bool] | None = [p.name in _MULTIPLY or any(operands)] * len(e.outvars)
-            if p.name in _CALLS or p.name == "linear_solve":
-                called = e.params["solve" if p.name == "linear_solve" else "call_jaxpr"]
+            outs: list[bool] | None = [p in _MULTIPLY or any(operands)] * len(e.outvars)
+            if p in _CALLS or p is prims.linear_solve_p:
+                called = e.params["solve" if p is prims.linear_solve_p else "call_jaxpr"]
                 outs = self._results_with_product(called, operands, level + 1) if level < _FEW else None
             elif p.family in _LIBRARIES:
                 outs = [False] * len(e.outvars)
@@ -196,7 +203,7 @@ class _Steady:
 
     def _is_steady(self, e: Eqn, reads_product: bool) -> bool:
         """Return whether one equation is accepted; update the collected facts."""
-        name, family = e.primitive.name, e.primitive.family
+        p, family = e.primitive, e.primitive.family
         avals = [v.aval for v in (*e.invars, *e.outvars)]
         if max((a.size for a in avals), default=0) > _SMALL:
             self.large += 1
@@ -205,13 +212,13 @@ class _Steady:
         if _is_small_product(e):
             self.digits_vary = True
             return True
-        if family not in _STEADY_FAMILIES or (name.startswith("scatter") and e.invars[-1].aval.size > _MAX_UPDATES):
+        if family not in _STEADY_FAMILIES or (p in _SCATTERS and e.invars[-1].aval.size > _MAX_UPDATES):
             return False
         floats = {a.dtype for a in avals if dtypes.is_inexact(a.dtype)}
         self.draws = self.draws or family == "random_bits"
-        if not floats or family == "shape" or name in _EXACT:
+        if not floats or family == "shape" or p in _EXACT:
             return True
         # An add or sub of a product may be fused with it into one instruction (fma), which rounds once.
-        if name not in _ROUNDED_ONCE or reads_product and name in ("add", "sub"):
+        if p not in _ROUNDED_ONCE or reads_product and p in _SUMS:
             self.digits_vary = True
-        return floats <= _WIDE and name not in _MIN_MAX_OR_REDUCE and family in ("elementwise", "reductions")
+        return floats <= _WIDE and p not in _MIN_MAX_OR_REDUCE and family in ("elementwise", "reductions")

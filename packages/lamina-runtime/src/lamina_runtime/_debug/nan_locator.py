@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, Source, Var, dtypes, evaluate_primitive, evaluate_spmd, rewrite
+from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, Source, Var, dtypes, evaluate_primitive, evaluate_spmd, prims, rewrite
 from lamina_ir.extend import (PROCESSES, Grid, AxisPosition, Placement, LoopIteration, format_axes, single_map_eqn,
                               find_shard_maps, first_member_program, find_per_member_map, running_axis_positions,
                               running_iterations, format_iterations, observing_equations)
@@ -190,24 +190,24 @@ class _Search:
     def run_nested(self, eqn: Eqn, values: list[Value], line: Source | None,
                    iterations: Sequence[LoopIteration]) -> list[Value] | None:
         """Run the nested programs of a call or of control flow one primitive at a time; None for other primitives."""
-        name, params = eqn.primitive.name, eqn.params
+        prim, params = eqn.primitive, eqn.params
 
         def run(program: ClosedJaxpr, args: Sequence[Value], iteration: int | None = None) -> list[Value]:
-            running = iterations if iteration is None else (*iterations, LoopIteration(name, iteration, line))
+            running = iterations if iteration is None else (*iterations, LoopIteration(prim.name, iteration, line))
             return self.run_program(program, args, line, running)
 
-        if name in ("xla_pmap", "shard_map"):
+        if prim is prims.xla_pmap_p or prim is prims.shard_map_p:
             # Members communicate, so they cannot be run one after the other. If nothing is found, the map runs on its
             # devices (None).
-            self.run_lockstep(lambda: evaluate_primitive(eqn.primitive, [np.asarray(x) for x in values], params),
-                              iterations, name)
+            self.run_lockstep(lambda: evaluate_primitive(prim, [np.asarray(x) for x in values], params),
+                              iterations, prim.name)
             return None
-        if "call_jaxpr" in eqn.primitive.subprograms:
+        if "call_jaxpr" in prim.subprograms:
             return run(params["call_jaxpr"], values)
-        if name == "cond":
+        if prim is prims.cond_p:
             branches, index = params["branches"], int(values[0])
             return run(branches[index if 0 <= index < len(branches) else -1], values[1:])
-        if name == "while":
+        if prim is prims.while_p:
             a, b = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
             carry = values[b:]
             # The test is part of an iteration: its equations may produce the bad value, too.
@@ -221,7 +221,7 @@ class _Search:
                     break
                 count += 1
             return carry
-        if name == "scan":
+        if prim is prims.scan_p:
             # Run the iterations up to the first bad one. If there is none, get the stacked results from the primitive.
             n, m = params["num_consts"], params["num_consts"] + params["num_carry"]
             carry, slices = values[n:m], [np.asarray(x) for x in values[m:]]
@@ -231,7 +231,7 @@ class _Search:
                 if self.found:
                     return []
                 carry = outs[:params["num_carry"]]
-            return list(hooks.evaluator.primitive(eqn.primitive, values, params))
+            return list(hooks.evaluator.primitive(prim, values, params))
         return None
 
 

@@ -96,12 +96,12 @@ class XlaEvaluator:
                 if body.memo("by platform", lambda: any(e.primitive is prims.platform_index_p for e in walk(body))):
                     return tuple(self.program(body, args, params["name"]))
                 return tuple(eval_jaxpr(body, args))
-        if prim.name == "xla_call":
+        if prim is prims.xla_call_p:
             target = params.get("device") or params.get("backend")
             if target is not None:
                 args = [transfer.device_put(a, backends.resolve_device(target)) for a in args]
             return tuple(self.program(params["call_jaxpr"], args, params["name"]))
-        if prim.name in ("xla_pmap", "shard_map"):
+        if prim is prims.xla_pmap_p or prim is prims.shard_map_p:
             body = params["call_jaxpr"]
             avals = tuple([aval_of(a) for a in args])
             # The arguments of an evaluation are values of a program that may read them again.
