@@ -14,5 +14,6 @@ _needs("lamina", __version__,
        "lamina-numpy>=0.1,<0.2",
        "lamina-random>=0.1,<0.2",
        "lamina-export>=0.1,<0.2",
+       "lamina-jet>=0.1,<0.2",
        "lamina-nn>=0.1,<0.2",
        "lamina-scipy>=0.1,<0.2")

@@ -1,7 +1,6 @@
 """`custom_vjp`: a function with user-defined forward and backward rules; forward mode transposes the backward rule."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -240,12 +239,15 @@ class _Call(CustomRuleCall):
             fwd.program()  # first, because it determines the residuals that the backward rule takes
             return scope(lambda: late(partial(pair.backward, on), lambda: pair.backward_avals(on)))
 
-        @functools.cache
+        pairs: dict[tuple[bool, ...], tuple[_RulePair, prims.Rule]] = {}
+
         def special_pair(active: tuple[bool, ...]) -> tuple[_RulePair, prims.Rule]:
             if all(active):
                 return general, fwd
-            pair = _RulePair(general.call, general.avals, general.out_avals, _fill_mask(active, on_in))
-            return pair, make_forward(pair)
+            if active not in pairs:
+                pair = _RulePair(general.call, general.avals, general.out_avals, _fill_mask(active, on_in))
+                pairs.setdefault(active, (pair, make_forward(pair)))
+            return pairs[active]
 
         def special_backward(active: tuple[bool, ...]) -> ClosedJaxpr:
             n = sum(on_in)

@@ -1,0 +1,4 @@
+"""`lamina.experimental.jet`: Taylor-mode differentiation, from `lamina_jet`."""
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
+from lamina_jet import *
+from lamina_jet import __all__ as __all__
