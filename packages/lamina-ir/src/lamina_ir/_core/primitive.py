@@ -322,8 +322,9 @@ def get_primitive(name: str) -> Primitive:
 
 
 def check_savable(call: str, prim: Primitive) -> None:
-    """ProgramError if another primitive is registered with this one's name: it would be loaded in its place."""
-    if _BY_NAME.get(prim.name, prim) is not prim:
+    """ProgramError if another primitive is registered with this one's name and version: it would be loaded in its place."""
+    registered = _BY_NAME.get(prim.name, prim)
+    if registered is not prim and registered.version == prim.version:
         raise ProgramError(f"{call}: another primitive is registered with the name {prim.name!r}, and would be loaded in place "
                            "of this one; give this one another name")
 
