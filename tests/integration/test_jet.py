@@ -34,7 +34,8 @@ FUNCTIONS = {
     "pmap": lambda x: lamina.pmap(body, axis_name="i")(x), "shard_map": with_shard_map,
     "xmap": lambda x: xmap(body, in_axes=["i", ...], out_axes=["i", ...])(x),
     "softmax": lamina.nn.softmax, "gelu": lamina.nn.gelu, "logsumexp": lamina.nn.logsumexp,
-    "inverse": lambda x: jnp.linalg.inv(jnp.diag(x) + 0.1), "norm": jnp.linalg.norm, "fft": lambda x: jnp.abs(jnp.fft.fft(x) + 2) ** 2,
+    "inverse": lambda x: jnp.linalg.inv(jnp.diag(x) + 0.1), "norm": jnp.linalg.norm,
+    "fft": lambda x: jnp.abs(jnp.fft.fft(x) + 2) ** 2,
     "incomplete gamma": lambda x: lamina.scipy.special.gammainc(2.0, x), "standard deviation": jnp.std}
 
 

@@ -48,7 +48,7 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_tra
             "extend": [], "extend.backend": ["lamina_runtime"],
             "extend.core": ["lamina_ir", "lamina_tracing.lax", "lamina_tracing.extend"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff", "lamina_tracing.primitives"]}
-OWN = {"__version__", "float0"}
+OWN = {"as_jax", "__version__", "float0"}
 
 
 def _module_paths(home):
@@ -95,7 +95,7 @@ def submodules(module):
 
 def test_every_module_attribute_imports_by_its_dotted_path():
     found = dict(submodules(lamina))
-    assert {f"lamina.{name}" for name in (*SUBMODULES, *GATHERED, "config")} == set(found)
+    assert {f"lamina.{name}" for name in (*SUBMODULES, *GATHERED, "config", "as_jax")} == set(found)
     for path, module in found.items():
         assert importlib.import_module(path) is module is sys.modules[path], path
         assert module.__name__ == path or module is lamina.config, path

@@ -12,18 +12,18 @@ from ._version import __version__  # before the packages: it checks their versio
 from lamina_ir.layers import layers, use
 
 if _typing.TYPE_CHECKING:
-    from . import (ad_checkpoint as ad_checkpoint, compilation_cache as compilation_cache, config as config, custom_batching as
-                   custom_batching, custom_derivatives as custom_derivatives, custom_transpose as custom_transpose, debug as
-                   debug, distributed as distributed, dlpack as dlpack, dtypes as dtypes, errors as errors, example_libraries
-                   as example_libraries, experimental as experimental, export as export, extend as extend, flatten_util as
-                   flatten_util, image as image, launch as launch, lax as lax, lib as lib, monitoring as monitoring, nn as nn,
-                   numpy as numpy, ops as ops, parallel as parallel, profiler as profiler, random as random, scipy as scipy,
-                   sharding as sharding, stages as stages, test_util as test_util, tools as tools, tree as tree, tree_util as
-                   tree_util, typing as typing)
+    from . import (ad_checkpoint as ad_checkpoint, as_jax as as_jax, compilation_cache as compilation_cache, config as config,
+                   custom_batching as custom_batching, custom_derivatives as custom_derivatives, custom_transpose as
+                   custom_transpose, debug as debug, distributed as distributed, dlpack as dlpack, dtypes as dtypes, errors as
+                   errors, example_libraries as example_libraries, experimental as experimental, export as export, extend as
+                   extend, flatten_util as flatten_util, image as image, launch as launch, lax as lax, lib as lib, monitoring
+                   as monitoring, nn as nn, numpy as numpy, ops as ops, parallel as parallel, profiler as profiler, random as
+                   random, scipy as scipy, sharding as sharding, stages as stages, test_util as test_util, tools as tools,
+                   tree as tree, tree_util as tree_util, typing as typing)
     from ._packages import *
 
 __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
-           "allow_f16_reductions", "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint",
+           "allow_f16_reductions", "as_jax", "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint",
            "checkpoint_policies", "clear_caches", "closure_convert", "compilation_cache", "config", "custom_batching",
            "custom_derivatives", "custom_gradient", "custom_jvp", "custom_transpose", "custom_vjp", "debug", "debug_bounds",
            "debug_infs", "debug_key_reuse", "debug_nans", "default_backend", "default_device", "default_matmul_precision",
@@ -44,11 +44,11 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
            "tree_structure", "tree_unflatten", "tree_util", "typing", "use", "value_and_grad", "vjp", "vmap", "xla_computation"]
 
 # Modules, imported when asked for; that of the packages with the first name that is none of these.
-_ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "compilation_cache", "config", "custom_batching", "custom_derivatives",
-                       "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors", "example_libraries",
-                       "experimental", "export", "extend", "flatten_util", "image", "launch", "lax", "lib", "monitoring",
-                       "nn", "numpy", "ops", "parallel", "profiler", "random", "scipy", "sharding", "stages", "test_util",
-                       "tools", "tree", "tree_util", "typing"))
+_ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
+                       "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
+                       "example_libraries", "experimental", "export", "extend", "flatten_util", "image", "launch", "lax",
+                       "lib", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "scipy", "sharding",
+                       "stages", "test_util", "tools", "tree", "tree_util", "typing"))
 
 # Settings as blocks, found by name where the others are. Of these only no_execution and no_tracing change something here.
 allow_f16_reductions: _typing.Any

@@ -1,0 +1,218 @@
+"""Serve `import jax` with lamina's modules.
+
+A finder at the front of `sys.meta_path` makes a view for `jax` and each submodule. A view reads the names of the module of
+lamina with the same path, and records the names that are absent. The modules that lamina names otherwise, and inner names of
+JAX, come from `lamina_compat.names`.
+
+Child processes inherit the environment: `LAMINA_AS_JAX` holds the level, and `PYTHONPATH` leads to a `sitecustomize` that
+installs the finder.
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from typing_extensions import override
+
+from ._missing_names import note_missing
+
+__all__ = ["LEVELS", "JaxImporter", "as_jax", "install", "installed_level"]
+
+LEVELS = {"0.4.30": "0.4.30", "0.4": "0.4.30", "0.10": "0.10.2", "0.10.2": "0.10.2"}  # what users write -> version shown
+VARIABLE = "LAMINA_AS_JAX"
+_SITE = str(Path(__file__).parent / "_site")
+# Objects that are passed on as they are: their attributes are assigned, or they are no plain modules.
+_UNWRAPPED = frozenset(("config",))
+
+
+def as_jax(level: str = "0.4.30") -> None:
+    """Make `import jax` import lamina, in this process and in the processes that it starts.
+
+    Call it before the first `import jax`: at the top of a notebook or of `conftest.py`. `jax` and its submodules are then
+    views of lamina's modules. `jax.__version__` and `importlib.metadata.version("jax")` are the level. Settings whose defaults
+    differ between releases follow it, such as the random stream.
+
+    Args:
+      level: the release of JAX whose interface is offered: "0.4.30" or "0.10.2" (also written "0.10").
+    Raises:
+      ValueError: another level.
+      RuntimeError: a real jax is loaded already, or another level was chosen before.
+
+    >>> as_jax("0.7")
+    Traceback (most recent call last):
+    ValueError: as_jax: level must be "0.4.30" or "0.10.2"; got '0.7'
+    """
+    if not isinstance(level, str) or level not in LEVELS:
+        raise ValueError(f'as_jax: level must be "0.4.30" or "0.10.2"; got {level!r}')
+    install(LEVELS[level])
+    os.environ[VARIABLE] = LEVELS[level]
+    paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != _SITE]
+    os.environ["PYTHONPATH"] = os.pathsep.join([_SITE, *paths])
+
+
+def installed_level() -> str | None:
+    """Return the version that `jax` shows in this process; None if `as_jax` was not called."""
+    return next((f.level for f in sys.meta_path if isinstance(f, JaxImporter)), None)
+
+
+def install(level: str) -> None:
+    """Install the finder in this process only."""
+    before = installed_level()
+    if before is not None:
+        if before != level:
+            raise RuntimeError(f"as_jax: this process offers JAX {before} already; call as_jax once, before the first "
+                               "import of jax")
+        return
+    if "jax" in sys.modules:
+        raise RuntimeError("as_jax: a real jax is loaded in this process. Call as_jax before anything imports jax, in a "
+                           "process of its own")
+    sys.meta_path.insert(0, JaxImporter(level))
+
+
+class JaxImporter(importlib.metadata.DistributionFinder):
+    """Finder and loader of `jax`, its submodules, `jaxlib.xla_extension`, and the metadata of the distribution `jax`."""
+
+    def __init__(self, level: str) -> None:
+        self.level = level
+
+    @override
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the spec of a view; None for other modules. ModuleNotFoundError if lamina has no such module of jax."""
+        if name == "jaxlib.xla_extension":  # jaxlib 0.5 and later have these names elsewhere
+            return None if PathFinder.find_spec(name, path) is not None else ModuleSpec(name, self)  # type: ignore[arg-type]
+        if name != "jax" and not name.startswith("jax."):
+            return None
+        if not _find_parts(name):
+            note_missing(name)
+            raise ModuleNotFoundError(f"No module named {name!r} in lamina{_explain(name)}", name=name)
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the view, or the module of lamina itself if it must not be wrapped."""
+        if spec.name == "jaxlib.xla_extension":
+            return View(spec.name, [importlib.import_module("jaxlib._jax"), importlib.import_module("jaxlib.xla_client")])
+        if spec.name == "jax":
+            self._load_lamina()
+        parts = [importlib.import_module(part) for part in _find_parts(spec.name)]
+        view = View(spec.name, parts)
+        if spec.name == "jax":
+            vars(view).update(__version__=self.level, __version_info__=tuple(map(int, self.level.split("."))))
+        return view
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the view is complete."""
+
+    def _load_lamina(self) -> None:
+        """Import the runtime before `jax` is in `sys.modules`, and choose the defaults of the level."""
+        import_module = importlib.import_module
+        import_module("lamina_compat._version")
+        import_module("lamina").devices  # loads the packages
+        as_level = getattr(import_module("lamina_ir.config"), "as_jax", None)
+        if as_level is not None:
+            as_level(self.level)
+
+    @override
+    def find_distributions(self, context: importlib.metadata.DistributionFinder.Context = (
+            importlib.metadata.DistributionFinder.Context())) -> Iterator[importlib.metadata.Distribution]:
+        """Yield the distribution `jax` if it is asked for."""
+        if (context.name or "").lower() == "jax":
+            yield _JaxDistribution(self.level)
+
+
+class _JaxDistribution(importlib.metadata.Distribution):
+    """The metadata of `jax` that libraries read: its name and version."""
+
+    def __init__(self, level: str) -> None:
+        self.level = level
+
+    @override
+    def read_text(self, filename: str) -> str | None:
+        return f"Metadata-Version: 2.1\nName: jax\nVersion: {self.level}\n" if filename == "METADATA" else None
+
+    @override
+    def locate_file(self, path: Any) -> Any:
+        return Path(__file__).parent / path
+
+
+def _find_parts(name: str) -> list[str]:
+    """Return the modules that a view of `name` reads: inner names of JAX first, then lamina's module of the same path."""
+    below = name.removeprefix("jax").removeprefix(".")
+    found = []
+    for base in ("lamina_compat.names", "lamina"):
+        module = f"{base}.{below}" if below else base
+        if _exists(module):
+            found.append(module)
+    return found
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _explain(name: str) -> str:
+    """Return what lamina says about an absent module, after a colon; "" if nothing."""
+    module = "lamina." + name.removeprefix("jax.")
+    try:
+        importlib.import_module(module)
+    except ImportError as e:
+        text = str(e)
+        return "" if text.startswith("No module named") else f": {text}"
+    return ""
+
+
+class View(ModuleType):
+    """A module whose names are those of other modules; the first that has a name decides. Assignments change that module.
+
+    A name is stored in the view when it is first read, so later reads cost nothing.
+    """
+
+    def __init__(self, name: str, parts: Iterable[ModuleType]) -> None:
+        super().__init__(name)
+        first = next(iter(parts := list(parts)))
+        vars(self).update(_parts=parts, __doc__=first.__doc__, __path__=[])
+
+    @override
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__file__", "__loader__", "__wrapped__", "__getstate__", "_parts"):
+            raise AttributeError(name)
+        for part in vars(self)["_parts"]:
+            try:
+                value = getattr(part, name)
+            except AttributeError as e:
+                error = e
+                continue
+            if isinstance(value, ModuleType) and name not in _UNWRAPPED and not isinstance(value, View) and _find_parts(
+                    f"{self.__name__}.{name}"):
+                return importlib.import_module(f"{self.__name__}.{name}")
+            if not name.startswith("__"):
+                vars(self)[name] = value
+            return value
+        if _find_parts(f"{self.__name__}.{name}"):
+            return importlib.import_module(f"{self.__name__}.{name}")
+        if not name.startswith("_") or name == "_src":  # others are looked up by tools, such as mocks
+            note_missing(f"{self.__name__}.{name}")
+        raise AttributeError(str(error).replace("'lamina", "'jax", 1), name=name, obj=self)
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system sets attributes of the import, and submodules.
+        if name.startswith("__") or isinstance(value, ModuleType):
+            vars(self)[name] = value
+            return
+        vars(self).pop(name, None)
+        setattr(next((p for p in vars(self)["_parts"] if hasattr(p, name)), vars(self)["_parts"][-1]), name, value)
+
+    @override
+    def __dir__(self) -> list[str]:
+        return sorted({name for part in vars(self)["_parts"] for name in dir(part)})

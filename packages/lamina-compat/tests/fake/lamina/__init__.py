@@ -1,0 +1,3 @@
+"""A package in place of lamina, for tests of the importer alone."""
+devices = len
+__all__ = ["devices"]
