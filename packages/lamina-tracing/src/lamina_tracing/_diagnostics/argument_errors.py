@@ -88,8 +88,8 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
             f"{callee}: {argument} is a traced {aval[1] if aval else 'value'}; a size, an axis or a flag must be known while "
             f"the function is traced.{(origin[1] or '') if origin is not None else ''} {how}")
     else:
-        made = ValueError(f"{callee}: {argument} must be hashable; got {'Array' if kind == 'ArrayImpl' else kind}: "
-                          f"{text:.60}. {hashable_remedy(kind)}")
+        made = StaticArgumentError(f"{callee}: {argument} must be hashable; got "
+                                   f"{'Array' if kind == 'ArrayImpl' else kind}: {text:.60}. {hashable_remedy(kind)}")
     return made.with_traceback(error.__traceback__)
 
 
