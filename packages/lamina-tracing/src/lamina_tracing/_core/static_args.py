@@ -138,9 +138,9 @@ class StaticArgs:
 
     def split(self, args: Sequence[Tree],
               kwargs: dict[str, Tree]) -> tuple[tuple[Tree, ...], dict[str, Tree], StaticKey]:
-        """Return (dynamic positional, dynamic keyword, key of the static arguments). StaticArgumentError if one is not hashable.
+        """Return (dynamic positional, dynamic keyword, key of the static arguments).
 
-        The key holds the type of each value, because `1 == 1.0 == True` would otherwise share a program.
+        Raises StaticArgumentError if a static argument is traced or not hashable. The key holds the type of each value, because `1 == 1.0 == True` would otherwise share a program.
         """
         dynamic: list[Tree] = []
         static: list[tuple[int | str, StaticValue]] = []
