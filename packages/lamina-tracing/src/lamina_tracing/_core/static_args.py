@@ -140,7 +140,8 @@ class StaticArgs:
               kwargs: dict[str, Tree]) -> tuple[tuple[Tree, ...], dict[str, Tree], StaticKey]:
         """Return (dynamic positional, dynamic keyword, key of the static arguments).
 
-        Raises StaticArgumentError if a static argument is traced or not hashable. The key holds the type of each value, because `1 == 1.0 == True` would otherwise share a program.
+        Raises StaticArgumentError if a static argument is traced or not hashable. The key holds the type of each value,
+        because `1 == 1.0 == True` would otherwise share a program.
         """
         dynamic: list[Tree] = []
         static: list[tuple[int | str, StaticValue]] = []
