@@ -150,6 +150,35 @@ def test_gradient_is_nan_where_cotangents_do_not_determine_it(f):
         assert np.isnan(np.asarray(grad(_spectral(f, c))(np.eye(3)))).any()
 
 
+@pytest.mark.parametrize("f", [lambda w: w, lax.exp, lambda w: lax.mul(w, w)])
+@pytest.mark.parametrize("seed", range(4))
+def test_gradient_at_eigenvalues_equal_up_to_rounding_is_nan_not_wrong(f, seed):
+    c, q = np.arange(9.0).reshape(3, 3), _rotation(3, seed)
+    with np.errstate(all="ignore"):
+        assert np.isnan(np.asarray(grad(_spectral(f, c))((q @ q.T + (q @ q.T).T) / 2))).any()
+
+
+@pytest.mark.parametrize("power", [2.0, 3.0])
+@pytest.mark.parametrize("q", [np.eye(3), _rotation(3, 4), _rotation(3, 5)], ids=["diagonal", "rotated", "other"])
+def test_second_derivative_within_an_eigenspace_is_not_finite_and_wrong(q, power):
+    a = q @ np.diag([1.0, 1, 2]) @ q.T
+    a = (a + a.T) / 2
+
+    def total(a):
+        return lax.reduce_sum(lax.pow(bind(prims.eigh_p, a, lower=True)[1], power), (0,))
+
+    for i, j in ((0, 0), (0, 1), (1, 1), (0, 2), (2, 2)):
+        direction = (np.outer(q[:, i], q[:, j]) + np.outer(q[:, j], q[:, i])) / 2
+        with np.errstate(all="ignore"):
+            found = np.asarray(jvp(grad(total), (a,), (direction,))[1])
+        if np.isfinite(found).all():  # d^2 tr a^p: p sum a^k x a^(p - 2 - k)
+            products = [np.linalg.matrix_power(a, k) @ direction @ np.linalg.matrix_power(a, int(power) - 2 - k)
+                        for k in range(int(power) - 1)]
+            np.testing.assert_allclose((found + found.T) / 2, power * sum(products), atol=1e-6)
+        else:  # the direction turns the vectors, up to rounding
+            assert (i, j) == (0, 1) or not np.array_equal(q, np.eye(3))
+
+
 def test_gradient_of_eigenvalues_alone_exists_at_equal_ones():
     def total(a):
         return lax.reduce_sum(bind(prims.eigh_p, a, lower=True)[1], (0,))
