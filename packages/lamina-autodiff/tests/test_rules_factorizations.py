@@ -194,3 +194,23 @@ def test_polar_factor_has_a_tangent_at_equal_singular_values():
         return product(u, vh)
 
     np.testing.assert_allclose(jvp(polar, (np.eye(3),), (turn,))[1], turn, atol=1e-12)
+
+
+_SINGULAR = {"rank-2": np.array([[1.0, 2, 3], [4, 5, 9], [7, 8, 15]]), "last-column-0": np.array([[1.0, 2, 0], [3, 4, 0], [5, 7, 0]]),
+             "wide": np.array([[1.0, 2, 3], [2, 4, 7]])}
+
+
+@pytest.mark.parametrize("a", _SINGULAR.values(), ids=_SINGULAR)
+@pytest.mark.parametrize("fun", [lambda a: linalg.qr(a, full_matrices=False), lambda a: linalg.lu(a)[:1]], ids=["qr", "lu"])
+def test_factors_of_singular_matrix_have_derivatives_if_the_last_vector_is_determined(fun, a):
+    x, step = np.random.default_rng(1).normal(size=a.shape), 1e-6
+    _, tangents = jvp(fun, (a,), (x,))
+    weights = [np.cos(np.arange(t.size)).reshape(t.shape) for t in tangents]
+
+    def total(a):
+        return sum(lax.reduce_sum(lax.mul(y, w), (0, 1)) for y, w in zip(fun(a), weights))
+
+    for found, above, below in zip(tangents, fun(a + step * x), fun(a - step * x)):
+        np.testing.assert_allclose(found, (np.asarray(above) - np.asarray(below)) / (2 * step), atol=1e-6)
+    np.testing.assert_allclose(np.sum(np.asarray(grad(total)(a)) * x), sum(np.sum(t * w) for t, w in zip(tangents, weights)),
+                               rtol=1e-8)
