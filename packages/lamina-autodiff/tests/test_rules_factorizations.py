@@ -196,8 +196,8 @@ def test_polar_factor_has_a_tangent_at_equal_singular_values():
     np.testing.assert_allclose(jvp(polar, (np.eye(3),), (turn,))[1], turn, atol=1e-12)
 
 
-_SINGULAR = {"rank-2": np.array([[1.0, 2, 3], [4, 5, 9], [7, 8, 15]]), "last-column-0": np.array([[1.0, 2, 0], [3, 4, 0], [5, 7, 0]]),
-             "wide": np.array([[1.0, 2, 3], [2, 4, 7]])}
+_SINGULAR = {"rank-2": np.array([[1.0, 2, 3], [4, 5, 9], [7, 8, 15]]),
+             "last-column-0": np.array([[1.0, 2, 0], [3, 4, 0], [5, 7, 0]]), "wide": np.array([[1.0, 2, 3], [2, 4, 7]])}
 
 
 @pytest.mark.parametrize("a", _SINGULAR.values(), ids=_SINGULAR)
