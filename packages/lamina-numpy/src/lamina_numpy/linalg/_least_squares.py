@@ -36,11 +36,13 @@ def _solve_by_svd(a: Any, b: Any, rtol: Any, cut: bool) -> tuple[Any, Any]:
 
 @_solve_by_svd.defjvp
 def _solve_by_svd_jvp(cut: bool, primals: Any, tangents: Any) -> Any:
+    a, b, rtol = primals
+
     # The derivatives of singular vectors do not exist where singular values are equal; that of the pseudo-inverse does.
     def solve(a: Any, b: Any) -> tuple[Any, Any]:
-        return _matmul(pinv_of_rank(a, primals[2], False, cut), b), svd(a, False, False)
+        return _matmul(pinv_of_rank(a, rtol, False, cut), b), svd(a, False, False)
 
-    return _solve_by_svd(*primals, cut), jvp(solve, primals[:2], tangents[:2])[1]
+    return _solve_by_svd(a, b, rtol, cut), jvp(solve, (a, b), tuple(tangents[:2]))[1]
 
 
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
