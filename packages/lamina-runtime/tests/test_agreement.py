@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lamina_ir import config
-from lamina_runtime._distributed import deadlock_detection, launch_agreement, peer_sockets
+from lamina_runtime._distributed import deadlock_detection, launch_comparison, peer_sockets
 from lamina_runtime._launch import multi_process
-from lamina_runtime._distributed.launch_agreement import Agreement, exchange_rounds
+from lamina_runtime._distributed.launch_agreement import Agreement
+from lamina_runtime._distributed.launch_groups import exchange_rounds
 
 
 class Program:
@@ -233,8 +234,8 @@ def test_has_runnable_thread():
 def test_random_scripts(system, monkeypatch, seed):
     """Random launches in one order raise nothing, for any delays and any number of searches for deadlocks. A cycle of
     launches raises on all its processes, and the next launch passes."""
-    monkeypatch.setattr(launch_agreement, "_FIRST_SEARCH", 0.01)
-    monkeypatch.setattr(launch_agreement, "_MAX_SEARCH_PAUSE", 0.04)
+    monkeypatch.setattr(launch_comparison, "_FIRST_SEARCH", 0.01)
+    monkeypatch.setattr(launch_comparison, "_MAX_SEARCH_PAUSE", 0.04)
     draw = random.Random(seed)
     n = draw.choice((3, 4))
     order = [(draw.choice("abc"), tuple(sorted(draw.sample(range(n), draw.choice((2, 2, 3)))))) for _ in range(12)]
