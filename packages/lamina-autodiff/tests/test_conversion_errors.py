@@ -37,5 +37,47 @@ def test_leaked_differentiated_value_names_function_and_holder():
     kept = []
     grad(lambda x, y: kept.append(lax.sin(y)) or y, argnums=1)(1.0, 2.0)
     text = text_of(lax.cos, kept[0], error=LeakedTracerError)
-    assert re.search(r"has ended, that of `<lambda>` at .*, differentiated by grad. It depends on argument y of", text)
+    assert re.search(r"has ended, that of `<lambda>` at .*, differentiated by grad. It is the result of `sin` at "
+                     rf"{re.escape(__file__)}:\d+ \(<lambda>\), and depends on argument y of", text)
     assert f"It was stored in the variable `kept` of an enclosing function at {__file__}:" in text
+
+
+LEAKED = []
+
+
+def keep_variable(x):
+    y = lax.sin(x)
+    z = -y
+    LEAKED.append(z)
+    return y
+
+
+def keep_result_of_helper(x):
+    LEAKED.append(wave_of(x))
+    return x
+
+
+def keep_one_of_two(x):
+    y = lax.sin(x)
+    if len(LEAKED) < 9:
+        y = lax.exp(y)
+    LEAKED.append(y)
+    return x
+
+
+def wave_of(x):
+    return lax.cos(x)
+
+
+@pytest.mark.parametrize("keep, made", [(keep_variable, "`neg` at {file}:{2} (keep_variable)"),
+                                        (keep_result_of_helper, "`cos`"), (keep_one_of_two, "`exp`")])
+@pytest.mark.parametrize("transform", [grad, lambda f: lambda x: jvp(f, (x,), (1.0,)), lambda f: lambda x: vjp(f, x)])
+def test_leaked_differentiated_value_names_primitive_and_line_if_certain(keep, made, transform):
+    first = keep.__code__.co_firstlineno
+    made = made.replace("{file}", __file__).replace("{2}", str(first + 2))
+    try:
+        transform(keep)(2.0)
+        text = text_of(lax.cos, LEAKED[0], error=LeakedTracerError)
+    finally:
+        LEAKED.clear()
+    assert f"It is the result of {made}, and depends on argument x of `{keep.__name__}`." in text

@@ -484,3 +484,14 @@ def test_linear_functions_are_pytrees_of_their_residuals():
         close(jit(lambda x: vjp(jit(g), x, 3.0)[1])(1.0)(1.0), vjp(f, 1.0, 3.0)[1](1.0))
     with pytest.raises(TypeError, match="takes one argument, a cotangent"):
         pull(1.0, 2.0)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, grad, lambda f: jit(grad(f))])
+def test_nondiff_arguments_need_not_be_hashable(transform):
+    options = [2.0]
+    with_jvp = custom_jvp(lambda x, n: x * n[0], nondiff_argnums=(1,))
+    with_jvp.defjvp(lambda n, primals, tangents: (primals[0] * n[0], tangents[0] * n[0]))
+    with_vjp = custom_vjp(lambda x, n: x * n[0], nondiff_argnums=(1,))
+    with_vjp.defvjp(lambda x, n: (x * n[0], ()), lambda n, residuals, ct: (ct * n[0],))
+    for f in (with_jvp, with_vjp):
+        assert transform(lambda x: f(x, options))(1.0) == 2.0

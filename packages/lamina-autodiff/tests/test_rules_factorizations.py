@@ -150,6 +150,35 @@ def test_gradient_is_nan_where_cotangents_do_not_determine_it(f):
         assert np.isnan(np.asarray(grad(_spectral(f, c))(np.eye(3)))).any()
 
 
+@pytest.mark.parametrize("f", [lambda w: w, lax.exp, lambda w: lax.mul(w, w)])
+@pytest.mark.parametrize("seed", range(4))
+def test_gradient_at_eigenvalues_equal_up_to_rounding_is_nan_not_wrong(f, seed):
+    c, q = np.arange(9.0).reshape(3, 3), _rotation(3, seed)
+    with np.errstate(all="ignore"):
+        assert np.isnan(np.asarray(grad(_spectral(f, c))((q @ q.T + (q @ q.T).T) / 2))).any()
+
+
+@pytest.mark.parametrize("power", [2.0, 3.0])
+@pytest.mark.parametrize("q", [np.eye(3), _rotation(3, 4), _rotation(3, 5)], ids=["diagonal", "rotated", "other"])
+def test_second_derivative_within_an_eigenspace_is_not_finite_and_wrong(q, power):
+    a = q @ np.diag([1.0, 1, 2]) @ q.T
+    a = (a + a.T) / 2
+
+    def total(a):
+        return lax.reduce_sum(lax.pow(bind(prims.eigh_p, a, lower=True)[1], power), (0,))
+
+    for i, j in ((0, 0), (0, 1), (1, 1), (0, 2), (2, 2)):
+        direction = (np.outer(q[:, i], q[:, j]) + np.outer(q[:, j], q[:, i])) / 2
+        with np.errstate(all="ignore"):
+            found = np.asarray(jvp(grad(total), (a,), (direction,))[1])
+        if np.isfinite(found).all():  # d^2 tr a^p: p sum a^k x a^(p - 2 - k)
+            products = [np.linalg.matrix_power(a, k) @ direction @ np.linalg.matrix_power(a, int(power) - 2 - k)
+                        for k in range(int(power) - 1)]
+            np.testing.assert_allclose((found + found.T) / 2, power * sum(products), atol=1e-6)
+        else:  # the direction turns the vectors, up to rounding
+            assert (i, j) == (0, 1) or not np.array_equal(q, np.eye(3))
+
+
 def test_gradient_of_eigenvalues_alone_exists_at_equal_ones():
     def total(a):
         return lax.reduce_sum(bind(prims.eigh_p, a, lower=True)[1], (0,))
@@ -165,3 +194,23 @@ def test_polar_factor_has_a_tangent_at_equal_singular_values():
         return product(u, vh)
 
     np.testing.assert_allclose(jvp(polar, (np.eye(3),), (turn,))[1], turn, atol=1e-12)
+
+
+_SINGULAR = {"rank-2": np.array([[1.0, 2, 3], [4, 5, 9], [7, 8, 15]]),
+             "last-column-0": np.array([[1.0, 2, 0], [3, 4, 0], [5, 7, 0]]), "wide": np.array([[1.0, 2, 3], [2, 4, 7]])}
+
+
+@pytest.mark.parametrize("a", _SINGULAR.values(), ids=_SINGULAR)
+@pytest.mark.parametrize("fun", [lambda a: linalg.qr(a, full_matrices=False), lambda a: linalg.lu(a)[:1]], ids=["qr", "lu"])
+def test_factors_of_singular_matrix_have_derivatives_if_the_last_vector_is_determined(fun, a):
+    x, step = np.random.default_rng(1).normal(size=a.shape), 1e-6
+    _, tangents = jvp(fun, (a,), (x,))
+    weights = [np.cos(np.arange(t.size)).reshape(t.shape) for t in tangents]
+
+    def total(a):
+        return sum(lax.reduce_sum(lax.mul(y, w), (0, 1)) for y, w in zip(fun(a), weights))
+
+    for found, above, below in zip(tangents, fun(a + step * x), fun(a - step * x)):
+        np.testing.assert_allclose(found, (np.asarray(above) - np.asarray(below)) / (2 * step), atol=1e-6)
+    np.testing.assert_allclose(np.sum(np.asarray(grad(total)(a)) * x), sum(np.sum(t * w) for t, w in zip(tangents, weights)),
+                               rtol=1e-8)

@@ -76,5 +76,6 @@ def test_leaked_mapped_value_names_function_and_holder():
     kept = []
     vmap(lambda x, y: kept.append(lax.sin(x) + y) or x)(X, X + 1)
     text = text_of(lax.cos, kept[0], error=LeakedTracerError)
-    assert re.search(r"has ended, that of `<lambda>` at .*, mapped by vmap. It depends on arguments x, y of `<lambda>`", text)
+    assert re.search(r"has ended, that of `<lambda>` at .*, mapped by vmap. It is the result of `add` at "
+                     rf"{re.escape(__file__)}:\d+ \(<lambda>\), and depends on arguments x, y of `<lambda>`", text)
     assert f"It was stored in the variable `kept` of an enclosing function at {__file__}:" in text

@@ -246,3 +246,40 @@ def test_axes_outside_are_refused():
 @pytest.mark.parametrize("order", [1, 2, np.inf, "fro", "nuc"])
 def test_norms_of_matrices_of_nothing_are_zero(shape, order):
     np.testing.assert_array_equal(L.norm(np.ones(shape), order, axis=(-2, -1)), np.zeros(shape[:-2]))
+
+
+Q3, Q4 = N.qr(np.random.default_rng(1).normal(size=(3, 3)))[0], N.qr(np.random.default_rng(2).normal(size=(4, 4)))[0]
+
+
+@pytest.mark.parametrize("a", [np.eye(3), Q3, Q3 @ np.diag([2.0, 2, 1]) @ Q3, Q4[:, :2], Q4[:2] * 3],
+                         ids=["eye", "rotation", "two-equal", "tall", "wide"])
+@pytest.mark.parametrize("kind", ["float", "complex"])
+def test_lstsq_has_derivatives_at_equal_singular_values(a, kind):
+    random = np.random.default_rng(3)
+    b, d = random.normal(size=(len(a), 2)), random.normal(size=a.shape)
+    if kind == "complex":
+        b, a, d = b * (1 + 2j), a + 0j, d * (2 - 1j)
+    solve = jit(lambda a: L.lstsq(a, b)[0])
+    for times in (0, 1):
+        f = differentiate(solve, d, times)
+        with np.errstate(invalid="ignore"):  # the second derivatives of the singular values do not exist
+            tangent = jvp(f, (a,), (d,))[1]
+        close(tangent, (np.asarray(f(a + 1e-6 * d)) - np.asarray(f(a - 1e-6 * d))) / 2e-6, 1e-6)
+
+
+@pytest.mark.parametrize("values", [[2.0, 2, 0], [2.0, 0, 0]])
+def test_lstsq_of_rank_deficient_matrix_has_the_derivative_of_pinv(values):
+    a, b = Q3 @ np.diag(values) @ Q3.T @ Q4[:3, :3], np.random.default_rng(3).normal(size=3)
+    a = Q3 @ np.diag(values) @ N.qr(a + np.eye(3))[0]
+    inner = np.random.default_rng(4).normal(size=(2, 3, 3))
+
+    def move(t):  # keeps the rank
+        turned = [np.eye(3) + t * x for x in inner]
+        return turned[0] @ a @ turned[1]
+
+    d = inner[0] @ a + a @ inner[1]
+    found = jvp(lambda a: L.lstsq(a, b, 1e-10)[0], (a,), (d,))[1]
+    numeric = (N.lstsq(move(1e-6), b, rcond=1e-9)[0] - N.lstsq(move(-1e-6), b, rcond=1e-9)[0]) / 2e-6
+    close(found, numeric, 1e-6)
+    gradient = grad(lambda a: L.lstsq(a, b)[0].sum())(a)
+    close(gradient, grad(lambda a: (L.pinv(a) @ b).sum())(a))

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lamina_ir import config
-from lamina_runtime._distributed import deadlock_detection, launch_agreement, peer_sockets
+from lamina_runtime._distributed import deadlock_detection, launch_comparison, peer_sockets
 from lamina_runtime._launch import multi_process
-from lamina_runtime._distributed.launch_agreement import Agreement, exchange_rounds
+from lamina_runtime._distributed.launch_agreement import Agreement
+from lamina_runtime._distributed.launch_groups import exchange_rounds
 
 
 class Program:
@@ -233,8 +234,8 @@ def test_has_runnable_thread():
 def test_random_scripts(system, monkeypatch, seed):
     """Random launches in one order raise nothing, for any delays and any number of searches for deadlocks. A cycle of
     launches raises on all its processes, and the next launch passes."""
-    monkeypatch.setattr(launch_agreement, "_FIRST_SEARCH", 0.01)
-    monkeypatch.setattr(launch_agreement, "_MAX_SEARCH_PAUSE", 0.04)
+    monkeypatch.setattr(launch_comparison, "_FIRST_SEARCH", 0.01)
+    monkeypatch.setattr(launch_comparison, "_MAX_SEARCH_PAUSE", 0.04)
     draw = random.Random(seed)
     n = draw.choice((3, 4))
     order = [(draw.choice("abc"), tuple(sorted(draw.sample(range(n), draw.choice((2, 2, 3)))))) for _ in range(12)]
@@ -428,3 +429,51 @@ def test_agreement_setting_cannot_change_after_initialize(monkeypatch):
     with pytest.raises(RuntimeError, match="before distributed.initialize"):
         config.update("agreement", "first")
     assert config.read("agreement") == "every"
+
+
+class Monitor:
+    """A failure monitor that records the failures of launches that are reported to it."""
+
+    def __init__(self):
+        self.reports = []
+
+    def check(self, program):
+        pass
+
+    def report_launch_failure(self, call, launch, count, error):
+        self.reports.append((call, launch))
+
+
+def test_threads_start_and_number_launches_in_the_agreed_order(system):
+    """One process is slow between the agreement and the start of a launch: its other thread must not overtake."""
+    s = system(2)
+    launchers = [multi_process.MultiProcessLauncher(Monitor()) for _ in s.all]
+    started = [[], []]
+
+    def launch(rank, name):
+        program = Program(name, (0, 1))
+        program.first_launch_done = True
+
+        def start():
+            started[rank].append(name)
+            raise RuntimeError("the launch failed here")
+        with pytest.raises(RuntimeError, match="failed here"):
+            launchers[rank].launch(program, [], start)
+
+    for launcher, agreement in zip(launchers, s.all):
+        launcher.launch_agreed = agreement.agree
+    launchers[0]._latest = True
+    launchers[0]._await_latest = lambda program: time.sleep(0.5 if program.name == "first" else 0)
+
+    def second(rank):
+        agreement = s.all[rank]
+        while (0, 1) not in agreement._groups or not agreement._groups[0, 1].launches:
+            time.sleep(0.01)
+        launch(rank, "second")
+
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(launch, 0, "first"), pool.submit(launch, 1, "first"), pool.submit(second, 0),
+                       pool.submit(second, 1)]:
+            future.result(20)
+    assert started == [["first", "second"]] * 2
+    assert launchers[0].monitor.reports == launchers[1].monitor.reports

@@ -80,7 +80,7 @@ def test_static_arguments_and_trees():
     np.testing.assert_allclose(out["a"], X * 3, rtol=1e-6)
     assert out["b"].shape == (8,)
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"pmap of `<lambda>`: static argument 1 \('k'\) must be hashable; got list"):
+        with pytest.raises(TypeError, match=r"pmap of `<lambda>`: static argument 1 \('k'\) must be hashable; got list"):
             f({"x": X}, [3])
 
 

@@ -47,7 +47,7 @@ def test_negative_static_argnums():
 
 
 def test_unhashable_static_argument():
-    with pytest.raises(ValueError, match="static argument.*must be hashable.*list|hash"):
+    with pytest.raises(TypeError, match="static argument.*must be hashable.*list|hash"):
         jit(lambda x, n: x, static_argnums=1)(1.0, [2])
 
 

@@ -267,3 +267,18 @@ def test_associative_scan_rejects_wrong_functions():
 def test_predicate_and_index_must_be_scalars(call, words):
     with pytest.raises(TypeError, match=words):
         call()
+
+
+@pytest.mark.parametrize("lower, upper, wanted", [
+    (0, np.int32(3), (np.int32, True)), (np.int32(0), 3, (np.int32, False)), (np.int32(0), np.int32(3), (np.int32, False)),
+    (0, np.int8(3), (np.int8, False)), (np.int8(0), 3, (np.int8, False))])
+def test_counter_of_fori_loop_is_weak_with_known_bounds_or_a_weak_lower_bound(lower, upper, wanted):
+    def find_type(lower, upper):
+        types = []
+        lax.fori_loop(lower, upper, lambda i, c: types.append((i.dtype, i.weak_type)) or c, np.float32(0))
+        return types[0]
+
+    assert find_type(lower, upper) == (np.int32, True)
+    found = []
+    jit(lambda lower, upper: found.append(find_type(lower, upper)) or lower)(lower, upper)
+    assert found == [wanted]

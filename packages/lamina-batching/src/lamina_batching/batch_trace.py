@@ -36,11 +36,14 @@ class BatchAxis(NamedTuple):
 
 
 class BatchTracer(Tracer):
-    """One example of `val`, whose axis `dim` is the batch axis."""
+    """One example of `val`, whose axis `dim` is the batch axis.
 
-    __slots__ = ("val", "dim")
+    `made_by` is the primitive that made it, for errors; None if unknown.
+    """
 
-    def __init__(self, trace: BatchTrace, val: Value, dim: int) -> None:
+    __slots__ = ("val", "dim", "made_by")
+
+    def __init__(self, trace: BatchTrace, val: Value, dim: int, made_by: Primitive | None = None) -> None:
         self._trace = trace
         # The function sees one example, so the aval leaves out the batch axis.
         full = val.aval if isinstance(val, Tracer) else typeof(val)
@@ -51,6 +54,7 @@ class BatchTracer(Tracer):
             self.aval = self.aval.with_varying_axes(full.varying_axes | over)
         self.val = val
         self.dim = dim
+        self.made_by = made_by
 
     @override
     def underlying_value(self) -> Value:
@@ -112,8 +116,8 @@ class BatchTrace(Trace):
         else:
             out, dim = batching_rules[prim](self.axis, vals, dims, **params)
         if prim.multiple:
-            return tuple([o if d is None else BatchTracer(self, o, d) for o, d in zip(out, dim)])
-        return out if dim is None else BatchTracer(self, out, dim)
+            return tuple([o if d is None else BatchTracer(self, o, d, prim) for o, d in zip(out, dim)])
+        return out if dim is None else BatchTracer(self, out, dim, prim)
 
     def _process_with_source(self, prim: Primitive, vals: list[Value], dims: list[int | None],
                              params: Params) -> RuleResult:

@@ -17,7 +17,7 @@
       ConcretizationError (TypeError)      a tracer used where a concrete value is needed
         TracerBoolError, TracerArrayError, TracerIntegerError
         TracerIndexError (also IndexError)
-        StaticArgumentError (also ValueError)
+        StaticArgumentError (also ValueError)  a static argument is a tracer, or is not hashable
 """
 
 __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "DTypeError", "ExecutionError",
@@ -112,4 +112,4 @@ class TracerIndexError(ConcretizationError, IndexError):
 
 
 class StaticArgumentError(ConcretizationError, ValueError):
-    """A tracer was passed for a static argument: a size, an axis, a flag."""
+    """A static argument, such as a size, an axis or a flag, is a tracer or is not hashable."""

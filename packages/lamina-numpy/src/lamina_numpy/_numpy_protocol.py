@@ -201,20 +201,20 @@ def _define_known_for_reals(name: str, value: bool) -> Function:
 
 def _cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
          aweights: Any = None, *, dtype: Any = None) -> Any:
-    return _call("cov", _in_dtype(m, dtype), _in_dtype(y, dtype), rowvar, bias, ddof, fweights, aweights)
+    return _call("cov", _cast_to(m, dtype), _cast_to(y, dtype), rowvar, bias, ddof, fweights, aweights)
 
 
 def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, bias: Any = None, ddof: Any = None, *,
               dtype: Any = None) -> Any:
     # `bias` and `ddof` of older NumPy versions have no effect
-    return _call("corrcoef", _in_dtype(x, dtype), _in_dtype(y, dtype), rowvar)
+    return _call("corrcoef", _cast_to(x, dtype), _cast_to(y, dtype), rowvar)
 
 
 def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
     return _call("isin", _call("ravel", ar1), ar2, assume_unique, invert)
 
 
-def _in_dtype(x: Any, dtype: Any) -> Any:
+def _cast_to(x: Any, dtype: Any) -> Any:
     return x if x is None or dtype is None else _call("astype", _as_array(x), dtype)
 
 

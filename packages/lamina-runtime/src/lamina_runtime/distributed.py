@@ -72,7 +72,7 @@ class _Session:
         self._launch_check = launch_check
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
-            self.launcher.check_agreement = launch_check.agree
+            self.launcher.launch_agreed = launch_check.agree
         multi_process.active_sessions.append(self)
         hooks.staging_context_hooks.append(global_view)
         self._previous_makers = [

@@ -24,15 +24,16 @@ _add_p = prims.add_p
 
 
 class JVPTracer(Tracer):
-    """A value and its (nonzero) tangent."""
+    """A value and its (nonzero) tangent. `made_by` is the primitive that made it, for errors; None if unknown."""
 
-    __slots__ = ("primal", "tangent")
+    __slots__ = ("primal", "tangent", "made_by")
 
-    def __init__(self, trace: Trace, primal: Value, tangent: Value) -> None:
+    def __init__(self, trace: Trace, primal: Value, tangent: Value, made_by: Primitive | None = None) -> None:
         self._trace = trace
         self.aval = primal.aval if isinstance(primal, Tracer) else typeof(primal)
         self.primal = primal
         self.tangent = tangent
+        self.made_by = made_by
 
     @override
     def concrete_value(self) -> Value:
@@ -118,8 +119,8 @@ class JVPTrace(Trace):
             finally:
                 trace_state.source = line
         if prim.multiple:
-            return tuple([o if t is None else JVPTracer(self, o, t) for o, t in zip(out, tangent)])
-        return out if tangent is None else JVPTracer(self, out, tangent)
+            return tuple([o if t is None else JVPTracer(self, o, t, prim) for o, t in zip(out, tangent)])
+        return out if tangent is None else JVPTracer(self, out, tangent, prim)
 
     def _apply_rule(self, prim: Primitive, primals: list[Value], tangents: list[Tangent], params: Params) -> RuleResult:
         # Common kinds first: `push` takes params as a dict. `linearize` applies only if the linear part is recorded.

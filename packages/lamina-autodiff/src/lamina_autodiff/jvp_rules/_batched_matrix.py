@@ -159,13 +159,22 @@ def divide_or_zero(x, divisor):
 # alone, there is no N, and M = diag(c).
 #
 # "0" means the level of rounding errors here. If the case is not known, the quotient is what the division gives: small
-# eigenvalues and their cotangents may be accurate relative to their own size.
+# eigenvalues and their cotangents may be accurate relative to their own size. A gap at the level of rounding errors of
+# its own two eigenvalues counts as 0, so that the quotient is infinite or NaN instead of a wrong number.
+#
+# Second derivatives within an eigenspace are not finite if the direction turns the vectors. They do not follow from w,
+# the cotangents and their tangents: for f = sum g(w) at the identity, with a direction off the diagonal, all tangents are
+# 0, but the second derivative is g''(1).
 
 
 def _gaps(w, shape):
     """The differences w[j] - w[i], the mask of those that are negligible, and the mask of the diagonal."""
     across, down = broadcast_vector(w, shape, -1), broadcast_vector(w, shape, -2)
     gap = lax.sub(across, down)
+    size = lax.max(lax.abs(across), lax.abs(down))
+    # A fixed small number of rounding errors: with more, large matrices of random numbers would have such gaps.
+    rounding = lax.mul(8.0 * float(dtypes.finfo(dtypes.real_dtype(typeof(w).dtype)).eps), size)
+    gap = lax.select(lax.le(lax.abs(gap), rounding), _zero(typeof(gap).dtype), gap)
     return gap, _is_negligible(gap, _largest(across)), _diagonal_mask(shape)
 
 

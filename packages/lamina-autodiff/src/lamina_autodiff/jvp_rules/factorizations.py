@@ -51,23 +51,24 @@ def cholesky_jvp(primals, tangents):
 
 
 def lu_jvp(primals, tangents):
-    """With X = L1^-1 (P dA)1 U1^-1 on the leading k x k block: dL1 = L1 tril(X, -1), dU1 = triu(X) U1.
+    """With Y = L1^-1 (P dA)1 and B = tril(Y U1^-1, -1) on the leading k x k block: dL1 = L1 B, dU1 = triu(Y - B U1).
 
-    The remaining rows of L, or columns of U, follow from the corresponding block of P dA = dL U + L dU.
+    B does not need the last column of U1, so its last diagonal entry may be 0 if there are no more rows. The remaining
+    rows of L, or columns of U, follow from the corresponding block of P dA = dL U + L dU.
     """
     (x,), (t,) = primals, tangents
     out, pivots, order = bind(prims.lu_p, x)
     m, n = typeof(out).shape[-2:]
     k = min(m, n)
     t = permute_rows(t, order)
-    # P dA = dL U + L dU gives X = L^-1 dL + dU U^-1, a strictly lower plus an upper triangle. `out` packs L and U in
-    # one matrix; the triangular solves read only their own triangle of `square`.
+    # P dA = dL U + L dU gives Y = (L^-1 dL) U + dU: a strictly lower triangle times U, plus an upper one. `out` packs L
+    # and U in one matrix; the triangular solves read only their own triangle of `square`.
     square = slice_columns(slice_rows(out, 0, k), 0, k)
     inner = _triangular(square, slice_columns(slice_rows(t, 0, k), 0, k), left=True, lower=True, unit=True)
-    inner = _triangular(square, inner, left=False, lower=False)
+    below = _strict_lower_of_quotient(inner, square)
     one = eye(typeof(square).shape, typeof(out).dtype)
     l1, u1 = lax.add(tril(square, -1), one), triu(square)
-    dl1, du1 = matmul(l1, tril(inner, -1)), matmul(triu(inner), u1)
+    dl1, du1 = matmul(l1, below), triu(lax.sub(inner, matmul(below, u1)))
     packed = lax.add(dl1, du1)
     if m > k:  # dA2 = dL2 U1 + L2 dU1
         right = lax.sub(slice_rows(t, k, m), matmul(slice_rows(out, k, m), du1))
@@ -82,11 +83,31 @@ def _stack(a, b, axis):
     return lax.concatenate((a, b), len(typeof(a).shape) + axis)
 
 
+def _strict_lower_of_quotient(y, r):
+    """The strict lower triangle of y R^-1 for square y and R. The last column of R is not used, and may be singular."""
+    k = typeof(y).shape[-1]
+    if k < 2:
+        return lax.full_like(y, 0)
+    leading = slice_columns(slice_rows(r, 0, k - 1), 0, k - 1)
+    quotient = _triangular(leading, slice_columns(y, 0, k - 1), left=False, lower=False)
+    return tril(_stack(quotient, lax.full_like(slice_columns(y, 0, 1), 0), -1), -1)
+
+
+def _square_qr_tangents(q, r, t):
+    """dQ = Q Omega and dR = Q^T dA - Omega R for a real square Q."""
+    y = matmul(adjoint(q), t)
+    below = _strict_lower_of_quotient(slice_columns(y, 0, typeof(q).shape[-1]), r)
+    omega = lax.sub(below, adjoint(below))
+    return matmul(q, omega), triu(lax.sub(y, matmul(omega, r)))
+
+
 def qr_jvp(primals, tangents, *, full_matrices, pivoting):
     """C = Q^H dA R^-1 = Omega + dR R^-1, where dR R^-1 is upper triangular.
 
     So the strict lower triangle of C determines the skew-Hermitian Omega. Its imaginary diagonal is chosen so that the
     diagonal of R stays real. Then dQ = Q Omega + (1 - Q Q^H) dA R^-1.
+
+    If Q is square and real, the last column of dA R^-1 is not needed, so the last diagonal entry of R may be 0.
     """
     (x,), (t,) = primals, tangents
     outs = bind(prims.qr_p, x, full_matrices=full_matrices, pivoting=pivoting)
@@ -96,6 +117,9 @@ def qr_jvp(primals, tangents, *, full_matrices, pivoting):
     if pivoting:
         t = matrix_transpose(permute_rows(matrix_transpose(t), outs[2]))
     q1, r1 = slice_columns(q, 0, k), slice_rows(r, 0, k)
+    if k == m and not dtypes.is_complex(typeof(x).dtype):
+        dq, dr = _square_qr_tangents(q1, r1, t)
+        return list(outs), [dq, dr] + [None] * pivoting
     moved = _triangular(slice_columns(r1, 0, k), slice_columns(t, 0, k), left=False, lower=False)  # dA R^-1
     # dQ has the component Q Omega in the range of Q, and `moved` minus its projection Q C outside.
     c = matmul(adjoint(q1), moved)

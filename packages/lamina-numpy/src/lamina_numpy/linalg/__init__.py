@@ -5,9 +5,10 @@ from .._shape.layout import matrix_transpose
 from ._decompositions import (EighResult, EigResult, QRResult, SVDResult, cholesky, eig, eigh, eigvals, eigvalsh, qr, svd,
                               svdvals)
 from ._determinants import SlogdetResult, det, slogdet
+from ._least_squares import lstsq
 from ._norms import cond, cross, diagonal, matrix_norm, matrix_power, multi_dot, norm, trace, vector_norm
 from ._pseudoinverse import pinv
-from ._solving import inv, lstsq, matrix_rank, solve, tensorinv, tensorsolve
+from ._solving import inv, matrix_rank, solve, tensorinv, tensorsolve
 
 __all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross", "det",
            "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power",

@@ -24,7 +24,7 @@ _matmul = products.matmul
 
 
 @partial(custom_jvp, nondiff_argnums=(2, 3))
-def _pinv(a: Any, rtol: Any, hermitian: bool, cut: bool) -> Any:
+def pinv_of_rank(a: Any, rtol: Any, hermitian: bool, cut: bool) -> Any:
     """`cut`: the limit may cut off what is not zero."""
     return _compute_from_svd(rtol, *svd(a, False, True, hermitian))[0]
 
@@ -90,7 +90,7 @@ def _differentiate(p: Any, da: Any, turn: Any, back: Any) -> Any:
     return ufuncs.subtract(turned, _matmul(_matmul(p, da), p))
 
 
-@_pinv.defjvp
+@pinv_of_rank.defjvp
 def _pinv_jvp(hermitian: bool, cut: bool, primals: Any, tangents: Any) -> Any:
     parts, *turns = _compute_turns(primals, tangents[0], hermitian, cut)
     return parts[0], _differentiate(parts[0], *turns)
@@ -141,4 +141,4 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *
     if not t.size:
         return lax.broadcast_in_dim(np.zeros((), t.dtype), (*t.shape[:-2], t.shape[-1], t.shape[-2]), ())
     limit = np.asarray(10 * max(t.shape[-2:]) * float(np.finfo(d).eps), d) if rtol is None else align_limit("pinv", rtol, d)
-    return _pinv(a, limit, hermitian, rtol is not None)
+    return pinv_of_rank(a, limit, hermitian, rtol is not None)

@@ -18,13 +18,13 @@ from .._elementwise import ufuncs
 from .._reductions import reductions
 from .._shape import layout
 from .._core.promotion import aval, broadcast, broadcast_shapes_of, cast, literal, to_inexact
-from .._core.public_api import jitted_core, public_api
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._creation.creation import eye
 from .._indexing.take import take_along_axis
-from ._decompositions import adjoint, svd, to_matrices
+from ._decompositions import svd, to_matrices
 
-__all__ = ["inv", "lstsq", "matrix_rank", "solve", "tensorinv", "tensorsolve"]
+__all__ = ["inv", "matrix_rank", "solve", "tensorinv", "tensorsolve"]
 
 _I32 = np.dtype("int32")
 _matmul = products.matmul
@@ -61,7 +61,7 @@ def solve_stacks(a: Any, b: Any) -> Any:
                                solve_transposed)
 
 
-def _promote_pair(call: str, a: Any, b: Any) -> tuple[Any, Any]:
+def promote_pair(call: str, a: Any, b: Any) -> tuple[Any, Any]:
     d, _ = dtypes.promote(*[(aval(call, x, i).dtype, False) for i, x in enumerate((a, b))])
     d = dtypes.inexact_dtype_for(d)
     d = np.dtype("float32") if d.itemsize < 4 else d
@@ -89,7 +89,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     >>> solve(np.array([[2., 0.], [1., 4.]]), np.array([2., 9.]))
     Array([1., 2.], dtype=float32)
     """
-    a, b = _promote_pair("solve", a, b)
+    a, b = promote_pair("solve", a, b)
     a = to_matrices("solve", a, square=True)
     s, t = typeof(a).shape, typeof(b).shape
     vector = len(t) == 1
@@ -175,7 +175,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
     >>> tensorsolve(2 * np.eye(4).reshape(2, 2, 4), np.ones((2, 2)))
     Array([0.5, 0.5, 0.5, 0.5], dtype=float32)
     """
-    a, b = _promote_pair("tensorsolve", a, b)
+    a, b = promote_pair("tensorsolve", a, b)
     n = len(typeof(a).shape)
     if axes is not None:
         moved = check_axes("tensorsolve", axes, n, "axes")
@@ -256,59 +256,3 @@ def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool 
     else:
         limit = compute_threshold("matrix_rank", s, t.shape, rtol)
     return reductions.sum(choose_by(is_above("matrix_rank", s, limit), 1, 0), -1)
-
-
-def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
-          numpy_resid: bool = False) -> tuple[Array, Array, Array, Array]:
-    """The least-squares solution of `a x = b`, the shortest if there are several, by singular values.
-
-    Args:
-      a: number array `[m, n]`.
-      b: number array `[m]` or `[m, k]`.
-      rcond: singular values up to this times the largest count as zero; None for max(m, n) times the precision of
-        the dtype, a negative number for the precision itself.
-      numpy_resid: give residuals of length 0 where `a` has not full rank or m <= n, as NumPy does; needs known
-        arrays.
-    Returns:
-      `(x, residuals, rank, s)`: x `[n]` or `[n, k]`, sums of squared residuals `[k]` (`[1]` for a vector `b`), in
-      squared units of `b`, the rank, an integer, and the singular values of `a` `[min(m, n)]`. Dtype that both
-      promote to; half precision is computed in float32, integers and booleans in float.
-    Raises:
-      ValueError: `a` and `b` have other shapes.
-      TypeError: `a` or `b` is neither an array nor a number.
-      ConcretizationError: `numpy_resid` on traced arrays.
-
-    Source: meaning of `numpy.linalg.lstsq`.
-
-    >>> lstsq(np.array([[1., 0.], [1., 1.], [1., 2.]]), np.array([1., 3., 5.]))[0].round(3)
-    Array([1., 2.], dtype=float32)
-    """
-    x, residuals, rank, s = _lstsq(a, b, rcond)
-    if numpy_resid:
-        m, n = np.shape(a)
-        if m <= n or int(rank) < n:
-            residuals = residuals[:0]
-    return x, residuals, rank, s
-
-
-@jitted_core(name="lstsq")
-def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
-    a, b = _promote_pair("lstsq", a, b)
-    a = to_matrices("lstsq", a)
-    s_a, s_b = typeof(a).shape, typeof(b).shape
-    if len(s_a) != 2 or len(s_b) not in (1, 2) or s_a[0] != s_b[0]:
-        raise ValueError(f"lstsq: expected a [m, n] and b [m] or [m, k]; got {typeof(a).str_long()} and {typeof(b).str_long()}")
-    vector = len(s_b) == 1
-    b = layout.expand_dims(b, -1) if vector else b
-    u, s, vh = svd(a, False)
-    if rcond is not None:
-        d = typeof(s).dtype
-        rcond = cast(to_inexact("lstsq", rcond), d)
-        rcond = choose_by(lax.lt(rcond, literal(0, d)), literal(float(np.finfo(d).eps), d), rcond)
-    good = is_above("lstsq", s, compute_threshold("lstsq", s, s_a, rcond))
-    rank = reductions.sum(choose_by(good, 1, 0))
-    inverse = invert_values(s, good)
-    x = _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverse, -1), _matmul(adjoint(u), b)))
-    left = ufuncs.subtract(b, _matmul(a, x))
-    residuals = reductions.sum(ufuncs.square(ufuncs.abs(left)), 0)
-    return layout.squeeze(x, -1) if vector else x, residuals, rank, s

@@ -80,14 +80,15 @@ class MultiProcessLauncher:
 
     Attributes:
       monitor: knows which processes have failed.
-      check_agreement: called with the program before each launch. Raises if the processes launch different programs.
+      launch_agreed: called with the program and a function that launches it. It returns the result of that function, or
+        raises if the processes launch different programs. It calls it in the same order in all processes.
       waiter: waits for results if jaxlib cannot abort a wait for a lost process (GPU). None if it can.
     """
 
     def __init__(self, monitor: peer_errors.FailureMonitor) -> None:
         self.monitor = monitor
         self.waiter: Any = None
-        self.check_agreement: Callable[[MultiProcessProgram], None] = _accept_launch
+        self.launch_agreed: Callable[[MultiProcessProgram, Callable[[], Any]], Any] = _launch_unchecked
         self._first_lock = threading.Lock()
         self._launch_numbers: dict[tuple[int, ...], Iterator[int]] = {}
         self._local_devices_connected = False
@@ -103,7 +104,11 @@ class MultiProcessLauncher:
         An error raised by `start` in this process is reported to the other processes.
         """
         self.monitor.check(program)
-        self.check_agreement(program)
+        outs: _Outs = self.launch_agreed(program, lambda: self._launch_next(program, start))
+        return outs
+
+    def _launch_next(self, program: MultiProcessProgram, start: Callable[[], _Outs]) -> _Outs:
+        """Return `start()` after the previous launch. Threads call this in the order of the agreement."""
         # After the agreement, whose exchange takes place while the previous launch still runs.
         if self._latest is not None:
             self._await_latest(program)
@@ -224,8 +229,9 @@ def _wait_all(arrays: Sequence[Value]) -> Exception | None:
     return error
 
 
-def _accept_launch(program: MultiProcessProgram) -> None:
-    """Accept every launch: the default of `MultiProcessLauncher.check_agreement`."""
+def _launch_unchecked(program: MultiProcessProgram, launch: Callable[[], _Outs]) -> _Outs:
+    """Launch a program without comparison: the default of `MultiProcessLauncher.launch_agreed`."""
+    return launch()
 
 
 def connect_local_devices() -> None:

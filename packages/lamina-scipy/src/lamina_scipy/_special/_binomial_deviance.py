@@ -14,12 +14,12 @@ from lamina_tracing.extend import typeof
 from .._util import derivatives, guard, horner, pick
 from ._log_gamma import DIGAMMA, NARROW_STIRLING, STIRLING, gammaln1p_float32
 
-__all__ = ["deviance_term", "factorial_rest", "log1p_of", "log_ratio_of"]
+__all__ = ["compute_log1p", "compute_log_ratio", "deviance_term", "factorial_rest"]
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-def log1p_of(x):
+def compute_log1p(x):
     """log(1 + x): XLA's of float64 is off by 120 units between -0.42 and -0.29, where 1 + x is all but exact."""
     if typeof(x).dtype != np.float64:
         return lnp.log1p(x)
@@ -28,7 +28,7 @@ def log1p_of(x):
 
 
 @derivatives(lambda out, x, y: 1.0 / x, lambda out, x, y: -1.0 / y)
-def log_ratio_of(x, y):
+def compute_log_ratio(x, y):
     """log(x / y), exact to the last digits where both are close, and without overflow of the ratio."""
     ratio = x / y
     close = lnp.logical_and(ratio > 0.75, ratio < 1.4)  # XLA's log1p of float64 is off by 120 units between -0.42 and -0.29
@@ -42,7 +42,7 @@ def _drop_derivative_a(out, a, c, d):
     some = a > 0
     near = some & (lnp.abs(d) < 0.5 * a)
     small = lnp.log1p(guard(near, d, 0.0) / guard(near, a, 1.0))
-    return lnp.where(near, small, log_ratio_of(c, guard(some, a, 1.0)))
+    return lnp.where(near, small, compute_log_ratio(c, guard(some, a, 1.0)))
 
 
 def _drop_derivative_c(out, a, c, d):
@@ -60,7 +60,7 @@ def deviance_term(a, c, d):
     r = v / (v + 2.0)
     odd = horner(r * r, [1.0 / (2 * k + 1) for k in range(pick(u, 5, 11), 0, -1)])
     far = (a > 0) & lnp.logical_not(near)
-    other = guard(far, a, 1.0) * log_ratio_of(guard(far, c, 1.0), guard(far, a, 1.0)) - d
+    other = guard(far, a, 1.0) * compute_log_ratio(guard(far, c, 1.0), guard(far, a, 1.0)) - d
     return lnp.where(near & (a > 0), a * r * (2.0 * r * r * odd - v), other)
 
 

@@ -11,7 +11,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._util import SPECIAL, SPECIAL_PAIR, call_real, derivatives, guard, horner, pick, refuse_derivative
-from ._binomial_deviance import log1p_of
+from ._binomial_deviance import compute_log1p
 
 __all__ = ["exp1", "expi", "expn", "spence"]
 
@@ -90,7 +90,7 @@ def _expn(n, x):
     return lnp.where(bad, np.nan, value)
 
 
-def exp1_of(x):
+def compute_exp1(x):
     """The exponential integral of an array."""
     return _expn(lnp.ones_like(x), x)
 
@@ -120,7 +120,7 @@ def _expi(x):
     for k in range(pick(x, 20, 40), 0, -1):  # DLMF 6.12.2, cut off where its terms are smallest
         total = 1.0 + k * w * total
     large = lnp.exp(0.5 * x) * w * total * lnp.exp(0.5 * x)
-    value = lnp.where(left, -exp1_of(guard(left, -x, 1.0)), lnp.where(near, series, large))
+    value = lnp.where(left, -compute_exp1(guard(left, -x, 1.0)), lnp.where(near, series, large))
     return lnp.where(x == 0, -np.inf, lnp.where(x == np.inf, np.inf, lnp.where(lnp.isnan(x), x, value)))
 
 
@@ -133,7 +133,7 @@ _DILOGARITHM = (-236364091 / 2730 / 15511210043330985984000000, 854513 / 138 / 2
 
 def _li2(z):
     """The dilogarithm of z in [-1, 1/2], by powers of -log(1 - z)."""
-    u = -log1p_of(-z)
+    u = -compute_log1p(-z)
     return u * horner(u * u, _DILOGARITHM) - 0.25 * u * u
 
 
@@ -149,12 +149,12 @@ def _spence(x):
     sixth = np.pi ** 2 / 6
     low, mid = x < 0.5, lnp.logical_and(x >= 0.5, x <= 2.0)
     small = guard(low & (x > 0), x, 0.25)
-    by_zero = sixth - lnp.log(small) * log1p_of(-small) - _li2(small)  # DLMF 25.12.6
+    by_zero = sixth - lnp.log(small) * compute_log1p(-small) - _li2(small)  # DLMF 25.12.6
     middle = _li2(1.0 - guard(mid, x, 1.0))
     large = guard((x > 2.0) & (x < np.inf), x, 4.0)
     inverse = 1.0 / large
     log = lnp.log(large)  # spence(x) = -log(x)**2 / 2 - spence(1 / x)
-    by_inverse = -0.5 * log * log - (sixth + log * log1p_of(-inverse) - _li2(inverse))
+    by_inverse = -0.5 * log * log - (sixth + log * compute_log1p(-inverse) - _li2(inverse))
     value = lnp.where(mid, middle, lnp.where(low, by_zero, by_inverse))
     return lnp.where(x == 0, sixth, lnp.where(x == np.inf, -np.inf, lnp.where(x > 0, value, np.nan)))
 
@@ -174,7 +174,7 @@ def exp1(x: ArrayLike) -> Array:
     >>> exp1(np.array([0., 1., np.inf]))
     Array([       inf, 0.21938391, 0.        ], dtype=float32)
     """
-    return call_real("exp1", exp1_of, x)
+    return call_real("exp1", compute_exp1, x)
 
 
 @public_api(entries=SPECIAL)

@@ -12,7 +12,7 @@ from lamina_tracing.extend import typeof
 
 from .._util import SPECIAL, call_real, check_whole_number, derivatives, guard, horner, pick, to_floats
 from ._log_gamma import DIGAMMA, STIRLING, gammaln_float32
-from ._zetas import digamma_of, zeta_of_whole
+from ._zetas import compute_digamma, zeta_of_whole
 
 __all__ = ["digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "poch"]
 
@@ -67,8 +67,8 @@ def _positive_gamma(x):
     return lnp.where(x < 11.0, small, lnp.where(x < top, large, lnp.where(lnp.isnan(x), x, np.inf)))
 
 
-@derivatives(lambda out, x: out * digamma_of(x))
-def gamma_of(x):
+@derivatives(lambda out, x: out * compute_digamma(x))
+def compute_gamma(x):
     """The gamma function of an array."""
     right = x >= 0.5
     y = lnp.where(right, x, 1.0 - x)
@@ -104,8 +104,8 @@ def gamma_above_small(a, x):
     return -level * expm1_quotient(a * level) - lnp.exp(a * level) * total
 
 
-@derivatives(lambda out, x: digamma_of(x))
-def gammaln_of(x):
+@derivatives(lambda out, x: compute_digamma(x))
+def compute_gammaln(x):
     """log |gamma| of an array; in float64 near its zeros 1 and 2 by a series that keeps the digits."""
     if typeof(x).dtype == np.float32:
         return gammaln_float32(x)
@@ -115,7 +115,7 @@ def gammaln_of(x):
     return lnp.where(one, series, lnp.where(two, lnp.log1p(z) + series, lax.lgamma(x)))
 
 
-def gammasgn_of(x):
+def compute_gammasgn(x):
     """The sign of gamma of an array."""
     negative = lnp.where(lnp.remainder(lnp.floor(x), 2.0) == 0, 1.0, -1.0)
     value = lnp.where(x == 0, lnp.copysign(lnp.ones_like(x), x), lnp.where(is_pole(x), np.nan, negative))
@@ -130,7 +130,7 @@ def log_ratio(x, m):
 
 
 @derivatives(lambda out, x, h: jvp(lambda x: _digamma_step(x, h), (x,), (lnp.ones_like(x),))[1],
-        lambda out, x, h: jvp(digamma_of, (x + h,), (lnp.ones_like(h),))[1])
+        lambda out, x, h: jvp(compute_digamma, (x + h,), (lnp.ones_like(h),))[1])
 def digamma_step(x, h):
     """digamma(x + h) - digamma(x) of arrays of one shape, to full precision even if h is much smaller than x."""
     return _digamma_step(x, h)
@@ -139,7 +139,7 @@ def digamma_step(x, h):
 def _digamma_step(x, h):
     """By recurrence (DLMF 5.5.2) up from x, then the expansion 5.11.2, of whose powers the difference of two is taken as a
     product; left of 0 by reflection, 5.5.4, of whose cotangents it is one."""
-    plain = digamma_of(x + h) - digamma_of(x)
+    plain = compute_digamma(x + h) - compute_digamma(x)
     left = (x < 0) & (x + h < 0) & lnp.logical_not(is_pole(x) | is_pole(x + h))
     sines = guard(left, sin_pi(x + h) * sin_pi(x), 1.0)
     turned = lnp.where(left, np.pi * sin_pi(h) / sines, 0.0)
@@ -193,9 +193,9 @@ def _poch_derivative_z(out, z, m):
     rest, whole = m - lnp.round(m), z + lnp.round(m)
     off_pole = alone & (rest != 0) & (whole <= 0)
     k, r = guard(off_pole, whole, 0.0), guard(off_pole, rest, 0.5)
-    upper = lnp.where(off_pole, sign_of_pole(k) * np.pi / sin_pi(r) / gamma_of(1.0 - k - r),
-                      gamma_of(guard(alone & lnp.logical_not(off_pole), y, 1.0)))
-    at_zero = define_at_pole(sign_of_pole(z) * gamma_of(n) * upper, guard(alone, z, 0.5))
+    upper = lnp.where(off_pole, sign_of_pole(k) * np.pi / sin_pi(r) / compute_gamma(1.0 - k - r),
+                      compute_gamma(guard(alone & lnp.logical_not(off_pole), y, 1.0)))
+    at_zero = define_at_pole(sign_of_pole(z) * compute_gamma(n) * upper, guard(alone, z, 0.5))
     step = digamma_step(guard(lnp.logical_not(alone), lnp.where(both, 1.0 - z, z), 1.0), lnp.where(both, -m, m))
     return lnp.where(alone, at_zero, out * _set_nan_where(is_pole(y) & lnp.logical_not(both), y, step))
 
@@ -203,7 +203,7 @@ def _poch_derivative_z(out, z, m):
 def _poch_derivative_m(out, z, m):
     y = z + m
     pole = is_pole(y)
-    return out * _set_nan_where(pole & (out != 0), y, digamma_of(guard(lnp.logical_not(pole), y, 1.0)))
+    return out * _set_nan_where(pole & (out != 0), y, compute_digamma(guard(lnp.logical_not(pole), y, 1.0)))
 
 
 def _set_nan_where(condition, x, value):
@@ -215,8 +215,8 @@ def _poch_second_derivative_z(plain, _, z, m):
     """The second derivative in z; near 0, -1, ... by gamma(z + m) gamma(1 - z) sin(pi z) / pi, as terms like 1 / z cancel."""
     def first(z, m):
         high, turned = z + m, 1.0 - z
-        step = digamma_of(high) - digamma_of(turned)
-        return gamma_of(high) * gamma_of(turned) * (step * sin_pi(z) / np.pi + sin_pi(0.5 - z))
+        step = compute_digamma(high) - compute_digamma(turned)
+        return compute_gamma(high) * compute_gamma(turned) * (step * sin_pi(z) / np.pi + sin_pi(0.5 - z))
 
     gap, high_gap = (lnp.abs(x - lnp.round(x)) for x in (z, z + m))
     near = (z < 0.25) & (gap < 0.25) & ((z + m > 0.25) | (4.0 * gap < high_gap))
@@ -233,10 +233,11 @@ def _poch(z, m):
     a, b = lnp.where(both, 1.0 - y, z), lnp.where(both, 1.0 - z, y)
     sign = lnp.where(both, sign_of_pole(m), 1.0)
     small = lnp.logical_and(lnp.abs(a) < 30.0, lnp.abs(b) < 30.0)
-    direct = gamma_of(guard(small, b, 1.0)) / gamma_of(guard(small, a, 1.0))
+    direct = compute_gamma(guard(small, b, 1.0)) / compute_gamma(guard(small, a, 1.0))
     large = lnp.logical_and(a >= 8.0, b >= 8.0)
     ratio = log_ratio(guard(large, a, 8.0), lnp.where(large, m, 0.0))
-    signed = gammasgn_of(a) * gammasgn_of(b) * lnp.exp(lnp.where(large, ratio, gammaln_of(b) - gammaln_of(a)))
+    size = lnp.exp(lnp.where(large, ratio, compute_gammaln(b) - compute_gammaln(a)))
+    signed = compute_gammasgn(a) * compute_gammasgn(b) * size
     value = lnp.where(m == 0, 1.0, lnp.where(small, direct, signed))
     return lnp.where(lnp.isnan(y), y, lnp.where(both, sign * value, lnp.where(under, 0.0, lnp.where(over, np.inf, value))))
 
@@ -256,7 +257,7 @@ def gamma(x: ArrayLike) -> Array:
     >>> gamma(np.array([0.5, 1., 5.]))
     Array([ 1.7724539,  1.       , 24.       ], dtype=float32)
     """
-    return call_real("gamma", gamma_of, x)
+    return call_real("gamma", compute_gamma, x)
 
 
 @public_api(entries=SPECIAL)
@@ -275,7 +276,7 @@ def gammaln(x: ArrayLike) -> Array:
     >>> gammaln(np.array([1., 3., -1.]))
     Array([0.       , 0.6931472,       inf], dtype=float32)
     """
-    return call_real("gammaln", gammaln_of, x)
+    return call_real("gammaln", compute_gammaln, x)
 
 
 @public_api(entries=SPECIAL)
@@ -293,7 +294,7 @@ def gammasgn(x: ArrayLike) -> Array:
     >>> gammasgn(np.array([2., -0.5, -1.5]))
     Array([ 1., -1.,  1.], dtype=float32)
     """
-    return lax.stop_gradient(call_real("gammasgn", gammasgn_of, x))
+    return lax.stop_gradient(call_real("gammasgn", compute_gammasgn, x))
 
 
 @public_api(entries=SPECIAL)
@@ -311,7 +312,7 @@ def digamma(x: ArrayLike) -> Array:
     >>> digamma(np.array([1., 2.]))
     Array([-0.5772155,  0.4227846], dtype=float32)
     """
-    return call_real("digamma", digamma_of, x)
+    return call_real("digamma", compute_digamma, x)
 
 
 @public_api("exact")
@@ -338,7 +339,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
         raise NotImplementedError("factorial: exact=True asks for whole numbers of any size, which arrays do not hold; use "
                                   "math.factorial, or leave it False")
     return call_real("factorial",
-                     lambda x: lnp.where(x < 0, 0.0, gamma_of(guard(lnp.logical_not(x < 0), x, 0.0) + 1.0)), n)
+                     lambda x: lnp.where(x < 0, 0.0, compute_gamma(guard(lnp.logical_not(x < 0), x, 0.0) + 1.0)), n)
 
 
 @public_api()
@@ -390,7 +391,7 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     def core(x):
         steps = lnp.astype(0.5 * lnp.arange(size), typeof(x).dtype)
         inside = x > 0.5 * (size - 1)
-        each = gammaln_of(lnp.where(lnp.expand_dims(inside, -1), lnp.expand_dims(x, -1) - steps, 1.0))
+        each = compute_gammaln(lnp.where(lnp.expand_dims(inside, -1), lnp.expand_dims(x, -1) - steps, 1.0))
         value = lnp.sum(each, -1) + 0.25 * size * (size - 1) * _LOG_PI
         return lnp.where(inside, value, np.nan)
     return call_real("multigammaln", core, x)

@@ -14,7 +14,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._util import call_real, define_by_forward, derivatives, guard, pick
-from ._gammas import gammaln_of, gammasgn_of, is_pole
+from ._gammas import compute_gammaln, compute_gammasgn, is_pole
 
 __all__ = ["hyp1f1"]
 
@@ -183,12 +183,12 @@ def _compute_value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
     value = lnp.where(near & (off > pick(x, 1e-3, 1e-9)) & (x != 0), np.nan, value)
     z = guard(far, y, 100.0)
     p, c = guard(far, p, 1.5), guard(far, b, 2.0)
-    size = gammaln_of(c) - gammaln_of(p) + (p - c) * lnp.log(z)
-    sign = lax.stop_gradient(gammasgn_of(c) * gammasgn_of(p))
+    size = compute_gammaln(c) - compute_gammaln(p) + (p - c) * lnp.log(z)
+    sign = lax.stop_gradient(compute_gammasgn(c) * compute_gammasgn(p))
     half = lnp.exp(0.5 * (size + lnp.where(left, 0.0, z)))
     value = lnp.where(far, sign * half * _sum_asymptotic(1.0 - p, c - p, z) * half, value)
     odd = lnp.remainder(a, 2.0) != 0
-    top = lnp.where(odd & (x > 0), -np.inf, np.inf) * lax.stop_gradient(gammasgn_of(b) * gammasgn_of(b - a))
+    top = lnp.where(odd & (x > 0), -np.inf, np.inf) * lax.stop_gradient(compute_gammasgn(b) * compute_gammasgn(b - a))
     at_end = lnp.where(ends, lnp.where(a == 0, 1.0, top), 0.0)
     return lnp.where((y == np.inf) & (ends | is_pole(lnp.where(left, b - a, a))), at_end, value)
 

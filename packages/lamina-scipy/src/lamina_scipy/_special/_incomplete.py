@@ -12,16 +12,16 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 
 from .._util import SPECIAL_PAIR, call_real, derivatives, guard, pick
-from ._log_densities import log_beta_density_of, log_gamma_density_of
-from ._gammas import (NEAR_ONE, digamma_of, digamma_quotient, digamma_step, expm1_quotient, gamma_above_small,
-                      gammaln_of, gammasgn_of, is_pole, log_ratio, sin_pi, stirling)
+from ._log_densities import compute_log_beta_density, compute_log_gamma_density
+from ._gammas import (NEAR_ONE, compute_digamma, digamma_quotient, digamma_step, expm1_quotient, gamma_above_small,
+                      compute_gammaln, compute_gammasgn, is_pole, log_ratio, sin_pi, stirling)
 from ._incomplete_shape_derivatives import betainc_derivative_a, betainc_derivative_b, gammainc_derivative_a
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
 
 
 @derivatives(lambda out, a, b: -digamma_step(a, b), lambda out, a, b: -digamma_step(b, a))
-def betaln_of(a, b):
+def compute_betaln(a, b):
     """log |beta| of arrays: by Stirling's formula without its large parts where both, or one, are large."""
     low, high = _reflect_beta(a, b)[:2]
     large = high >= 8.0
@@ -31,9 +31,9 @@ def betaln_of(a, b):
     h = p / q
     rest = (stirling(p) - stirling(p + q)) + stirling(q)
     formula = (0.5 * math.log(2 * math.pi) - 0.5 * lnp.log(q)) + rest + (p - 0.5) * lnp.log(h / (1.0 + h)) - q * lnp.log1p(h)
-    of_low = gammaln_of(low)
+    of_low = compute_gammaln(low)
     mixed = of_low - log_ratio(q, lnp.where(one, low, 1.0))
-    plain = of_low + gammaln_of(high) - gammaln_of(low + high)
+    plain = of_low + compute_gammaln(high) - compute_gammaln(low + high)
     value = lnp.where(both, formula, lnp.where(one, mixed, plain))
     unbound = (is_pole(low) | is_pole(high)) & is_pole(low + high)
     return lnp.where(high == np.inf, lnp.where(low > 0, -np.inf, np.nan), lnp.where(unbound, np.inf, value))
@@ -63,8 +63,8 @@ def _beta_derivative_near_pole(a, b):
     """The derivative in a where a + b is at or near a pole. There terms like 1 / (a + b) cancel in the usual form, but not in
     beta(a, 1 - a - b) sin(pi (a + b)) / sin(pi b), which beta(a, b) is by DLMF 5.5.3."""
     low, high, total = lnp.minimum(a, b), lnp.maximum(a, b), a + b
-    turned = gammasgn_of(high) * lnp.exp(betaln_of(high, 1.0 - total)) / sin_pi(low)
-    return turned * (sin_pi(total) * (digamma_of(a) - digamma_of(1.0 - total)) + np.pi * sin_pi(0.5 - total))
+    turned = compute_gammasgn(high) * lnp.exp(compute_betaln(high, 1.0 - total)) / sin_pi(low)
+    return turned * (sin_pi(total) * (compute_digamma(a) - compute_digamma(1.0 - total)) + np.pi * sin_pi(0.5 - total))
 
 
 def _beta_second_derivative(i, plain, a, b):
@@ -104,8 +104,8 @@ def _beta_derivative(value, a, b):
     (1, 1): lambda plain, _, a, b: _beta_second_derivative(0, plain, b, a)})
 def _beta(a, b):
     low, high, sign, finite = _reflect_beta(a, b)
-    sign = lnp.where((low > 0) | finite, sign, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))
-    value = sign * lnp.exp(betaln_of(low, high))
+    sign = lnp.where((low > 0) | finite, sign, compute_gammasgn(a) * compute_gammasgn(b) * compute_gammasgn(a + b))
+    value = sign * lnp.exp(compute_betaln(low, high))
     pole = (is_pole(a) | is_pole(b)) & lnp.logical_not(finite)
     at_pole = lnp.where((a == 0) | (b == 0), 1.0 / a + 1.0 / b, np.inf)
     below = is_pole(a + b) & (low <= 0) & lnp.logical_not(finite)
@@ -127,17 +127,17 @@ def _replace_outside(a, x):
 
 
 def _gamma_density(a, x):
-    return lnp.exp(log_gamma_density_of(a, x))
+    return lnp.exp(compute_log_gamma_density(a, x))
 
 
 @derivatives(lambda out, a, x: gammainc_derivative_a(a, x), lambda out, a, x: _gamma_density(a, x))
-def gammainc_of(a, x):
+def compute_gammainc(a, x):
     """The share of the gamma integral below x, of arrays."""
     return _gamma_edges(a, x, lax.igamma(*_replace_outside(a, x)), True)
 
 
 @derivatives(lambda out, a, x: -gammainc_derivative_a(a, x), lambda out, a, x: -_gamma_density(a, x))
-def gammaincc_of(a, x):
+def compute_gammaincc(a, x):
     """The share above x, of arrays."""
     small = (a > 0) & (a < 0.5) & (x > 0) & (x < 1.1)
     p, y = guard(small, a, 0.25), guard(small, x, 0.5)
@@ -147,12 +147,12 @@ def gammaincc_of(a, x):
 
 def _beta_density(a, b, x):
     """The derivative of betainc in x; its limits at 0 and 1."""
-    return lnp.exp(log_beta_density_of(a, b, x))
+    return lnp.exp(compute_log_beta_density(a, b, x))
 
 
 @derivatives(lambda out, a, b, x: betainc_derivative_a(a, b, x), lambda out, a, b, x: betainc_derivative_b(a, b, x),
         lambda out, a, b, x: _beta_density(a, b, x))
-def betainc_of(a, b, x):
+def compute_betainc(a, b, x):
     """The regularised incomplete beta function of arrays."""
     in_range = (x >= 0) & (x <= 1)
     good = (a > 0) & (b > 0) & (a < np.inf) & (b < np.inf) & in_range
@@ -194,7 +194,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     >>> betaln(np.array([1., 1e6]), np.array([2., 1e6]))
     Array([-6.931472e-01, -1.386300e+06], dtype=float32)
     """
-    return call_real("betaln", betaln_of, a, b)
+    return call_real("betaln", compute_betaln, a, b)
 
 
 class GammaRatio(Protocol):
@@ -224,12 +224,12 @@ def _make_gamma_ratio(name: str, core: Callable[..., Any], says: str, at_zero: i
     return public_api(name=name, doc=doc, entries=SPECIAL_PAIR)(op)
 
 
-gammainc = _make_gamma_ratio("gammainc", gammainc_of, "Return the regularized lower incomplete gamma function.", 1,
+gammainc = _make_gamma_ratio("gammainc", compute_gammainc, "Return the regularized lower incomplete gamma function.", 1,
                              "in a `lax.igamma_grad_a`, whose own derivative in a is that of its sum or fraction; in x the\n"
                              "      density, `x**(a - 1) exp(-x) / gamma(a)`",
                              ">>> gammainc(np.array([1., 0.]), np.array([0., 1.]))\n    Array([0., 1.], dtype=float32)")
-gammaincc = _make_gamma_ratio("gammaincc", gammaincc_of, "Return the regularized upper incomplete gamma function.", 0,
-                              "minus that of `gammainc`",
+gammaincc = _make_gamma_ratio("gammaincc", compute_gammaincc,
+                              "Return the regularized upper incomplete gamma function.", 0, "minus that of `gammainc`",
                               ">>> gammaincc(np.array([1., 2.]), np.array([0., np.inf]))\n"
                               "    Array([1., 0.], dtype=float32)")
 
@@ -252,4 +252,4 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> betainc(1., 2., np.array([0., 0.5, 1.]))
     Array([0.        , 0.74999994, 1.        ], dtype=float32)
     """
-    return call_real("betainc", betainc_of, a, b, x)
+    return call_real("betainc", compute_betainc, a, b, x)

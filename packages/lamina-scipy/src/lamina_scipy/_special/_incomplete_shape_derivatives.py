@@ -16,9 +16,9 @@ from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
 from .._util import define_by_forward, derivatives, guard
-from ._log_densities import log_beta_density_of, log_gamma_density_of
-from ._binomial_deviance import log1p_of
-from ._gammas import digamma_of, digamma_step, gamma_above_small
+from ._log_densities import compute_log_beta_density, compute_log_gamma_density
+from ._binomial_deviance import compute_log1p
+from ._gammas import compute_digamma, digamma_step, gamma_above_small
 
 __all__ = ["beta_log_curve", "betainc_derivative_a", "betainc_derivative_b", "gamma_log_curve", "gammainc_derivative_a"]
 
@@ -109,7 +109,7 @@ def _gamma_replace_outside(a: Any, x: Any) -> Any:
 
 def _gamma_level(a: Any, x: Any) -> Any:
     """Return the logarithm of the density that `_gamma_quotient` divides by, plus that of `_gamma_quotient`."""
-    return log_gamma_density_of(a + 1.0, x) + lnp.log(_gamma_quotient(a, x))
+    return compute_log_gamma_density(a + 1.0, x) + lnp.log(_gamma_quotient(a, x))
 
 
 def _gamma_second_derivative(out: Any, a: Any, x: Any) -> Any:
@@ -123,8 +123,8 @@ def _gamma_second_derivative(out: Any, a: Any, x: Any) -> Any:
 
 
 def _gamma_mixed_derivative(out: Any, a: Any, x: Any) -> Any:
-    density = lnp.exp(log_gamma_density_of(a, x))
-    return lnp.where(density == 0, 0.0, density * (lnp.log(x) - digamma_of(a)))
+    density = lnp.exp(compute_log_gamma_density(a, x))
+    return lnp.where(density == 0, 0.0, density * (lnp.log(x) - compute_digamma(a)))
 
 
 gammainc_derivative_a = derivatives(define_by_forward(_gamma_second_derivative, 3),
@@ -204,7 +204,7 @@ def _find_side(a, b, x):
     # of two shapes one tiny leaves little of one share: this one is taken, further out
     left, right = (q < 0.1) & (q < p) & (y < 0.995), (p < 0.1) & (p < q) & (y > 0.005)
     turn = right | ((y > (p + 1.0) / (p + q + 2.0)) & lnp.logical_not(left))
-    pairs = ((p, q), (y, 1.0 - y), (lnp.log(y), log1p_of(-y)))
+    pairs = ((p, q), (y, 1.0 - y), (lnp.log(y), compute_log1p(-y)))
     return good, turn, *(lnp.where(turn, two[1 - i], two[i]) for two in pairs for i in range(2))
 
 
@@ -222,7 +222,7 @@ def _shape_derivatives(a, b, x):
 
 
 def _density_inside(good, a, b, x):
-    return lnp.exp(log_beta_density_of(guard(good, a, 1.0), guard(good, b, 1.0), guard(good, x, 0.5)))
+    return lnp.exp(compute_log_beta_density(guard(good, a, 1.0), guard(good, b, 1.0), guard(good, x, 0.5)))
 
 
 def _beta_level(low, high, y, rest, log, log_rest):
@@ -276,8 +276,8 @@ def beta_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
 
 def _mixed_derivative(own, a, b, x):
     """The derivative in x of the derivative in a shape."""
-    log, other = (lnp.log(x), b) if own is a else (log1p_of(-x), a)
-    density = lnp.exp(log_beta_density_of(a, b, x))
+    log, other = (lnp.log(x), b) if own is a else (compute_log1p(-x), a)
+    density = lnp.exp(compute_log_beta_density(a, b, x))
     return lnp.where(density == 0, 0.0, density * (log + digamma_step(own, other)))
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from lamina_autodiff import jvp
 
 from .._util import derivatives, guard, pick
-from ._log_densities import log_beta_density_of, log_gamma_density_of
-from ._incomplete import betainc_of, gammainc_of, gammaincc_of
+from ._log_densities import compute_log_beta_density, compute_log_gamma_density
+from ._incomplete import compute_betainc, compute_gammainc, compute_gammaincc
 from ._incomplete_shape_derivatives import (beta_log_curve, betainc_derivative_a, betainc_derivative_b, gamma_log_curve,
                                             gammainc_derivative_a)
 
@@ -123,23 +123,24 @@ def _make_log_share(shares: Callable[..., Any], log_density: Callable[..., Any],
 
 def beta_shares(a, b, x):
     """The shares of the beta integral below and above a place."""
-    near = (x < 0.5) & (log_beta_density_of(a, b, x) > 0)  # what 1 - x rounds away is much where the density is high
-    rest = betainc_of(lnp.where(near, a, b), lnp.where(near, b, a), lnp.where(near, x, 1.0 - x))
-    return betainc_of(a, b, x), lnp.where(near, 1.0 - rest, rest)
+    # What 1 - x rounds away is much where the density is high.
+    near = (x < 0.5) & (compute_log_beta_density(a, b, x) > 0)
+    rest = compute_betainc(lnp.where(near, a, b), lnp.where(near, b, a), lnp.where(near, x, 1.0 - x))
+    return compute_betainc(a, b, x), lnp.where(near, 1.0 - rest, rest)
 
 
 _GAMMA, _BETA = (np.inf, np.inf), (np.inf, np.inf, 1.0)
 _gamma_shape_derivatives = (gammainc_derivative_a,)
 _beta_shape_derivatives = (betainc_derivative_a, betainc_derivative_b)
-gamma_log_below = _make_log_share(lambda a, x: (gammainc_of(a, x), gammaincc_of(a, x)), log_gamma_density_of,
-                                  _gamma_shape_derivatives,
+gamma_log_below = _make_log_share(lambda a, x: (compute_gammainc(a, x), compute_gammaincc(a, x)),
+                                  compute_log_gamma_density, _gamma_shape_derivatives,
                                   _gamma_rate_below, gamma_log_curve, False, _GAMMA, (1000.0, 1.0))
-gamma_log_above = _make_log_share(lambda a, x: (gammaincc_of(a, x), gammainc_of(a, x)), log_gamma_density_of,
-                                  _gamma_shape_derivatives,
+gamma_log_above = _make_log_share(lambda a, x: (compute_gammaincc(a, x), compute_gammainc(a, x)),
+                                  compute_log_gamma_density, _gamma_shape_derivatives,
                                   _gamma_rate_above, gamma_log_curve, True, _GAMMA, (1.0, 1000.0))
-beta_log_below = _make_log_share(beta_shares, log_beta_density_of, _beta_shape_derivatives, _beta_rate_below,
+beta_log_below = _make_log_share(beta_shares, compute_log_beta_density, _beta_shape_derivatives, _beta_rate_below,
                                  beta_log_curve, False, _BETA,
                                  (1000.0, 1.0, 0.25))
-beta_log_above = _make_log_share(lambda a, b, x: beta_shares(a, b, x)[::-1], log_beta_density_of,
+beta_log_above = _make_log_share(lambda a, b, x: beta_shares(a, b, x)[::-1], compute_log_beta_density,
                                  _beta_shape_derivatives, _beta_rate_above,
                                  beta_log_curve, True, _BETA, (1.0, 1000.0, 0.75))

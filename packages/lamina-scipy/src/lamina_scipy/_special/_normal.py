@@ -10,7 +10,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._util import SPECIAL, call_real, derivatives, guard, horner, make_real_function, pick
-from ._binomial_deviance import log1p_of
+from ._binomial_deviance import compute_log1p
 
 __all__ = ["erf", "erfc", "erfinv", "log_ndtr", "ndtr", "ndtri"]
 
@@ -61,7 +61,7 @@ def erfinv(x: ArrayLike) -> Array:
     return call_real("erfinv", _erfinv, x)
 
 
-def ndtr_of(x):
+def compute_ndtr(x):
     return 0.5 * lax.erfc(-_ROOT_HALF * x)
 
 
@@ -81,7 +81,7 @@ def ndtr(x: ArrayLike) -> Array:
     >>> ndtr(np.array([-np.inf, 0., np.inf]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return call_real("ndtr", ndtr_of, x)
+    return call_real("ndtr", compute_ndtr, x)
 
 
 def _tail(x):
@@ -116,16 +116,16 @@ def _hazard(x):
     """The density over `ndtr`."""
     far, t, beyond = _hazard_excess(x)
     z = guard(lnp.logical_not(far), x, 0.0)
-    near = lnp.exp(-0.5 * z * z - _HALF_LOG_2PI - log_ndtr_of(z))
+    near = lnp.exp(-0.5 * z * z - _HALF_LOG_2PI - compute_log_ndtr(z))
     return lnp.where(far, t + beyond, near)
 
 
 @derivatives(lambda out, x: _hazard(x))
-def log_ndtr_of(x):
+def compute_log_ndtr(x):
     far, y, total = _tail(x)
     z = lnp.where(far, 0.0, x)
     below = lnp.log(0.5 * lax.erfc(-_ROOT_HALF * lnp.minimum(z, 0.0)))
-    above = log1p_of(-0.5 * lax.erfc(_ROOT_HALF * lnp.maximum(z, 0.0)))
+    above = compute_log1p(-0.5 * lax.erfc(_ROOT_HALF * lnp.maximum(z, 0.0)))
     tail = -0.5 * y * y - _HALF_LOG_2PI - lnp.log(-y) + lnp.log(total)
     return lnp.where(x == -np.inf, -np.inf, lnp.where(far, tail, lnp.where(z > 0, above, below)))
 
@@ -147,7 +147,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     >>> log_ndtr(np.array([-1e4, 0., 20.]))
     Array([-5.0000012e+07, -6.9314718e-01, -2.7536241e-89], dtype=float32)
     """
-    return call_real("log_ndtr", log_ndtr_of, x)
+    return call_real("log_ndtr", compute_log_ndtr, x)
 
 
 def _quantile(q, low):
@@ -163,7 +163,7 @@ def _quantile(q, low):
 
 
 @derivatives(lambda out, p: lnp.exp(0.5 * out * out + _HALF_LOG_2PI))
-def ndtri_of(p):
+def compute_ndtri(p):
     q = p - 0.5
     inside = lnp.logical_and(p > 0, p < 1)
     value = _quantile(q, guard(inside, lnp.where(q < 0, p, 1.0 - p), 0.5))
@@ -196,4 +196,4 @@ def ndtri(p: ArrayLike) -> Array:
     >>> ndtri(np.array([0., 0.5, 1.]))
     Array([-inf,   0.,  inf], dtype=float32)
     """
-    return call_real("ndtri", ndtri_of, p)
+    return call_real("ndtri", compute_ndtri, p)

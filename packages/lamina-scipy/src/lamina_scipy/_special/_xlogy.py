@@ -12,7 +12,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._util import SPECIAL, SPECIAL_PAIR, call_real, derivatives, guard, to_common_inexact
-from ._binomial_deviance import deviance_term, log1p_of, log_ratio_of
+from ._binomial_deviance import deviance_term, compute_log1p, compute_log_ratio
 
 __all__ = ["entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
 
@@ -28,20 +28,20 @@ def _is_nonzero(x, y):
 # Not the quotient's own derivatives: in x / y^2 the square underflows early.
 @derivatives(lambda out, x, y: lnp.where(_is_nonzero(x, y), 1.0 / guard(_is_nonzero(x, y), y, 1.0), 0.0),
         lambda out, x, y: -out / guard(_is_nonzero(x, y), y, 1.0))
-def share_of(x, y):
+def compute_share(x, y):
     """x / y, none where both are zero; where x alone is, its derivative is 1 / y all the same."""
     some = _is_nonzero(x, y)
     return guard(some, x, 0.0) / guard(some, y, 1.0)
 
 
-@derivatives(lambda out, x, y: lnp.log(y), lambda out, x, y: share_of(x, y))
-def xlogy_of(x, y):
+@derivatives(lambda out, x, y: lnp.log(y), lambda out, x, y: compute_share(x, y))
+def compute_xlogy(x, y):
     return _set_at_zero(x, y, x * lnp.log(y))
 
 
-@derivatives(lambda out, x, y: log1p_of(y), lambda out, x, y: share_of(x, 1.0 + y))
-def xlog1py_of(x, y):
-    return _set_at_zero(x, y, x * log1p_of(y))
+@derivatives(lambda out, x, y: compute_log1p(y), lambda out, x, y: compute_share(x, 1.0 + y))
+def compute_xlog1py(x, y):
+    return _set_at_zero(x, y, x * compute_log1p(y))
 
 
 @derivatives(lambda out, x: -lnp.log(x) - 1.0)
@@ -59,19 +59,19 @@ def _divergence(x, y, inside, at_zero):
 
 
 def _log_share(x, y):
-    """log(x / y); -1 where both are zero, so that the derivative of x log(x / y) is none there, as `share_of` is."""
+    """log(x / y), but -1 if both are zero. So the derivative of x log(x / y) is 0 there, as `compute_share` is."""
     some = _is_nonzero(x, y)
-    return lnp.where(some, log_ratio_of(guard(some, x, 1.0), guard(some, y, 1.0)), -1.0)
+    return lnp.where(some, compute_log_ratio(guard(some, x, 1.0), guard(some, y, 1.0)), -1.0)
 
 
-@derivatives(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -share_of(x, y))
+@derivatives(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -compute_share(x, y))
 def _rel_entr(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = guard(both, x, 1.0), guard(both, y, 1.0)
-    return _divergence(x, y, a * log_ratio_of(a, b), 0.0)
+    return _divergence(x, y, a * compute_log_ratio(a, b), 0.0)
 
 
-@derivatives(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - share_of(x, y))
+@derivatives(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - compute_share(x, y))
 def _kl_div(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = guard(both, x, 1.0), guard(both, y, 1.0)
@@ -105,9 +105,9 @@ def _make_times_log(name: str, core: Callable[..., Any], formula: str, derivativ
     return public_api(name=name, doc=doc)(op)
 
 
-xlogy = _make_times_log("xlogy", xlogy_of, "x * log(y)", "`log(y)` and `x / y`",
+xlogy = _make_times_log("xlogy", compute_xlogy, "x * log(y)", "`log(y)` and `x / y`",
                         ">>> xlogy(np.array([0., 2.]), np.array([0., 1.]))\n    Array([0., 0.], dtype=float32)")
-xlog1py = _make_times_log("xlog1py", xlog1py_of, "x * log(1 + y)", "`log1p(y)` and `x / (1 + y)`",
+xlog1py = _make_times_log("xlog1py", compute_xlog1py, "x * log(1 + y)", "`log1p(y)` and `x / (1 + y)`",
                           ">>> xlog1py(np.array([0., 1.]), np.array([-1., 1e-6]))\n"
                           "    Array([0.e+00, 1.e-06], dtype=float32)")
 
@@ -187,7 +187,7 @@ def expit(x: ArrayLike) -> Array:
     Array([0. , 0.5, 1. ], dtype=float32)
     """
     x = to_inexact("expit", x)
-    return expit_of(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else call_real("expit", expit_of, x)
+    return compute_expit(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else call_real("expit", compute_expit, x)
 
 
 # Not y (1 - 2y), of which digits are lost around 0.
@@ -198,7 +198,7 @@ def _bell(x):
 
 
 @derivatives(lambda out, x: _bell(x))
-def expit_of(x):
+def compute_expit(x):
     """The logistic function of an array."""
     return lax.logistic(x)
 
@@ -220,7 +220,7 @@ def logit(x: ArrayLike) -> Array:
     Array([-inf,   0.,  inf], dtype=float32)
     """
     x = to_inexact("logit", x)
-    return _complex_logit(x) if dtypes.is_complex(typeof(x).dtype) else call_real("logit", logit_of, x)
+    return _complex_logit(x) if dtypes.is_complex(typeof(x).dtype) else call_real("logit", compute_logit, x)
 
 
 def _complex_logit(x):
@@ -228,7 +228,7 @@ def _complex_logit(x):
 
 
 @derivatives(lambda out, x: 1.0 / x + 1.0 / (1.0 - x))  # as a product its second derivative is no number at an end
-def logit_of(x):
+def compute_logit(x):
     """By the distance from 1/2, which is exact from 1/4 on, and by symmetry: one logarithm, and no digit lost at 1/2."""
     size = lnp.log1p(lnp.abs(2.0 * x - 1.0) / lnp.minimum(x, 1.0 - x))
     return lnp.where(x < 0.5, -size, size)

@@ -123,7 +123,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
 
 
 @derivatives(lambda out, x: _hurwitz(2.0 * lnp.ones_like(x), x))
-def digamma_of(x):
+def compute_digamma(x):
     """The logarithmic derivative of gamma; at zero infinite, of the sign opposite to the zero's."""
     return lnp.where(x == 0, -1.0 / guard(x == 0, x, 1.0), lax.digamma(guard(x != 0, x, 1.0)))
 
@@ -158,7 +158,7 @@ def _polygamma(n, x):
     far = (order > pick(x, 30.0, 165.0)) | (size > pick(x, 80.0, 690.0))
     far = far & right & (x < np.inf) & (order < np.inf)
     value = lnp.where(far, sign * _high_order(guard(far, order, 1.0), guard(far, x, 1.0)), value)
-    return lnp.where(whole, lnp.where(m == 0, digamma_of(x), value), np.nan)
+    return lnp.where(whole, lnp.where(m == 0, compute_digamma(x), value), np.nan)
 
 
 @public_api(entries=SPECIAL_PAIR)

@@ -17,7 +17,7 @@ import numpy as np
 from lamina_numpy.extend import public_api
 
 from .._util import call_real, call_with_counts, derivatives, guard, pick
-from .._special._binomial_deviance import log1p_of
+from .._special._binomial_deviance import compute_log1p
 
 __all__ = ["Distribution", "clip_at_end", "exp_complement", "exp_or_nan", "hyperbola", "log1mexp", "log1p_square",
            "log_difference", "mask_invalid", "mask_outside", "standardize", "zero_at_end"]
@@ -168,7 +168,7 @@ def log1mexp(log_share: Any) -> Any:
     near = log_share > -0.6931471805599453
     low = lnp.where(near, lnp.where(log_share < 0, log_share, -1.0), -1.0)
     high = lnp.where(near, -1.0, log_share)
-    value = lnp.where(near, lnp.log(-lnp.expm1(low)), log1p_of(-lnp.exp(high)))
+    value = lnp.where(near, lnp.log(-lnp.expm1(low)), compute_log1p(-lnp.exp(high)))
     return lnp.where(log_share >= 0, -np.inf, value)
 
 

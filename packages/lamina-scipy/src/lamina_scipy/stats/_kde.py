@@ -14,7 +14,7 @@ from lamina_tracing import Array, ArrayLike, ShapeLike
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax.factorizations import triangular_solve
 
-from .._special._normal import ndtr_of
+from .._special._normal import compute_ndtr
 
 __all__ = ["gaussian_kde"]
 
@@ -159,7 +159,9 @@ class gaussian_kde:
             raise ValueError(f"gaussian_kde.integrate_box_1d: the samples must have one dimension; they have {self.d}")
         width = lnp.sqrt(self.covariance[0, 0])
         a, b = ((to_inexact("gaussian_kde.integrate_box_1d", v) - self.dataset[0]) / width for v in (low, high))
-        return lnp.sum(self.weights * lnp.where(a > 0, ndtr_of(-a) - ndtr_of(-b), ndtr_of(b) - ndtr_of(a)))  # by the small tail
+        # By the small tail.
+        shares = lnp.where(a > 0, compute_ndtr(-a) - compute_ndtr(-b), compute_ndtr(b) - compute_ndtr(a))
+        return lnp.sum(self.weights * shares)
 
     @ignore_strict_promotion
     def integrate_kde(self, other: gaussian_kde) -> Array:

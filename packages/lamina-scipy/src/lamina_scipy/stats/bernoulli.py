@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from .._special._binomial_deviance import log1p_of
+from .._special._binomial_deviance import compute_log1p
 from ._distribution import Distribution, mask_invalid, mask_outside
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]
@@ -20,7 +20,7 @@ def _logpmf(k, p, loc=0):
     j = k - loc
     inside = (j == 0) | (j == 1)
     one = j == 1
-    value = lnp.where(one, lnp.log(guard(one, p, 0.5)), log1p_of(-lnp.where(one, 0.5, p)))
+    value = lnp.where(one, lnp.log(guard(one, p, 0.5)), compute_log1p(-lnp.where(one, 0.5, p)))
     return mask_invalid(mask_outside(inside, value, -np.inf, j), p >= 0, p <= 1)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from .._special._log_densities import log_beta_density_of
-from .._special._incomplete import betainc_of
+from .._special._log_densities import compute_log_beta_density
+from .._special._incomplete import compute_betainc
 from .._special._log_incomplete import beta_log_above, beta_log_below, beta_shares
 from ._distribution import Distribution, mask_invalid, mask_outside, standardize, zero_at_end
 
@@ -24,7 +24,7 @@ def _logpdf(x, a, b, loc=0, scale=1):
     y = standardize(x, loc, scale)
     inside = (y >= 0) & (y <= 1)
     z = guard(inside, y, 0.5)
-    value = log_beta_density_of(a, b, z) - lnp.log(scale)
+    value = compute_log_beta_density(a, b, z) - lnp.log(scale)
     return mask_invalid(mask_outside(inside, value, -np.inf, y), a > 0, b > 0, scale > 0)
 
 
@@ -48,7 +48,7 @@ def _cdf(x, a, b, loc=0, scale=1):
     """>>> cdf(np.array([0.25, 2.]), 2., 3.)
     Array([0.26171875, 1.        ], dtype=float32)"""
     y, inside, z = _place(x, a, b, loc, scale)
-    return mask_invalid(mask_outside(inside, betainc_of(a, b, z), lnp.where(y > 0.5, 1.0, 0.0), y), a > 0, b > 0,
+    return mask_invalid(mask_outside(inside, compute_betainc(a, b, z), lnp.where(y > 0.5, 1.0, 0.0), y), a > 0, b > 0,
                         scale > 0)
 
 

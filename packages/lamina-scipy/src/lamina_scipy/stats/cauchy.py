@@ -8,7 +8,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives, guard
-from .._special._binomial_deviance import log1p_of
+from .._special._binomial_deviance import compute_log1p
 from ._distribution import Distribution, exp_or_nan, hyperbola, log1p_square, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -52,7 +52,7 @@ def _rate(y):
 @derivatives(lambda out, y: _rate(y))
 def _log_lower(y):
     share = lnp.arctan2(lnp.ones_like(y), lnp.abs(y)) / np.pi
-    return lnp.where(y < 0, lnp.log(share), log1p_of(-share))
+    return lnp.where(y < 0, lnp.log(share), compute_log1p(-share))
 
 
 def _logcdf(x, loc=0, scale=1):

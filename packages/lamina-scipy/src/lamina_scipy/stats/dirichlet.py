@@ -11,8 +11,8 @@ from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
 from .._util import call_real, guard, promote_separately, to_floats
-from .._special._xlogy import xlogy_of
-from .._special._gammas import gammaln_of
+from .._special._xlogy import compute_xlogy
+from .._special._gammas import compute_gammaln
 from ._distribution import exp_or_nan
 
 __all__ = ["logpdf", "pdf"]
@@ -39,7 +39,8 @@ def _compute_log(call, x, alpha, last=lambda log: log):
     def core(x, a):
         slack = 2.0 * float(dtypes.finfo(given).eps) if given.itemsize < 4 else 1e-4 if typeof(x).dtype.itemsize < 8 else 1e-10
         inside = lnp.all(x >= 0, 0) & (lnp.abs(lnp.sum(x, 0) - 1.0) < slack)
-        value = lnp.sum(xlogy_of(a - 1.0, guard(inside, x, 0.5)) - gammaln_of(a), 0) + gammaln_of(lnp.sum(a, 0))
+        terms = compute_xlogy(a - 1.0, guard(inside, x, 0.5)) - compute_gammaln(a)
+        value = lnp.sum(terms, 0) + compute_gammaln(lnp.sum(a, 0))
         out = lnp.where(inside, value, lnp.where(lnp.any(lnp.isnan(x), 0), np.nan, -np.inf))
         return last(lnp.where(lnp.all(a > 0, 0), out, np.nan))
     return lnp.astype(call_real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1))), final)

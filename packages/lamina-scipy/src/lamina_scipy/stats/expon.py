@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from .._special._binomial_deviance import log1p_of
+from .._special._binomial_deviance import compute_log1p
 from ._distribution import (Distribution, clip_at_end, exp_complement, exp_or_nan, log1mexp, mask_invalid, mask_outside,
                             standardize)
 
@@ -56,7 +56,7 @@ def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0., 1., 2.]))
     Array([ 0., inf, nan], dtype=float32)"""
     inside = (q >= 0) & (q <= 1)
-    return mask_invalid(loc - scale * log1p_of(-guard(inside, q, 0.0)), inside, scale > 0)
+    return mask_invalid(loc - scale * compute_log1p(-guard(inside, q, 0.0)), inside, scale > 0)
 
 
 logpdf, pdf, cdf, logcdf, sf, logsf, ppf = map(_distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf, _ppf))

@@ -6,8 +6,8 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from .._special._log_densities import log_gamma_density_of
-from .._special._incomplete import gammainc_of, gammaincc_of
+from .._special._log_densities import compute_log_gamma_density
+from .._special._incomplete import compute_gammainc, compute_gammaincc
 from .._special._log_incomplete import gamma_log_above, gamma_log_below
 from ._distribution import Distribution, mask_invalid, mask_outside, standardize, zero_at_end
 
@@ -22,7 +22,7 @@ def _logpdf(x, a, loc=0, scale=1):
     y = standardize(x, loc, scale)
     inside = (y >= 0) & (y < np.inf)
     z = guard(inside, y, 1.0)
-    value = log_gamma_density_of(a, z) - lnp.log(scale)
+    value = compute_log_gamma_density(a, z) - lnp.log(scale)
     return mask_invalid(mask_outside(inside, value, -np.inf, y), a > 0, scale > 0)
 
 
@@ -44,7 +44,7 @@ def _cdf(x, a, loc=0, scale=1):
     """>>> cdf(np.array([1., -1.]), 2.)
     Array([0.26424113, 0.        ], dtype=float32)"""
     y, inside, z = _place(x, a, loc, scale)
-    return mask_invalid(mask_outside(inside, gammainc_of(a, z), 0.0, y), a > 0, scale > 0)
+    return mask_invalid(mask_outside(inside, compute_gammainc(a, z), 0.0, y), a > 0, scale > 0)
 
 
 def _logcdf(x, a, loc=0, scale=1):
@@ -58,7 +58,7 @@ def _sf(x, a, loc=0, scale=1):
     """>>> sf(np.array([1., -1.]), 2.)
     Array([0.7357589, 1.       ], dtype=float32)"""
     y, inside, z = _place(x, a, loc, scale)
-    return mask_invalid(mask_outside(inside, gammaincc_of(a, z), 1.0, y), a > 0, scale > 0)
+    return mask_invalid(mask_outside(inside, compute_gammaincc(a, z), 1.0, y), a > 0, scale > 0)
 
 
 def _logsf(x, a, loc=0, scale=1):

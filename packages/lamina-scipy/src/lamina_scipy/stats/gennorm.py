@@ -7,8 +7,8 @@ from lamina_autodiff import jvp
 from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives, guard, pick
-from .._special._gammas import gammaln_after_one, gammaln_of
-from .._special._incomplete import gammaincc_of
+from .._special._gammas import gammaln_after_one, compute_gammaln
+from .._special._incomplete import compute_gammaincc
 from ._distribution import Distribution, exp_or_nan, mask_invalid
 
 __all__ = ["cdf", "logpdf", "pdf"]
@@ -46,7 +46,7 @@ def _logpdf(x, beta):
     """>>> logpdf(np.array([0., 2.]), 1.)
     Array([-0.6931472, -2.6931472], dtype=float32)"""
     y = _power(x, beta)
-    return mask_invalid(lnp.log(0.5 * beta) - gammaln_of(1.0 / beta) - y, beta > 0)
+    return mask_invalid(lnp.log(0.5 * beta) - compute_gammaln(1.0 / beta) - y, beta > 0)
 
 
 def _pdf(x, beta):
@@ -71,7 +71,7 @@ def _tail_share(x, beta):
     part = lnp.exp(-log_gamma) * u
     rest = lnp.where(far, -lnp.expm1(lnp.log(guard(far, u, 1.0)) - log_gamma), 1.0 - part) - p * part * total
     usual = lnp.logical_not(small)
-    return lnp.where(gone, 0.0, lnp.where(small, rest, gammaincc_of(guard(usual, a, 1.0), guard(usual, y, 1.0))))
+    return lnp.where(gone, 0.0, lnp.where(small, rest, compute_gammaincc(guard(usual, a, 1.0), guard(usual, y, 1.0))))
 
 
 def _derivative_beta(out, x, beta):

@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from .._special._xlogy import xlog1py_of
+from .._special._xlogy import compute_xlog1py
 from ._distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
 
 __all__ = ["logpmf", "pmf"]
@@ -20,7 +20,7 @@ def _logpmf(k, p, loc=0):
     Array([-0.6931472, -1.3862944,       -inf], dtype=float32)"""
     j = k - loc
     inside = (j >= 1) & (j == lnp.floor(j))
-    value = lnp.log(p) + xlog1py_of(guard(inside, j, 1.0) - 1.0, -p)
+    value = lnp.log(p) + compute_xlog1py(guard(inside, j, 1.0) - 1.0, -p)
     return mask_invalid(mask_outside(inside, value, -np.inf, j), p > 0, p <= 1)
 
 

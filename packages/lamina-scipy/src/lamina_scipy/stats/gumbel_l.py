@@ -5,7 +5,7 @@ import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from .._special._binomial_deviance import log1p_of
+from .._special._binomial_deviance import compute_log1p
 from . import gumbel_r as _right
 from ._distribution import Distribution, mask_invalid
 
@@ -54,7 +54,7 @@ def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0., 0.5, 1.]))
     Array([       -inf, -0.36651292,         inf], dtype=float32)"""
     inside = (q >= 0) & (q <= 1)
-    return mask_invalid(loc + scale * lnp.log(-log1p_of(-guard(inside, q, 0.5))), inside, scale > 0)
+    return mask_invalid(loc + scale * lnp.log(-compute_log1p(-guard(inside, q, 0.5))), inside, scale > 0)
 
 
 logpdf, pdf, cdf, logcdf, sf, logsf, ppf = map(_distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf, _ppf))

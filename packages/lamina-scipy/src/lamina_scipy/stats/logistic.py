@@ -5,7 +5,7 @@ import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives
-from .._special._xlogy import expit_of, logit_of
+from .._special._xlogy import compute_expit, compute_logit
 from ._distribution import Distribution, exp_or_nan, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
@@ -13,7 +13,7 @@ __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 _distribution = Distribution("logistic", "the logistic distribution")
 
 
-@derivatives(lambda out, y: -2.0 * expit_of(y) * expit_of(-y))
+@derivatives(lambda out, y: -2.0 * compute_expit(y) * compute_expit(-y))
 def _steepness(y):
     """The derivative of the logarithm of the density; its own derivative is no difference of near numbers."""
     return -lnp.tanh(0.5 * y)
@@ -40,25 +40,25 @@ def _pdf(x, loc=0, scale=1):
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., 2.]))
     Array([0.5      , 0.8807971], dtype=float32)"""
-    return mask_invalid(expit_of(standardize(x, loc, scale)), scale > 0)
+    return mask_invalid(compute_expit(standardize(x, loc, scale)), scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 2.]))
     Array([0.5       , 0.11920292], dtype=float32)"""
-    return mask_invalid(expit_of(-standardize(x, loc, scale)), scale > 0)
+    return mask_invalid(compute_expit(-standardize(x, loc, scale)), scale > 0)
 
 
 def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0.5, 0.75]))
     Array([0.       , 1.0986123], dtype=float32)"""
-    return mask_invalid(loc + scale * logit_of(q), scale > 0)
+    return mask_invalid(loc + scale * compute_logit(q), scale > 0)
 
 
 def _isf(q, loc=0, scale=1):
     """>>> isf(np.array([0.5, 0.75]))
     Array([ 0.       , -1.0986123], dtype=float32)"""
-    return mask_invalid(loc - scale * logit_of(q), scale > 0)
+    return mask_invalid(loc - scale * compute_logit(q), scale > 0)
 
 
 logpdf, pdf, cdf, sf, ppf, isf = map(_distribution, (_logpdf, _pdf, _cdf, _sf, _ppf, _isf))

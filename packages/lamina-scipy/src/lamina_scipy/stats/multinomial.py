@@ -11,8 +11,8 @@ from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
 from .._util import call_real, promote_separately
-from .._special._xlogy import xlogy_of
-from .._special._gammas import gammaln_of
+from .._special._xlogy import compute_xlogy
+from .._special._gammas import compute_gammaln
 from ._distribution import exp_or_nan
 
 __all__ = ["logpmf", "pmf"]
@@ -38,7 +38,7 @@ def _compute_log(call, x, n, p, last=lambda log: log):
         n = n[..., 0]
         fits = lnp.all((x >= 0) & (x == lnp.floor(x)), -1) & (lnp.sum(x, -1) == n)
         y = lnp.where(fits[..., None], x, 0.0)
-        value = gammaln_of(n + 1.0) + lnp.sum(xlogy_of(y, p) - gammaln_of(y + 1.0), -1)
+        value = compute_gammaln(n + 1.0) + lnp.sum(compute_xlogy(y, p) - compute_gammaln(y + 1.0), -1)
         out = lnp.where(fits, value, lnp.where(lnp.any(lnp.isnan(x), -1), np.nan, -np.inf))
         return last(lnp.where(lnp.all((p >= 0) & (p <= 1), -1) & (n >= 0), out, np.nan))
     return lnp.astype(call_real(call, core, x, p, lnp.expand_dims(n, -1)), final)

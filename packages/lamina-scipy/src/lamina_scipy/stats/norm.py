@@ -6,7 +6,7 @@ import math
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
-from .._special._normal import log_ndtr_of, ndtr_of, ndtri_of
+from .._special._normal import compute_log_ndtr, compute_ndtr, compute_ndtri
 from ._distribution import Distribution, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -34,37 +34,37 @@ def _pdf(x, loc=0, scale=1):
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., 1.]))
     Array([0.5      , 0.8413447], dtype=float32)"""
-    return mask_invalid(ndtr_of(standardize(x, loc, scale)), scale > 0)
+    return mask_invalid(compute_ndtr(standardize(x, loc, scale)), scale > 0)
 
 
 def _logcdf(x, loc=0, scale=1):
     """>>> logcdf(np.array([0., -100.]))
     Array([-6.931472e-01, -5.005524e+03], dtype=float32)"""
-    return mask_invalid(log_ndtr_of(standardize(x, loc, scale)), scale > 0)
+    return mask_invalid(compute_log_ndtr(standardize(x, loc, scale)), scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 9.]))
     Array([5.0000000e-01, 1.1285926e-19], dtype=float32)"""
-    return mask_invalid(ndtr_of(-standardize(x, loc, scale)), scale > 0)
+    return mask_invalid(compute_ndtr(-standardize(x, loc, scale)), scale > 0)
 
 
 def _logsf(x, loc=0, scale=1):
     """>>> logsf(np.array([0., 100.]))
     Array([-6.931472e-01, -5.005524e+03], dtype=float32)"""
-    return mask_invalid(log_ndtr_of(-standardize(x, loc, scale)), scale > 0)
+    return mask_invalid(compute_log_ndtr(-standardize(x, loc, scale)), scale > 0)
 
 
 def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0.5, 1e-20]))
     Array([ 0.      , -9.262341], dtype=float32)"""
-    return mask_invalid(loc + scale * ndtri_of(q), scale > 0)
+    return mask_invalid(loc + scale * compute_ndtri(q), scale > 0)
 
 
 def _isf(q, loc=0, scale=1):
     """>>> isf(np.array([0.5, 1e-20]))
     Array([0.      , 9.262341], dtype=float32)"""
-    return mask_invalid(loc - scale * ndtri_of(q), scale > 0)
+    return mask_invalid(loc - scale * compute_ndtri(q), scale > 0)
 
 
 logpdf, pdf, cdf, logcdf, sf, logsf, ppf, isf = map(

@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from .._special._binomial_deviance import log1p_of
+from .._special._binomial_deviance import compute_log1p
 from ._distribution import Distribution, clip_at_end, exp_complement, exp_or_nan, log1mexp, mask_invalid, mask_outside
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -16,7 +16,7 @@ _distribution = Distribution("pareto", "Pareto's distribution, from 1 up", b="re
 
 def _log_place(x, loc, scale):
     """log((x - loc) / scale), by the distance from the end at 1, which is not lost to rounding; 0 below."""
-    return log1p_of(clip_at_end(((x - loc) - scale) / scale))
+    return compute_log1p(clip_at_end(((x - loc) - scale) / scale))
 
 
 def _log_share(x, b, loc, scale):
@@ -31,7 +31,7 @@ def _logpdf(x, b, loc=0, scale=1):
     y = ((x - loc) - scale) / scale
     whole = b == np.inf  # all of the mass is at the end
     c = lnp.where(whole, 1.0, b)
-    value = lnp.log(c) - (c + 1.0) * log1p_of(guard(y >= 0, y, 0.0)) - lnp.log(scale)
+    value = lnp.log(c) - (c + 1.0) * compute_log1p(guard(y >= 0, y, 0.0)) - lnp.log(scale)
     value = lnp.where(whole, lnp.where(y > 0, -np.inf, np.inf), value)
     return mask_invalid(mask_outside(y >= 0, value, -np.inf, y), b > 0, scale > 0)
 
@@ -71,7 +71,7 @@ def _ppf(q, b, loc=0, scale=1):
     Array([ 1.,  2., inf], dtype=float32)"""
     inside = (q >= 0) & (q <= 1)
     share = guard(inside & (b < np.inf), q, 0.0)
-    return mask_invalid(loc + scale * lnp.exp(-log1p_of(-share) / b), inside, b > 0, scale > 0)
+    return mask_invalid(loc + scale * lnp.exp(-compute_log1p(-share) / b), inside, b > 0, scale > 0)
 
 
 logpdf, pdf, cdf, logcdf, sf, logsf, ppf = map(_distribution, (_logpdf, _pdf, _cdf, _logcdf, _sf, _logsf, _ppf))

@@ -7,7 +7,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
 from .._special._binomial_deviance import deviance_term, factorial_rest
-from .._special._incomplete import gammaincc_of
+from .._special._incomplete import compute_gammaincc
 from ._distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
 
 __all__ = ["cdf", "logpmf", "pmf"]
@@ -34,7 +34,7 @@ def _cdf(k, mu, loc=0):
     """>>> cdf(np.array([0., 1., -1.]), 2.)
     Array([0.13533528, 0.40600586, 0.        ], dtype=float32)"""
     j = lnp.floor(k - loc)
-    value = gammaincc_of(guard(j >= 0, j, 0.0) + 1.0, mu)
+    value = compute_gammaincc(guard(j >= 0, j, 0.0) + 1.0, mu)
     return mask_invalid(mask_outside(j >= 0, value, 0.0, j), mu >= 0)
 
 

@@ -10,7 +10,7 @@ from lamina_tracing import lax
 
 from .._util import derivatives, guard, horner, pick
 from .._special._binomial_deviance import deviance_term
-from .._special._incomplete import betaln_of
+from .._special._incomplete import compute_betaln
 from ._distribution import Distribution, exp_or_nan, hyperbola, log1p_square, mask_invalid, standardize
 
 __all__ = ["logpdf", "pdf"]
@@ -44,7 +44,8 @@ def _derivative_y(out, y, n):
 
 @derivatives(_derivative_y, _derivative_n)
 def _log_density(y, n):
-    return -0.5 * (n + 1.0) * log1p_square(y / lnp.sqrt(n)) - 0.5 * lnp.log(n) - betaln_of(0.5 * n, lnp.full_like(n, 0.5))
+    tail = -0.5 * (n + 1.0) * log1p_square(y / lnp.sqrt(n))
+    return tail - 0.5 * lnp.log(n) - compute_betaln(0.5 * n, lnp.full_like(n, 0.5))
 
 
 def _logpdf(x, df, loc=0, scale=1):

@@ -11,8 +11,8 @@ from lamina_numpy.extend import publish as _publish
 from lamina_tracing.extend import typeof
 
 from .._util import guard
-from .._special._binomial_deviance import log1p_of
-from .._special._normal import log_ndtr_of, ndtr_of
+from .._special._binomial_deviance import compute_log1p
+from .._special._normal import compute_log_ndtr, compute_ndtr
 from ._distribution import Distribution, exp_or_nan, log1mexp, log_difference, mask_invalid, mask_outside, standardize
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
@@ -31,11 +31,11 @@ def _log_mass(a, b):
     right, left = a > 0, b < 0
     low, high = lnp.where(right, -b, a), lnp.where(right, -a, b)
     tail = (right | left) & ~narrow
-    below, ends = log_ndtr_of(lnp.where(tail, high, -1.0)), low > -np.inf
+    below, ends = compute_log_ndtr(lnp.where(tail, high, -1.0)), low > -np.inf
     end = lnp.where(tail & ends, low, lnp.where(tail, high - 1.0, -2.0))
-    one_side = lnp.where(ends, log_difference(below, log_ndtr_of(end)), below)
+    one_side = lnp.where(ends, log_difference(below, compute_log_ndtr(end)), below)
     whole = tail | narrow
-    both = log1p_of(-ndtr_of(lnp.where(whole, -1.0, a)) - ndtr_of(lnp.where(whole, -1.0, -b)))
+    both = compute_log1p(-compute_ndtr(lnp.where(whole, -1.0, a)) - compute_ndtr(lnp.where(whole, -1.0, -b)))
     return lnp.where(narrow, near, lnp.where(tail, one_side, both))
 
 

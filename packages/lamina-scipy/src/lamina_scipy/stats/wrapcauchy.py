@@ -8,7 +8,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from .._special._binomial_deviance import log1p_of
+from .._special._binomial_deviance import compute_log1p
 from ._distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
 
 __all__ = ["logpdf", "pdf"]
@@ -23,7 +23,7 @@ def _logpdf(x, c):
     inside = (x >= 0) & (x <= 2 * np.pi)
     half = lnp.sin(0.5 * guard(inside, x, 0.0))
     spread = lnp.square(1.0 - c) + 4.0 * c * half * half  # 1 + c^2 - 2 c cos(x)
-    value = log1p_of(-c) + log1p_of(c) - math.log(2 * math.pi) - lnp.log(spread)
+    value = compute_log1p(-c) + compute_log1p(c) - math.log(2 * math.pi) - lnp.log(spread)
     return mask_invalid(mask_outside(inside, value, -np.inf, x), c > 0, c < 1)
 
 

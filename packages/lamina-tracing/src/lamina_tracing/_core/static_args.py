@@ -138,9 +138,10 @@ class StaticArgs:
 
     def split(self, args: Sequence[Tree],
               kwargs: dict[str, Tree]) -> tuple[tuple[Tree, ...], dict[str, Tree], StaticKey]:
-        """Return (dynamic positional, dynamic keyword, key of the static arguments). ValueError if one is not hashable.
+        """Return (dynamic positional, dynamic keyword, key of the static arguments).
 
-        The key holds the type of each value, because `1 == 1.0 == True` would otherwise share a program.
+        Raises StaticArgumentError if a static argument is traced or not hashable. The key holds the type of each value,
+        because `1 == 1.0 == True` would otherwise share a program.
         """
         dynamic: list[Tree] = []
         static: list[tuple[int | str, StaticValue]] = []
@@ -163,7 +164,7 @@ class StaticArgs:
             try:
                 hash(value)
             except TypeError as e:
-                raise ValueError(
+                raise StaticArgumentError(
                     f"{self.call} of `{function_name(self.fun)}`: static {self.describe(where)} must be hashable; got "
                     f"{type(value).__name__}: {value!r:.60}. {hashable_remedy(type(value).__name__)}") from e
         if len(static) > 1:

@@ -17,7 +17,8 @@ from .source_lines import is_library_file
 from .signature import function_name, parameter_names
 from .._typing import AnyTrace
 
-__all__ = ["Provenance", "check_tracing_allowed", "describe_provenance", "find_provenance"]
+__all__ = ["Provenance", "check_tracing_allowed", "describe_provenance", "find_provenance",
+           "find_transformed_function"]
 
 
 class _Argument(NamedTuple):
@@ -58,7 +59,7 @@ def describe_provenance(tracer: Value) -> str:
     return find_provenance(tracer).text
 
 
-def find_provenance(tracer: Value, use: Any = None) -> Provenance:
+def find_provenance(tracer: Value, use: Any = None, made: str = "") -> Provenance:
     """Find the primitive and line that made a traced value, and the arguments that it depends on.
 
     A transformation that runs eagerly records no equations. Its values depend on the arguments that it transforms. If
@@ -67,9 +68,10 @@ def find_provenance(tracer: Value, use: Any = None) -> Provenance:
     Args:
       tracer: the value.
       use: the `Construct` that uses the value, if known.
+      made: text for the primitive and line that made it, used if it is in no equation.
     """
     arguments: list[_Argument] = []
-    made = blocking = ""
+    blocking = ""
     try:
         x = tracer
         while isinstance(x, _tracer.Tracer) and not hasattr(x, "_var"):  # an eager transformation: unwrap it
@@ -79,7 +81,7 @@ def find_provenance(tracer: Value, use: Any = None) -> Provenance:
                 blocking = blocking or trace.function_info[0]
             x = x.underlying_value()
         if hasattr(x, "_var"):
-            made = _describe_equation(x)
+            made = _describe_equation(x) or made
             staged = _find_arguments(x, [])
             arguments += staged
             if not blocking:
@@ -98,7 +100,7 @@ def find_provenance(tracer: Value, use: Any = None) -> Provenance:
         parts.append(f"argument{'s' * (len(names) > 1)} {', '.join(shown)} of {described}")
     clauses = [f"is the result of {made}"] * bool(made) + [f"depends on {' and on '.join(parts)}"] * bool(parts)
     info = tracer._trace.function_info
-    function = None if info is None else _unwrap(info[1])
+    function = find_transformed_function(tracer)
     left = "" if info is None else f"{_name_and_line(info[1])}, {tracer._trace.verb} by {info[0]}"
     mine = [a for a in arguments if a.call == blocking]
     return Provenance(f" It {', and '.join(clauses)}." if clauses else "", blocking,
@@ -191,6 +193,12 @@ def _argument(trace: AnyTrace, i: int) -> str:
         return trace.argument_name(i)
     _, fun, tree, static = trace.function_info
     return _path(fun, tree, static, i)
+
+
+def find_transformed_function(tracer: Value) -> Function | None:
+    """Return the innermost transformed function in which a traced value was made, without wrappers; None if unknown."""
+    info = tracer._trace.function_info
+    return None if info is None else _unwrap(info[1])
 
 
 def _unwrap(fun: Any) -> Function:

@@ -88,8 +88,8 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
             f"{callee}: {argument} is a traced {aval[1] if aval else 'value'}; a size, an axis or a flag must be known while "
             f"the function is traced.{(origin[1] or '') if origin is not None else ''} {how}")
     else:
-        made = ValueError(f"{callee}: {argument} must be hashable; got {'Array' if kind == 'ArrayImpl' else kind}: "
-                          f"{text:.60}. {hashable_remedy(kind)}")
+        made = StaticArgumentError(f"{callee}: {argument} must be hashable; got "
+                                   f"{'Array' if kind == 'ArrayImpl' else kind}: {text:.60}. {hashable_remedy(kind)}")
     return made.with_traceback(error.__traceback__)
 
 
@@ -135,6 +135,8 @@ def rename_error(name: str, error: BaseException, fun: Function, args: Sequence[
       error: the exception, an instance of `RENAMED_ERRORS`.
       fun: the called function.
       args, kwargs: its arguments, among which an unhashable one is looked up.
+    Raises:
+      StaticArgumentError: `error` is jaxlib's error about an unhashable static argument. It is raised instead.
 
     >>> def outer(x):
     ...     try:
@@ -157,8 +159,9 @@ def rename_error(name: str, error: BaseException, fun: Function, args: Sequence[
     params = () if code is None else code.co_varnames
     unhashable, inner = _UNHASHABLE.match(text), _OF_JITTED_CORE.match(text) or _INNER.match(text)
     if unhashable is not None:
-        text = _unhashable_text(unhashable, [*zip(params, args), *kwargs.items()])
-    elif inner is not None and inner[1] not in params:  # a helper's name; a prefix that is a parameter's name stays
+        raise StaticArgumentError(
+            f"{name}: {_unhashable_text(unhashable, [*zip(params, args), *kwargs.items()])}") from None
+    if inner is not None and inner[1] not in params:  # a helper's name; a prefix that is a parameter's name stays
         text = text[inner.end():]
     error.args = (f"{name}: {text}",)
 

@@ -14,8 +14,8 @@ import numpy as np
 from lamina_ir import Source
 
 from .._core.tracer import Tracer
-from .._core.tracer_provenance import Provenance, find_provenance
-from .leak_holders import describe_holder
+from .._core.tracer_provenance import Provenance, find_provenance, find_transformed_function
+from .leak_holders import describe_creation, describe_holder
 from .user_code import Construct, find_construct, find_user_frame
 
 __all__ = ["ambiguous_text", "conversion_text", "leak_text", "library_name", "user_line"]
@@ -59,10 +59,11 @@ def conversion_text(x: Tracer, use: str) -> str:
       The construct and its line, the value's origin, and the remedy.
     """
     found = find_construct()
-    provenance = find_provenance(x, found)
+    is_leaked = not x._trace.alive
+    provenance = find_provenance(x, found, _creation(x) if is_leaked else "")
     construct, need = _NEEDS[use]
     lead = (found.text or construct) + (f" at {found.where}" if found.where else "")
-    if not x._trace.alive:
+    if is_leaked:
         return (f"{lead} needs {need}, but this traced value {x.aval.str_long()} has no known number, and its trace has "
                 f"ended.{provenance.text} {_stored(x, provenance)}")
     remedy = _remedy(use, found, x)
@@ -71,6 +72,11 @@ def conversion_text(x: Tracer, use: str) -> str:
                 f"{provenance.text} Use {remedy}, or lax.stop_gradient(x) first where a constant is meant.")
     return (f"{lead} needs {need}, but a traced value {x.aval.str_long()} has no known number.{provenance.text} Use "
             f"{remedy}{_make_concrete(use, provenance)}.")
+
+
+def _creation(x: Tracer) -> str:
+    """Return text for the primitive and the line that made a leaked value; "" if it is unknown."""
+    return describe_creation(x, getattr(x, "made_by", None), find_transformed_function(x))
 
 
 def _stored(x: Tracer, provenance: Provenance) -> str:
@@ -99,7 +105,7 @@ def leak_text(tracer: Tracer | None, use: str) -> str:
         return f"{lead} value whose trace has ended. Return it from the transformed function instead."
     names = sorted(map(repr, tracer.aval.varying_axes))
     kind = tracer.aval.str_long() + (f" with the named axis {' and '.join(names)}" if names else "")
-    provenance = find_provenance(tracer)
+    provenance = find_provenance(tracer, made=_creation(tracer))
     left = f", that of {provenance.left}" if provenance.left else ""
     # The function is described once; the second time its name is enough.
     name = provenance.left.partition(" at ")[0].partition(",")[0]

@@ -140,8 +140,9 @@ def jit(fun: Function | None = None, *, static_argnums: int | Sequence[int] | No
       A function with the signature of `fun`.
     Raises:
       TypeError: `fun` is not callable, or an argument is not an array, a number or a tree of them.
-      ValueError: a static argument is not hashable, a position is out of range, a sharding does not fit its array, or a
-        sharding differs from the one that an argument is committed to.
+      StaticArgumentError: a static argument is traced or not hashable. It is a TypeError and a ValueError.
+      ValueError: a position is out of range, a sharding does not fit its array, or a sharding differs from the one that
+        an argument is committed to.
 
     >>> jit(lambda x: x * 2)(3.0)
     Array(6., dtype=float32, weak_type=True)

@@ -104,7 +104,8 @@ def fori_loop(lower: Value, upper: Value, body_fun: Callable[[Any, Any], Carry],
     Args:
       lower: first integer.
       upper: end, not included.
-      body_fun: `(i, carry) -> carry`, of the same tree and types.
+      body_fun: `(i, carry) -> carry`, of the same tree and types. With known bounds `i` is weakly typed, as a Python
+        integer; else it has the dtype of the bounds, and is weakly typed if `lower` is.
       init_val: the first carry.
       unroll: as for `scan`; only with known bounds.
     Returns:
@@ -117,9 +118,11 @@ def fori_loop(lower: Value, upper: Value, body_fun: Callable[[Any, Any], Carry],
     """
     check_callable("fori_loop", "body_fun", body_fun)
     count = _find_counter_type(typeof(lower), typeof(upper))
-    lower, upper = cast(lower, count), cast(upper, count)
     # Known bounds give a known length, so a scan, which has a reverse derivative.
     known = not isinstance(lower, Tracer) and not isinstance(upper, Tracer)
+    if known and max(abs(int(lower)), abs(int(upper))) <= dtypes.iinfo(dtypes.canonical_int()).max:
+        count = typeof(0)
+    lower, upper = cast(lower, count), cast(upper, count)
     if config.disable_jit.value and known:
         carry = init_val
         for i in range(int(lower), int(upper)):
@@ -162,7 +165,7 @@ def _find_counter_type(low: ShapedArray, high: ShapedArray) -> ShapedArray:
     if low.shape or high.shape or not dtypes.is_integer(low.dtype) or not dtypes.is_integer(high.dtype):
         raise TypeError(f"fori_loop: lower and upper must be integer scalars; got {low.str_long()} and {high.str_long()}")
     if low.dtype == high.dtype:
-        return low if low.weak_type else high
+        return low
     if low.weak_type == high.weak_type:
         raise TypeError(f"fori_loop: lower and upper must have the same dtype; got {low.str_long()} and {high.str_long()}")
     return shaped((), high.dtype if low.weak_type else low.dtype)  # a Python integer takes the other's dtype
