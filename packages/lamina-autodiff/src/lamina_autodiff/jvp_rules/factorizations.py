@@ -17,10 +17,9 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
 from .._engine.rule_tables import declare_missing, jvp_rules, def_zero_jvp
-from ._batched_matrix import (adjoint, slice_columns, diagonal, divide_by_gaps, divide_or_zero, eye,
-                              half_triangle, hermitian_from_triangle, imag_part, matmul, diagonal_matrix, permute_rows, real_part,
-                              slice_rows, lu_solve, tril,
-                              triu, matrix_transpose, broadcast_vector)
+from ._batched_matrix import (adjoint, broadcast_vector, diagonal, diagonal_matrix, divide_by_gaps, divide_or_zero, eye,
+                              half_triangle, hermitian_from_triangle, imag_part, lu_solve, matmul, matrix_transpose,
+                              permute_rows, real_part, slice_columns, slice_rows, tril, triu)
 
 __all__: list[str] = []
 

@@ -42,7 +42,9 @@ def _permute_rows(x: Any, order: Any) -> Any:
 
 
 def solve_stacks(a: Any, b: Any) -> Any:
-    """a^-1 b for stacks of matrices `[..., n, n]`, `[..., n, k]`. With a compiler one LU decomposition serves derivatives too."""
+    """a^-1 b for stacks of matrices `[..., n, n]`, `[..., n, k]`.
+
+    With a compiler one LU decomposition serves derivatives too. NumPy does not return the factors that it computes."""
     s, t = typeof(a).shape, typeof(b).shape
     batch = broadcast_shapes_of("solve", (s[:-2], t[:-2]))
     if runs_on_numpy():
