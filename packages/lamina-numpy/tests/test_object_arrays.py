@@ -63,9 +63,9 @@ def test_derivatives_of_uses_of_object_arrays(use):
 
 def test_known_conditions_choose_a_branch():
     f = np.vectorize(lambda t: t * t if t > 1 else 3 * t)
-    value, slopes = value_and_grad(lambda x: np.sum(f(x)))(X)
+    value, gradient = value_and_grad(lambda x: np.sum(f(x)))(X)
     np.testing.assert_allclose(value, 1.5 + 2.25 + 6.25)
-    np.testing.assert_allclose(slopes, [3, 3, 5])
+    np.testing.assert_allclose(gradient, [3, 3, 5])
     np.testing.assert_allclose(grad(lambda x: np.max([x[0], x[2], x[1]]))(X), [0, 0, 1])
 
 

@@ -259,12 +259,12 @@ def tridiagonal_solve_cpu(ctx, dl, d, du, b):
 def solve_lowering(ctx, a, b):
     """Emit a = P^T L U and two triangular solves."""
     build, batch = Builder(), tuple(range(ctx.aval_out.ndim - 2))
-    x, y = (build.input(aval) for aval in ctx.avals_in)
-    factors, _, order = build.op("lu", x)
+    x, right = (build.input(aval) for aval in ctx.avals_in)
+    factors, _, order = build.op("lu", x)  # type: ignore[misc]
     n = len(batch)
     rows = prims.GatherDimensionNumbers(offset_dims=(n + 1,), collapsed_slice_dims=(n,), start_index_map=(n,),
                                         operand_batching_dims=batch, start_indices_batching_dims=batch)
-    y = build.op("gather", y, build.op("expand_dims", order, dimensions=(n + 1,)), dimension_numbers=rows,
+    y = build.op("gather", right, build.op("expand_dims", order, dimensions=(n + 1,)), dimension_numbers=rows,
                  slice_sizes=(1,) * (n + 1) + ctx.aval_out.shape[-1:], mode=prims.GatherScatterMode.PROMISE_IN_BOUNDS,
                  fill_value=None, indices_are_sorted=False, unique_indices=True)
     for lower in (True, False):
@@ -278,7 +278,7 @@ def slogdet_lowering(ctx, x):
     sign, size = ctx.avals_out
     aval, batch = ctx.aval_in, sign.ndim
     build = Builder()
-    factors, pivots, _ = build.op("lu", build.input(aval))
+    factors, pivots, _ = build.op("lu", build.input(aval))  # type: ignore[misc]
     vectors = aval.shape[:-1]
     at = [build.op("iota", dtype=I32, shape=aval.shape, dimension=batch + i) for i in range(2)]
     zero = build.op("broadcast_in_dim", np.zeros((), aval.dtype), shape=aval.shape, broadcast_dimensions=())

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 from types import FrameType, ModuleType
 
 import numpy as np
@@ -48,8 +48,13 @@ def has_jax_array(x: object) -> bool:
     return hasattr(type(x), "__jax_array__") or is_object_array(x)
 
 
-def is_object_array(x: object) -> bool:
+def is_object_array(x: object) -> TypeGuard[np.ndarray]:
     """Return whether `x` is an array of Python objects that NumPy made of a list with traced values.
+
+    Args:
+      x: any object.
+    Returns:
+      A bool.
 
     >>> is_object_array(np.array([1, None])), is_object_array([1])
     (False, False)
@@ -169,7 +174,7 @@ _METHODS_OF_ITEMS = frozenset((
 _NO_OBJECTS = ("lamina", "scipy")
 
 
-_VECTORIZE = np.vectorize._get_ufunc_and_otypes.__code__  # it reads the first element of each argument
+_VECTORIZE = "_get_ufunc_and_otypes"  # the method of np.vectorize that reads the first element of each argument
 
 
 def _is_item_of_list(shape: tuple[int, ...]) -> bool:
@@ -180,7 +185,7 @@ def _is_item_of_list(shape: tuple[int, ...]) -> bool:
     frame: FrameType | None = sys._getframe(2)
     assert frame is not None
     if shape:  # Python 3.11 has a frame for the comprehension in `_VECTORIZE`
-        return any(f is not None and f.f_code is _VECTORIZE for f in (frame, frame.f_back))
+        return any(f is not None and f.f_code.co_name == _VECTORIZE for f in (frame, frame.f_back))
     caller: FrameType | None = frame
     while caller is not None and caller.f_globals.get("__name__", "").startswith("numpy."):
         caller = caller.f_back
@@ -298,10 +303,11 @@ class Tracer:
         """Describe where this tracer comes from, for errors."""
         return _origin(self)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _METHODS_OF_ITEMS:  # NumPy's functions of an object array call these methods of its items
-            return partial(load_numpy_dispatch().call_ufunc, name, self)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes
+        def __getattr__(self, name: str) -> Any:
+            if name in _METHODS_OF_ITEMS:  # NumPy's functions of an object array call these methods of its items
+                return partial(load_numpy_dispatch().call_ufunc, name, self)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def item(self, *args: Tree) -> Value:
         number = self._concrete_value()

@@ -59,7 +59,7 @@ def make_object_array(x: Tracer) -> np.ndarray:
     """Return an array of Python objects: the elements of `x`."""
     out = np.empty(x.shape, object)
     for index in np.ndindex(x.shape):
-        out[index] = x[index] if index else x
+        out[index] = x[index] if index else x  # type: ignore[index]
     return out
 
 
