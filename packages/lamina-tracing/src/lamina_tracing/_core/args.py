@@ -281,7 +281,9 @@ def flatten_results(call: str, name: str, out: Tree) -> tuple[list[Value], PyTre
     except (TypeError, ValueError) as e:
         raise trees.unsorted_keys_error(out, None, lambda path: f"output{trees.keystr(path)}",
                                         f"{call} of `{name}`") or e from None
-    for i, x in enumerate(stack_object_arrays(flat)):
+    if np.ndarray in map(type, flat):
+        stack_object_arrays(flat)
+    for i, x in enumerate(flat):
         if isinstance(x, Tracer):
             continue
         try:
