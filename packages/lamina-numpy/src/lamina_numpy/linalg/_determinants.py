@@ -1,6 +1,7 @@
 """Determinants, the last part of `numpy.linalg`: from an LU decomposition, or written out for matrices up to 3 x 3."""
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ def _adjugate_of_regular(a: Any, det: Any) -> Any:
         return None
     inverse = bind(prims.solve_p, a, np.broadcast_to(np.eye(t.shape[-1], dtype=t.dtype), t.shape))
     with np.errstate(all="ignore"):  # the norms of the columns; NaN if the matrix is singular
-        condition = np.abs(a).sum(-2).max(-1) * np.abs(inverse).sum(-2).max(-1)
+        condition = math.prod([np.abs(np.asarray(x)).sum(-2).max(-1) for x in (a, inverse)])
         if not np.all(condition < float(np.finfo(t.dtype).eps) ** (-1 / 3)):  # the error grows with the condition
             return None
     return lax.mul(lax.broadcast_in_dim(det, t.shape, tuple(range(len(t.shape) - 2))), inverse)
@@ -123,8 +124,9 @@ def _adjugate(a: Any) -> Any:
 
 
 def _trace_of(a: Any, b: Any) -> Any:
-    """tr(a b)."""
-    return reductions.sum(ufuncs.multiply(a, layout.matrix_transpose(b)), (-2, -1))
+    """tr(a b), the sum of a^T times b."""
+    n = len(typeof(a).shape)
+    return lax.reduce_sum(lax.mul(lax.transpose(a, (*range(n - 2), n - 1, n - 2)), b), (n - 2, n - 1))
 
 
 @_det.defjvp

@@ -79,26 +79,49 @@ def cholesky(x: Value) -> Value:
 def lu(x: Value) -> tuple[Value, Value, Value]:
     """LU decomposition with row exchanges: the pivot has the largest |re| + |im|, the first of equals.
 
-    NumPy does not return the factors that its LAPACK computes, so columns are eliminated here: of all matrices at once.
+    NumPy does not return the factors that its LAPACK computes, so columns are eliminated here.
     """
     m, n = x.shape[-2:]
     a = x.reshape(math.prod(x.shape[:-2]), m, n).copy()
-    pivots, each = np.zeros((len(a), min(m, n)), np.int32), np.arange(len(a))
-    for k in range(min(m, n) if len(a) else 0):
-        column = a[:, k:, k]
-        size = np.abs(column.real) + np.abs(column.imag) if np.iscomplexobj(a) else np.abs(column)
-        pivots[:, k] = p = k + np.argmax(size, axis=1)
-        if len(a) == 1:
-            a[0, [k, p[0]]] = a[0, [p[0], k]]
-        else:
-            a[each, k], a[each, p] = a[each, p], a[each, k]
+    pivots = np.zeros((len(a), min(m, n)), np.int32)
+    if len(a) < 4:
+        for one, exchanges in zip(a, pivots):
+            eliminate(one, exchanges)
+    else:
+        eliminate_stack(a, pivots)
+    pivots = pivots.reshape(*x.shape[:-2], min(m, n))
+    return a.reshape(x.shape), pivots, pivots_to_permutation(pivots, permutation_size=m)
+
+
+def _size(x: Value) -> Value:
+    return np.abs(x.real) + np.abs(x.imag) if np.iscomplexobj(x) else np.abs(x)
+
+
+def eliminate(a: Value, pivots: Value) -> None:
+    """Replace a matrix by its factors, and write the row exchanges to `pivots`."""
+    for k in range(len(pivots)):
+        pivots[k] = p = k + int(_size(a[k:, k]).argmax())
+        if p != k:
+            row = a[k].copy()
+            a[k], a[p] = a[p], row
         # A zero pivot means that the rest of the column is zero; as in getrf, elimination continues.
+        below = a[k + 1:, k]
+        if a[k, k] != 0:
+            below /= a[k, k]
+        rest = a[k + 1:, k + 1:]
+        rest -= below[:, None] * a[k, k + 1:]
+
+
+def eliminate_stack(a: Value, pivots: Value) -> None:
+    """Do the same for matrices `[b, m, n]` and `pivots` `[b, min(m, n)]`, one column of all matrices at a time."""
+    each = np.arange(len(a))
+    for k in range(pivots.shape[1]):
+        pivots[:, k] = p = k + np.argmax(_size(a[:, k:, k]), axis=1)
+        a[each, k], a[each, p] = a[each, p], a[each, k]
         pivot, below = a[:, k, k, None], a[:, k + 1:, k]
         below /= np.where(pivot == 0, a.dtype.type(1), pivot)
         rest = a[:, k + 1:, k + 1:]
         rest -= below[:, :, None] * a[:, k, None, k + 1:]
-    pivots = pivots.reshape(*x.shape[:-2], min(m, n))
-    return a.reshape(x.shape), pivots, pivots_to_permutation(pivots, permutation_size=m)
 
 
 def solve(a: Value, b: Value) -> Value:
