@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 Run = Callable[[], Any]
 # compared with -> goal of the ratio
 DTYPE = os.environ.get("LAMINA_ALONE", "float64")
-GOALS = {"autograd": 1.2, "jit": 0.7, "numpy": 2.0}
+GOALS = {"autograd": 1.2, "jit": 0.7, "numpy": 2.0, "linalg": 1.5, "hessian": 1.5}
 
 
 # --- the functions; `np` is autograd's NumPy, ours, or `lax` under the same names -----------------------------------------
@@ -52,6 +52,33 @@ def products(np: Any, a: Any, b: Any) -> Any:
     return np.sum((a @ b) @ (b @ a))
 
 
+def linear_algebra(np: Any) -> dict[str, Any]:
+    """Functions of a 60 x 60 matrix near the identity: one call of LAPACK each, or two for symmetric matrices."""
+    la = np.linalg
+
+    def spectral(a: Any) -> Any:
+        w, v = la.eigh(a + a.T)
+        return np.sum((v * np.tanh(w)) @ v.T * SQUARE)
+
+    return {"solve with a vector": lambda a: np.sum(la.solve(a, SQUARE[0])), "solve": lambda a: np.sum(la.solve(a, SQUARE)),
+            "inv": lambda a: np.sum(la.inv(a) * SQUARE), "det": lambda a: la.det(a), "slogdet": lambda a: la.slogdet(a)[1],
+            "cholesky": lambda a: np.sum(la.cholesky(a @ a.T) * SQUARE), "eigh": spectral,
+            "svd": lambda a: np.sum(la.svd(a, full_matrices=False)[1] * SQUARE[0])}
+
+
+def functions_of_vectors(np: Any) -> dict[str, tuple[Any, int]]:
+    """Functions for Hessians, and their dimensions."""
+    def rosenbrock(x: Any) -> Any:
+        return np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+    def small_mlp(w: Any) -> Any:
+        first, second = np.reshape(w[:20], (4, 5)), w[20:25]
+        return np.mean((np.tanh(ROWS[:, :4] @ first) @ second - TARGETS[:, 0]) ** 2)
+
+    return {"Rosenbrock in 10": (rosenbrock, 10), "Rosenbrock in 50": (rosenbrock, 50), "MLP in 25": (small_mlp, 25),
+            "elementwise in 50": (lambda x: np.sum(np.tanh(x) * np.sin(x) + np.exp(-x ** 2)), 50)}
+
+
 def values(*shape: int, seed: int = 0, scale: float = 1.0) -> Any:
     return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(DTYPE)
 
@@ -59,6 +86,8 @@ def values(*shape: int, seed: int = 0, scale: float = 1.0) -> Any:
 LAYERS = [(values(64, 128, seed=1, scale=0.1), values(128, seed=2)), (values(128, 10, seed=3, scale=0.1), values(10, seed=4))]
 ROWS, TARGETS = values(32, 64, seed=5), values(32, 10, seed=6)
 VECTOR, A, B = values(64, seed=7), values(400, 400, seed=8, scale=0.05), values(400, 400, seed=9, scale=0.05)
+
+SQUARE, NEAR_ONE = values(60, 60, seed=10), values(60, 60, seed=11, scale=0.02) + np.eye(60, dtype=DTYPE)
 
 
 # --- timing ---------------------------------------------------------------------------------------------------------------
@@ -117,6 +146,28 @@ def compare_with_autograd(kind: str, np: Any, only: list[str]) -> list[tuple[str
     return rows
 
 
+def compare_linear_algebra(jnp: Any) -> list[tuple[str, str, dict[str, Run]]]:
+    """Return the rows of eager gradients through LAPACK."""
+    from autograd import grad
+    from autograd import numpy as anp
+    from lamina_autodiff import grad as our_grad
+    theirs, ours = linear_algebra(anp), linear_algebra(jnp)
+    return [(f"grad of {name}", "linalg", {"lamina": lambda g=our_grad(ours[name]): g(NEAR_ONE),
+                                           "autograd": lambda g=grad(f): g(NEAR_ONE)}) for name, f in theirs.items()]
+
+
+def compare_hessians() -> list[tuple[str, str, dict[str, Run]]]:
+    """Return the rows of eager Hessians of functions written with NumPy."""
+    from autograd import hessian
+    from autograd import numpy as anp
+    from lamina_autodiff import hessian as our_hessian
+    ours = functions_of_vectors(np)
+    return [(f"hessian, {name}", "hessian",
+             {"lamina": lambda h=our_hessian(ours[name][0]), x=values(n, seed=12): h(x),
+              "autograd": lambda h=hessian(f), x=values(n, seed=12): h(x)})
+            for name, (f, n) in functions_of_vectors(anp).items()]
+
+
 def compare_with_numpy(jnp: Any) -> list[tuple[str, str, dict[str, Run]]]:
     from lamina_tracing import jit
     layers, rows = [tuple(map(jnp.asarray, pair)) for pair in LAYERS], jnp.asarray(ROWS)
@@ -149,6 +200,8 @@ def measure(repeats: int, only: list[str]) -> int:
     import lamina_numpy as jnp
     show(compare_with_autograd("numpy", jnp, only))
     show(compare_with_numpy(jnp))
+    show(compare_linear_algebra(jnp))
+    show(compare_hessians())
     assert not {"jaxlib", "lamina_runtime"}.intersection(sys.modules)
     print("\n".join(lines) + "\n", flush=True)
     return 0

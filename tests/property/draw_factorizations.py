@@ -102,6 +102,11 @@ def triangular_solve(d: Draw) -> tuple[Any, ...]:
     return (a.astype(dtype), noise(d, (*batch, *((n, k) if params["left_side"] else (k, n))), dtype)), params
 
 
+def solve(d: Draw) -> tuple[Any, ...]:
+    a = square(d, separate_eigenvalues)
+    return (a, noise(d, (*a.shape[:-1], length(d)), a.dtype)), {}
+
+
 def tridiagonal_solve(d: Draw) -> tuple[Any, ...]:
     batch, n, dtype = d.shape(0, 2), length(d), number(d)
     low, middle, high = (noise(d, (*batch, n), dtype) for _ in range(3))
@@ -124,6 +129,7 @@ DRAWN: dict[str, Callable[[Draw], tuple[Any, ...]]] = {
     "hessenberg": without_params(separate_eigenvalues),
     "tridiagonal": with_flags(lambda d: square(d, hermitian, -1.3), "lower"),
     "lu": with_flags(rectangle), "geqrf": with_flags(rectangle), "qr": pivoted_qr,
+    "slogdet": without_params(separate_eigenvalues), "solve": solve,
     "svd": with_flags(rectangle, "compute_uv", "full_matrices"),
     "householder_product": householder_product, "lu_pivots_to_permutation": lu_pivots_to_permutation,
     "triangular_solve": triangular_solve, "tridiagonal_solve": tridiagonal_solve}

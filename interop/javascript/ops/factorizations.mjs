@@ -83,6 +83,27 @@ define('lu_pivots_to_permutation', [1], { permutation_size: 'int' }, ([x], { per
   return [reals(order)];
 });
 
+define('solve', [2, 2], {}, ([a, b]) => {
+  const { batch, n } = matrices(a, true), { batch: other, m } = matrices(b);
+  oneDtype([a, b]);
+  if (!sameShape(batch, other) || n !== m) refuse('a [..., n, n] and b [..., n, k]');
+  return [b];
+}, (a, b) => [L.solve(a, b)]);
+
+define('slogdet', [2], {}, ([x]) => {
+  const { batch } = matrices(x, true);
+  return [type(x.dtype, batch), type(real(x), batch)];
+}, x => {
+  const { a, pivots } = L.lu(x), moved = pivots.filter((p, k) => p !== k).length;
+  let sign = [moved % 2 ? -1 : 1, 0], size = 0;
+  a.forEach((row, i) => {
+    const r = C.abs(row[i]);
+    sign = r === 0 ? [0, 0] : C.mul(sign, C.scale(1 / r, row[i]));
+    size += Math.log(r);
+  });
+  return [[sign], [C.real(size)]];
+});
+
 define('geqrf', [2], {}, ([x]) => {
   const { batch, m, n } = matrices(x);
   return [x, type(x.dtype, [...batch, Math.min(m, n)])];

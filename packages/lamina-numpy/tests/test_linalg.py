@@ -6,20 +6,36 @@ import itertools
 import lamina_numpy as lnp
 import numpy as np
 import pytest
-from lamina_autodiff import grad, hessian, jacrev, jvp
+from lamina_autodiff import grad, hessian, jacrev, jvp, vjp
 from lamina_autodiff.testing import check_grads
 from lamina_batching import vmap
 from lamina_ir import ShapeError, config
-from lamina_tracing import jit
+from lamina_tracing import hooks, jit
 
 L, N = lnp.linalg, np.linalg
 RNG = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
-def wide():
-    with config.enable_x64(True):
-        yield
+class OtherEvaluator:
+    """Stands for a compiler, for which programs share the factors of a matrix."""
+
+    def __init__(self):
+        runs = hooks.NumPyEvaluator()
+        self.primitive, self.program, self.array = runs.primitive, runs.program, runs.array
+
+
+@pytest.fixture(autouse=True, params=[None, OtherEvaluator])
+def wide(request):
+    global RNG
+    old, RNG = hooks.evaluator, np.random.default_rng(0)  # each test draws the same arrays with both
+    if request.param:
+        hooks.set_evaluator(request.param())
+    try:
+        with config.enable_x64(True):
+            yield
+    finally:
+        if request.param:
+            hooks.set_evaluator(old)
 
 
 def draw(kind, *shape):
@@ -283,3 +299,16 @@ def test_lstsq_of_rank_deficient_matrix_has_the_derivative_of_pinv(values):
     close(found, numeric, 1e-6)
     gradient = grad(lambda a: L.lstsq(a, b)[0].sum())(a)
     close(gradient, grad(lambda a: (L.pinv(a) @ b).sum())(a))
+
+
+@pytest.mark.parametrize("kind", ["float", "complex"])
+@pytest.mark.parametrize("condition", [1, 1e4, 1e8, 1e14, np.inf])
+def test_gradients_of_determinants_do_not_depend_on_the_condition(kind, condition):
+    u, v = (N.qr(draw(kind, 5, 5))[0] for _ in range(2))
+    s = np.array([2, 1.5, 1, 0.5, 1 / condition])
+    a = np.stack([u * s @ v, u * (s + 1) @ v])
+    minors = [N.det(u) * N.det(v) * np.conj(u) * np.array([np.prod(np.delete(x, i)) for i in range(5)]) @ np.conj(v)
+              for x in (s, s + 1)]
+    pull = vjp(lambda x: L.det(x), a)[1]
+    # det is holomorphic: the cotangent is its derivative, without conjugates.
+    close(pull(np.ones(2, a.dtype))[0], np.stack(minors), atol=1e-9)

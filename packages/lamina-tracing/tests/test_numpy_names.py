@@ -133,7 +133,7 @@ def test_python_numbers_take_the_dtype_of_the_array(f):
     (lambda x: np.sin(x, out=np.zeros(3, np.float32)), "out="), (lambda x: np.sum(x, out=np.zeros((), np.float32)), "out="),
     (lambda x: np.sum(x, 0, None, np.zeros((), np.float32)), "out="),
     (lambda x: np.add(x, x, where=x > 1), "where="), (lambda x: np.add.at(np.zeros(3), [0], x[0]), "add.at.*in place"),
-    (lambda x: np.copyto(np.zeros(3), x), "copyto.*in place"), (lambda x: np.asarray([x[0], x[1]]), "numpy.stack"),
+    (lambda x: np.copyto(np.zeros(3), x), "copyto.*in place"), (lambda x: np.asarray([x, x]), "numpy.stack"),
     (lambda x: np.frompyfunc(lambda v: v, 1, 1)(x), "none of NumPy's own"), (lambda x: np.asarray(x), "NumPy array")])
 def test_refused_arguments_are_explained(call, words):
     with pytest.raises(errors.TracerArrayError, match=words):

@@ -5,10 +5,11 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import ParamSpec, TypeVar
 
+import numpy as np
 from lamina_ir import trees
 from lamina_ir.extend import check_axis_name
 from lamina_tracing.extend import (MappedAxes, api_boundary, flatten_args, function_name, check_axis_name_unbound,
-                                   result_path, typeof)
+                                   result_path, stack_object_arrays, typeof)
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 
@@ -111,7 +112,7 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
             nonlocal out_tree
             a, k = trees.tree_unflatten(tree, xs)
             leaves, out_tree = trees.tree_flatten(fun(*a, **k))
-            return leaves
+            return stack_object_arrays(leaves) if np.ndarray in map(type, leaves) else leaves
 
         run.function_info = "vmap", fun, tree, ()  # type: ignore[attr-defined]
         outs, dims = apply(run, BatchAxis(size, axis_name), flat, axes)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from lamina_tracing import hooks
-from lamina_tracing.extend import Tracer, rename_errors, resolve_requested_dtype
+from lamina_tracing.extend import Tracer, has_jax_array, rename_errors, resolve_requested_dtype
 
 from . import _numpy_protocol
 from ._products import products
@@ -63,7 +63,7 @@ _METHODS: dict[str, Function] = {
 
 def _is_operand(y: Any) -> bool:
     return isinstance(y, (Tracer, np.ndarray, np.generic, bool, int, float, complex)) or is_array(y) \
-        or hasattr(y, "__jax_array__")
+        or has_jax_array(y)
 
 
 def _make_operand_error(symbol: str, left: Any, right: Any) -> TypeError:

@@ -57,7 +57,8 @@ if TYPE_CHECKING:  # type checkers cannot evaluate the code that builds the list
                "scatter_min_p", "scatter_mul_p", "scatter_p", "schur_p", "select_and_gather_add_p",
                "select_and_scatter_add_p", "select_and_scatter_p", "select_n_p", "select_p", "shard_map_p",
                "sharding_constraint_p", "shift_left_p", "shift_right_arithmetic_p", "shift_right_logical_p", "sign_p",
-               "sin_p", "sinh_p", "slice_p", "sort_p", "sqrt_p", "square_p", "squeeze_p", "stop_gradient_p", "sub_p",
+               "sin_p", "sinh_p", "slice_p", "slogdet_p", "solve_p",
+               "sort_p", "sqrt_p", "square_p", "squeeze_p", "stop_gradient_p", "sub_p",
                "svd_p", "tan_p", "tanh_p", "threefry2x32_p", "to_memory_p", "top_k_p", "transpose_p",
                "transposed_call_p", "triangular_solve_p", "tridiagonal_p", "tridiagonal_solve_p", "while_p",
                "xla_call_p", "xla_pmap_p", "xmap_p", "xor_p", "zeros_like_p", "zeta_p"]

@@ -5,10 +5,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
+import numpy as np
 from lamina_ir import dtypes, ShapedArray, trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
-from lamina_tracing.extend import Tracer, api_boundary, function_name, typeof
+from lamina_tracing.extend import Tracer, api_boundary, function_name, stack_object_arrays, typeof
 
 from .._engine.arg_checks import match_weak_type, check_function, get_leaf_avals, check_tangents, zeros_of
 from .._engine.linear_function import LinearFunction
@@ -49,6 +50,8 @@ def _flat_function(fun: Function, tree: PyTreeDef, has_aux: bool, call: str, sou
         leaves, out_tree = trees.tree_flatten(out)
         aux_leaves, aux_tree = trees.tree_flatten(aux)
         info[:] = [out_tree, aux_tree, len(leaves)]
+        if np.ndarray in map(type, leaves):
+            stack_object_arrays(leaves)
         return leaves + aux_leaves if aux_leaves else leaves
 
     flat.function_info = call, source or fun, tree, positions  # type: ignore[attr-defined]

@@ -25,8 +25,9 @@ def _map_basis(push: Function, basis: Sequence[Value]) -> list[Value]:
     """Apply `push` to each basis vector (flat arrays with the vectors along axis 0); stack the results on axis 0."""
     if trace_state.trace is EVALUATION:  # lamina arrays: a transfer guard would reject NumPy arrays
         basis = [hooks.evaluator.array(b, shaped(b.shape, b.dtype)) for b in basis]
-    if hooks.basis_map is not None:
-        return hooks.basis_map(push, basis)
+    basis_map = hooks.find_basis_map()
+    if basis_map is not None:
+        return basis_map(push, basis)
     # Without lamina_batching there is no vmap: loop over the basis.
     results = [push(*[b[i] for b in basis]) for i in range(len(basis[0]))]
     return [lax.concatenate([lax.expand_dims(r[j], (0,)) for r in results], 0) for j in range(len(results[0]))]

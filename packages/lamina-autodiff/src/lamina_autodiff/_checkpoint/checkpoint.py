@@ -14,7 +14,7 @@ from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, ParamValue, Params, StaticValue, Tree, Value
 from lamina_tracing.extend import (
     bind, call_custom, CustomCall, eval_jaxpr, EVALUATION, find_top_trace, function_name, JitSpec, make_rule_source,
-    results_to_arrays, stage, trace_state, Tracer, typeof)
+    results_to_arrays, stack_object_arrays, stage, trace_state, Tracer, typeof)
 
 from .._custom.rule_checks import refuse_closures
 from .._engine.dependence import check_no_repeated_effects
@@ -246,7 +246,7 @@ class _Concrete(CustomCall):
         if self.static:
             args, kwargs = self.spec.statics.join(args, kwargs, self.static)
         outs, self.out_tree = trees.tree_flatten(self.spec.fun(*args, **kwargs))
-        return outs
+        return stack_object_arrays(outs)
 
     @override
     def as_equation(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Value], Params]:

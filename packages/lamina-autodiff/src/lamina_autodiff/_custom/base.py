@@ -9,7 +9,8 @@ from typing_extensions import override
 from lamina_ir import Primitive, ShapedArray, config, trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Params, StaticValue, Tree, Value
-from lamina_tracing.extend import EVALUATION, CustomCall, call_custom, get_arg_avals, function_name, trace_state, typeof
+from lamina_tracing.extend import (EVALUATION, CustomCall, call_custom, get_arg_avals, function_name, stack_object_arrays,
+                                   trace_state, typeof)
 
 from .rule_checks import Arguments, output_path
 
@@ -77,7 +78,7 @@ class CustomRuleCall(CustomCall):
     def run(self, *flat: Value) -> list[Value]:
         args = self.f.arguments.join(trees.tree_unflatten(self.tree, flat), self.static)
         outs, self.out_tree = trees.tree_flatten(self.f.fun(*args))
-        return outs
+        return stack_object_arrays(outs)
 
     @property
     def where(self) -> str:

@@ -8,15 +8,15 @@ import math
 from functools import partial
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode
-from lamina_tracing import lax
-from lamina_tracing.extend import bind, scalar, typeof
+from lamina_tracing import hooks, lax
+from lamina_tracing.extend import EVALUATION, bind, scalar, trace_state, typeof
 
 from .._api.custom_transpose import closed_linear_call
 
 __all__ = ["adjoint", "broadcast_vector", "diagonal", "diagonal_matrix", "divide_by_gaps", "divide_or_zero", "eye",
-           "hermitian_from_triangle", "imag_part", "lu_solve", "matmul", "matrix_transpose", "permute_rows",
+           "half_triangle", "hermitian_from_triangle", "imag_part", "lu_solve", "matmul", "matrix_transpose", "permute_rows",
            "real_part", "slice_columns", "slice_rows", "tril", "triu"]
 
 
@@ -39,8 +39,19 @@ def matmul(a, b):
     return lax.dot_general(a, b, (((n - 1,), (n - 2,)), (batch, batch)), precision=lax.Precision.HIGHEST)
 
 
+def _eager_constant(make, shape, dtype=bool):
+    """Return matrices made by NumPy, which is cheaper than equations that are run one by one; None while staging."""
+    if trace_state.trace is not EVALUATION or not isinstance(hooks.evaluator, hooks.NumPyEvaluator):
+        return None
+    one = make(*shape[-2:])
+    return hooks.evaluator.array(one if len(shape) == 2 else np.broadcast_to(one, shape), shaped(shape, dtype))
+
+
 def _lower_mask(shape, offset):
     """Return the mask of column <= row + offset."""
+    known = _eager_constant(lambda m, n: np.tri(m, n, offset, dtype=bool), shape)
+    if known is not None:
+        return known
     m, n = shape[-2:]
     row = lax.broadcasted_iota(np.int32, (m, n), 0)
     mask = lax.le(lax.broadcasted_iota(np.int32, (m, n), 1), lax.add(row, np.int32(offset)))
@@ -59,14 +70,27 @@ def triu(x, offset=0):
     return lax.select(_lower_mask(t.shape, offset - 1), scalar(0, t.dtype), x)
 
 
+def half_triangle(x, lower=True):
+    """One triangle of square matrices, with half their diagonal."""
+    t = typeof(x)
+    weights = _eager_constant(lambda m, n: 1 - 0.5 * np.eye(m, n), t.shape, t.dtype)
+    if weights is None:
+        weights = lax.select(_diagonal_mask(t.shape), lax.full(t.shape, 0.5, t.dtype), scalar(1, t.dtype))
+    return lax.mul(tril(x) if lower else triu(x), weights)
+
+
 def _diagonal_mask(shape):
+    known = _eager_constant(np.eye, shape)
+    if known is not None:
+        return known
     m, n = shape[-2:]
     mask = lax.eq(lax.broadcasted_iota(np.int32, (m, n), 0), lax.broadcasted_iota(np.int32, (m, n), 1))
     return lax.broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
 
 
 def eye(shape, dtype):
-    return lax.convert_element_type(_diagonal_mask(shape), dtype)
+    known = _eager_constant(np.eye, shape, dtype)
+    return known if known is not None else lax.convert_element_type(_diagonal_mask(shape), dtype)
 
 
 def diagonal(x):
@@ -101,8 +125,8 @@ def imag_part(x):
 
 def hermitian_from_triangle(t, lower):
     """The Hermitian matrix given by one triangle of t; the imaginary part of the diagonal is ignored."""
-    half = tril(t, -1) if lower else triu(t, 1)
-    return lax.add(lax.add(half, adjoint(half)), diagonal_matrix(real_part(diagonal(t))))
+    half = half_triangle(t, lower)
+    return lax.add(half, adjoint(half))
 
 
 def _both(p, q):

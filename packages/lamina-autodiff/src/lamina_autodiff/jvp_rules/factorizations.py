@@ -17,10 +17,9 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
 from .._engine.rule_tables import declare_missing, jvp_rules, def_zero_jvp
-from ._batched_matrix import (adjoint, slice_columns, diagonal, divide_by_gaps, divide_or_zero, eye,
-                              hermitian_from_triangle, imag_part, matmul, diagonal_matrix, permute_rows, real_part,
-                              slice_rows, lu_solve, tril,
-                              triu, matrix_transpose, broadcast_vector)
+from ._batched_matrix import (adjoint, broadcast_vector, diagonal, diagonal_matrix, divide_by_gaps, divide_or_zero, eye,
+                              half_triangle, hermitian_from_triangle, imag_part, lu_solve, matmul, matrix_transpose,
+                              permute_rows, real_part, slice_columns, slice_rows, tril, triu)
 
 __all__: list[str] = []
 
@@ -45,9 +44,7 @@ def cholesky_jvp(primals, tangents):
     # A = L L^H gives L^-1 dA L^-H = L^-1 dL + (L^-1 dL)^H: a lower triangle plus its adjoint. phi recovers the
     # triangle; both summands contribute half of the diagonal.
     inner = _triangular(l, hermitian_from_triangle(t, True), left=False, lower=True, adjoint_a=True)
-    inner = _triangular(l, inner, left=True, lower=True)
-    half = lax.mul(diagonal_matrix(diagonal(inner)), scalar(0.5, typeof(l).dtype))
-    return l, matmul(l, lax.sub(tril(inner), half))
+    return l, matmul(l, half_triangle(_triangular(l, inner, left=True, lower=True)))
 
 
 def lu_jvp(primals, tangents):
@@ -240,6 +237,31 @@ def _extend_basis(du, u1, u, k):
     return du if n == k else _stack(du, lax.neg(matmul(u1, matmul(adjoint(du), slice_columns(u, k, n)))), -1)
 
 
+def solve_jvp(primals, tangents):
+    """dx = a^-1 (db - da x)."""
+    (a, b), (da, db) = primals, tangents
+    x = bind(prims.solve_p, a, b)
+    right = db
+    if da is not None:
+        change = matmul(da, x)
+        right = lax.neg(change) if db is None else lax.sub(db, change)
+    return x, None if right is None else bind(prims.solve_p, a, right)
+
+
+def slogdet_jvp(primals, tangents):
+    """d log det(a) = tr(a^-1 da): its real part is that of the logarithm of the size, i times its imaginary part, times
+    the sign, that of the sign."""
+    (x,), (t,) = primals, tangents
+    outs = sign, _ = bind(prims.slogdet_p, x)
+    shape, dtype = typeof(x).shape, typeof(x).dtype
+    inverse = bind(prims.solve_p, x, eye(shape, dtype))
+    n = len(shape)
+    change = lax.reduce_sum(lax.mul(matrix_transpose(inverse), t), (n - 2, n - 1))
+    if not dtypes.is_complex(dtype):
+        return outs, [None, change]
+    return outs, [lax.mul(sign, imag_part(change)), lax.real(change)]
+
+
 def triangular_solve_jvp(primals, tangents, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
     """dx = op(a)^-1 (db - op(da) x)."""
     (a, b), (da, db) = primals, tangents
@@ -317,6 +339,8 @@ jvp_rules.define(prims.qr_p, qr_jvp)
 jvp_rules.define(prims.eigh_p, eigh_jvp)
 jvp_rules.define(prims.eig_p, eig_jvp)
 jvp_rules.define(prims.svd_p, svd_jvp)
+jvp_rules.define(prims.solve_p, solve_jvp)
+jvp_rules.define(prims.slogdet_p, slogdet_jvp)
 jvp_rules.define(prims.triangular_solve_p, triangular_solve_jvp)
 jvp_rules.define(prims.tridiagonal_solve_p, tridiagonal_solve_jvp)
 jvp_rules.define(prims.householder_product_p, householder_product_jvp)

@@ -9,7 +9,9 @@ from typing import Any
 
 from lamina_ir import ClosedJaxpr, Primitive, prims, shaped
 from lamina_ir.typing import Function, Params, ParamValue, Value
-from lamina_tracing.extend import bind, eval_jaxpr, trace_state, make_rule_source
+from lamina_tracing import hooks
+from lamina_tracing.extend import (EVALUATION, Tracer, bind, eager_source_requests, eval_jaxpr, make_rule_source,
+                                   trace_state)
 
 from .._engine.arg_checks import zeros_of
 from .._engine.replicated_cotangents import scale_unreduced
@@ -85,6 +87,14 @@ def _transpose_batching_rule(rule: Any, closed: ClosedJaxpr, linear: Sequence[bo
     return prims.Rule(rule.name, call=call)
 
 
+def _run_transpose(transpose_jaxpr: ClosedJaxpr, operands: list[Value]) -> list[Value]:
+    """Run the transpose: with NumPy as one program, if all operands are known, else equation by equation."""
+    if (trace_state.trace is EVALUATION and isinstance(hooks.evaluator, hooks.NumPyEvaluator) and not trace_state.axes
+            and not eager_source_requests and not any(isinstance(x, Tracer) for x in operands)):
+        return hooks.evaluator.program(transpose_jaxpr, operands)
+    return eval_jaxpr(transpose_jaxpr, operands)
+
+
 def transposed_call_transpose(cts: list[Value], *args: Value, forward: prims.Rule, num_held: int,
                               transpose_jaxpr: ClosedJaxpr) -> Cotangents:
     avals = transpose_jaxpr.in_avals[num_held:]
@@ -95,7 +105,7 @@ def transposed_call_transpose(cts: list[Value], *args: Value, forward: prims.Rul
     # Equations get the lines of the user's backward rule.
     line, trace_state.source = trace_state.source, make_rule_source("backward")
     try:
-        found = eval_jaxpr(program, [*args[:num_held], *given])
+        found = _run_transpose(program, [*args[:num_held], *given])
     finally:
         trace_state.source = line
     if len(args) == 1:

@@ -6,8 +6,13 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
 from .._engine.rule_tables import transpose_rules
+from ..jvp_rules._batched_matrix import matrix_transpose
 
 __all__: list[str] = []
+
+
+def solve_transpose(ct, a, b):
+    return None, bind(prims.solve_p, matrix_transpose(a), ct)
 
 
 def triangular_solve_transpose(ct, a, b, *, transpose_a, **params):
@@ -22,5 +27,6 @@ def tridiagonal_solve_transpose(ct, dl, d, du, b):
     return None, None, None, bind(prims.tridiagonal_solve_p, below, d, above, ct)
 
 
+transpose_rules.define(prims.solve_p, solve_transpose)
 transpose_rules.define(prims.triangular_solve_p, triangular_solve_transpose)
 transpose_rules.define(prims.tridiagonal_solve_p, tridiagonal_solve_transpose)

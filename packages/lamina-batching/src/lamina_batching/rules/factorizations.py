@@ -38,6 +38,13 @@ def triangular_solve_batching(axis, args, dims, **params):
     return _make_leading_rule(prims.triangular_solve_p)(axis, args, dims, **params)
 
 
+def solve_batching(axis, args, dims):
+    if dims[0] is None:
+        return _solve_more_columns(lambda b: bind(prims.solve_p, args[0], b), args[1], dims[1], axis,
+                                   len(typeof(args[1]).shape) - 2)
+    return _make_leading_rule(prims.solve_p)(axis, args, dims)
+
+
 def tridiagonal_solve_batching(axis, args, dims):
     if dims[0] is None and dims[1] is None and dims[2] is None:
         return _solve_more_columns(lambda b: bind(prims.tridiagonal_solve_p, *args[:3], b), args[3], dims[3], axis,
@@ -47,7 +54,8 @@ def tridiagonal_solve_batching(axis, args, dims):
 
 for _prim in (prims.cholesky_p, prims.lu_p, prims.lu_pivots_to_permutation_p, prims.geqrf_p,
               prims.householder_product_p, prims.qr_p, prims.eigh_p, prims.eig_p, prims.svd_p, prims.hessenberg_p,
-              prims.tridiagonal_p, prims.schur_p):
+              prims.tridiagonal_p, prims.schur_p, prims.slogdet_p):
     batching_rules.define(_prim, _make_leading_rule(_prim))
+batching_rules.define(prims.solve_p, solve_batching)
 batching_rules.define(prims.triangular_solve_p, triangular_solve_batching)
 batching_rules.define(prims.tridiagonal_solve_p, tridiagonal_solve_batching)

@@ -216,6 +216,12 @@ def _triangular_solve(ins: Avals, outs: Avals, **_: ParamValue) -> int:
     return ins[1].size * ins[0].shape[-1] * ops_per_element(ins[0].dtype, 1, 4)
 
 
+def _solve(ins: Avals, outs: Avals) -> int:
+    """Count an LU decomposition, and two triangular solves per right-hand side."""
+    *batch, n, _ = ins[0].shape
+    return (prod(batch) * round(2 * _lu_steps(n, n, n)) + 2 * ins[1].size * n) * ops_per_element(ins[0].dtype, 1, 4)
+
+
 def _tridiagonal_solve(ins: Avals, outs: Avals) -> int:
     """Count forward elimination and back substitution: three operations per row, five per right-hand side element."""
     return (3 * ins[1].size + 5 * ins[3].size) * ops_per_element(ins[1].dtype, 1, 4)
@@ -223,6 +229,8 @@ def _tridiagonal_solve(ins: Avals, outs: Avals) -> int:
 
 _define(_matrices(lambda m, n, _: n**3 / 3), _p.cholesky_p)
 _define(_matrices(lambda m, n, _: 2 * _lu_steps(m, n, min(m, n))), _p.lu_p)
+_define(_matrices(lambda m, n, _: 2 * _lu_steps(m, n, n)), _p.slogdet_p)
+_define(_solve, _p.solve_p)
 _define(_matrices(lambda m, n, _: 4 * _lu_steps(m, n, min(m, n))), _p.geqrf_p)
 _define(_matrices(_qr), _p.qr_p)
 _define(_matrices(lambda m, n, _: 10 * n**3 / 3), _p.hessenberg_p)

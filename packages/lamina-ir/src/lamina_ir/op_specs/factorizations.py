@@ -56,6 +56,10 @@ SPECS = [
     op("schur", "x", "t like x; q like x, if requested",
        """x = q t q^H, q unitary, t upper triangular; for real x both are real, and t has 2 by 2 blocks on the diagonal for
        pairs of complex eigenvalues.""", compute_schur_vectors="whether q is returned"),
+    op("slogdet", "x", "sign [...]; real logarithm [...]",
+       """The determinant divided by its absolute value, and the logarithm of its absolute value; 0 and -inf if the
+       determinant is 0."""),
+    op("solve", "a b", "like b [..., n, k]", "y with a y = b. If a is singular, the elements of y are infinite or NaN."),
     op("svd", "x", "real s [..., k], k = min(m, n); then u and vh, if requested",
        """x = u diag(s) vh: singular values descending; u [..., m, k] has orthonormal columns, vh [..., k, n] orthonormal
        rows. full_matrices: u [..., m, m] and vh [..., n, n], unitary.""", compute_uv="whether u and vh are returned",

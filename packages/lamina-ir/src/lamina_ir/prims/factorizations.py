@@ -18,8 +18,8 @@ from ..typing import Function, ParamValue
 from .._typing import Avals
 
 __all__ = ["cholesky_p", "eig_p", "eigh_p", "geqrf_p", "hessenberg_p", "householder_product_p",
-           "lu_p", "lu_pivots_to_permutation_p", "qr_p", "schur_p", "svd_p", "triangular_solve_p", "tridiagonal_p",
-           "tridiagonal_solve_p"]
+           "lu_p", "lu_pivots_to_permutation_p", "qr_p", "schur_p", "slogdet_p", "solve_p", "svd_p", "triangular_solve_p",
+           "tridiagonal_p", "tridiagonal_solve_p"]
 
 _DTYPES = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 _I32 = np.dtype("int32")
@@ -113,6 +113,20 @@ def _svd_infer(x: ShapedArray, *, full_matrices: bool, compute_uv: bool) -> tupl
             shaped((*batch, n if full_matrices else k, n), x.dtype))
 
 
+def _solve_infer(a: ShapedArray, b: ShapedArray) -> ShapedArray:
+    batch, n, _ = _check("solve", a, square=True)
+    b_batch, rows, _ = _check("solve", b)
+    _check_same_dtype("solve", a, {"b": b})
+    if batch != b_batch or n != rows:
+        raise ShapeError(f"solve: expected a [..., n, n] and b [..., n, k]; got a {a.str_long()}, b {b.str_long()}")
+    return b
+
+
+def _slogdet_infer(x: ShapedArray) -> tuple[ShapedArray, ...]:
+    batch, _, _ = _check("slogdet", x, square=True)
+    return shaped(batch, x.dtype), shaped(batch, _real(x))
+
+
 def _triangular_solve_infer(a: ShapedArray, b: ShapedArray, *, left_side: bool, lower: bool, transpose_a: bool,
                             conjugate_a: bool, unit_diagonal: bool) -> ShapedArray:
     batch, n, _ = _check("triangular_solve", a, square=True)
@@ -153,10 +167,10 @@ def _schur_infer(x: ShapedArray, *, compute_schur_vectors: bool) -> tuple[Shaped
 
 
 def _matrices(name: str, infer: Function, fun: Function, cores: tuple[int, ...] = (2,), spec: str = "",
-              **facts: ParamValue) -> Primitive:
+              stacks: bool = True, **facts: ParamValue) -> Primitive:
     def infer_strong(*avals: ShapedArray, **params: ParamValue) -> Avals:
         return infer(*[a.strip_weak_type() for a in avals], **params)
-    return Primitive(name, family="factorizations", infer=infer_strong, numpy=_m.per_matrix(infer, cores, fun),
+    return Primitive(name, family="factorizations", infer=infer_strong, numpy=_m.per_matrix(infer, cores, fun, stacks),
                      spec=spec, **facts)
 
 
@@ -176,12 +190,15 @@ eigh_p = _matrices("eigh", _eigh_infer, _m.eigh, params=("lower",), multiple=Tru
 eig_p = _matrices("eig", _eig_infer, _m.eig, params=_EIG, multiple=True, spec="LAPACK geev")
 svd_p = _matrices("svd", _svd_infer, _m.svd, params=("compute_uv", "full_matrices"), multiple=True,
                   spec="LAPACK gesdd")
+solve_p = _matrices("solve", _solve_infer, _m.solve, (2, 2), linear_in=(1,), spec="LAPACK gesv")
+slogdet_p = _matrices("slogdet", _slogdet_infer, _m.slogdet, multiple=True, spec="LAPACK getrf")
 triangular_solve_p = _matrices("triangular_solve", _triangular_solve_infer, _m.triangular_solve, (2, 2),
                                params=_TRIANGULAR, linear_in=(1,), spec="triangular_solve")
 tridiagonal_solve_p = _matrices("tridiagonal_solve", _tridiagonal_solve_infer, _m.tridiagonal_solve, (1, 1, 1, 2),
                                 linear_in=(3,), spec="LAPACK gtsv")
-hessenberg_p = _matrices("hessenberg", _hessenberg_infer, _m.hessenberg, multiple=True, spec="LAPACK gehrd")
-tridiagonal_p = _matrices("tridiagonal", _tridiagonal_infer, _m.tridiagonal, params=("lower",), multiple=True,
-                          spec="LAPACK sytrd")
-schur_p = _matrices("schur", _schur_infer, _m.schur, params=("compute_schur_vectors",), multiple=True,
-                    spec="LAPACK gees")
+hessenberg_p = _matrices("hessenberg", _hessenberg_infer, _m.hessenberg, stacks=False, multiple=True,
+                         spec="LAPACK gehrd")
+tridiagonal_p = _matrices("tridiagonal", _tridiagonal_infer, _m.tridiagonal, stacks=False, params=("lower",),
+                          multiple=True, spec="LAPACK sytrd")
+schur_p = _matrices("schur", _schur_infer, _m.schur, stacks=False, params=("compute_schur_vectors",),
+                    multiple=True, spec="LAPACK gees")

@@ -4,7 +4,9 @@ Empty operands never reach a kernel.
 """
 from __future__ import annotations
 
-from lamina_ir import dtypes, prims, shaped
+import numpy as np
+
+from lamina_ir import Builder, dtypes, prims, shaped
 
 from .._emit.rule_tables import lowering_rules, platform_rules
 from ._kernels import (I32, empty_results, slice_leading, bool_attr, call_kernel, call_lapack, char_attr, mask_failed,
@@ -253,6 +255,49 @@ def tridiagonal_solve_cpu(ctx, dl, d, du, b):
     return mask_failed(ctx, (made,), (out,), failed, info)[0]
 
 
+# --- systems and determinants: programs of other primitives -----------------------------------------------------------
+def solve_lowering(ctx, a, b):
+    """Emit a = P^T L U and two triangular solves."""
+    build, batch = Builder(), tuple(range(ctx.aval_out.ndim - 2))
+    x, right = (build.input(aval) for aval in ctx.avals_in)
+    factors, _, order = build.op("lu", x)  # type: ignore[misc]
+    n = len(batch)
+    rows = prims.GatherDimensionNumbers(offset_dims=(n + 1,), collapsed_slice_dims=(n,), start_index_map=(n,),
+                                        operand_batching_dims=batch, start_indices_batching_dims=batch)
+    y = build.op("gather", right, build.op("expand_dims", order, dimensions=(n + 1,)), dimension_numbers=rows,
+                 slice_sizes=(1,) * (n + 1) + ctx.aval_out.shape[-1:], mode=prims.GatherScatterMode.PROMISE_IN_BOUNDS,
+                 fill_value=None, indices_are_sorted=False, unique_indices=True)
+    for lower in (True, False):
+        y = build.op("triangular_solve", factors, y, left_side=True, lower=lower, transpose_a=False, conjugate_a=False,
+                     unit_diagonal=lower)
+    return ctx.body(build.build(y), (a, b), "solve")[0]
+
+
+def slogdet_lowering(ctx, x):
+    """Emit the product of the signs of the pivots and row exchanges, and the sum of the logarithms of their sizes."""
+    sign, size = ctx.avals_out
+    aval, batch = ctx.aval_in, sign.ndim
+    build = Builder()
+    factors, pivots, _ = build.op("lu", build.input(aval))  # type: ignore[misc]
+    vectors = aval.shape[:-1]
+    at = [build.op("iota", dtype=I32, shape=aval.shape, dimension=batch + i) for i in range(2)]
+    zero = build.op("broadcast_in_dim", np.zeros((), aval.dtype), shape=aval.shape, broadcast_dimensions=())
+    diagonal = build.op("reduce_sum", build.op("select", build.op("eq", *at), factors, zero), axes=(batch + 1,))
+    absolute = build.op("abs", diagonal)
+    moved = build.op("ne", pivots, build.op("iota", dtype=I32, shape=vectors, dimension=batch))
+    one = build.op("broadcast_in_dim", np.ones((), aval.dtype), shape=vectors, broadcast_dimensions=())
+    signs = build.op("select", moved, build.op("neg", one), one)
+    if dtypes.is_complex(aval.dtype):
+        none = build.op("broadcast_in_dim", np.ones((), size.dtype), shape=vectors, broadcast_dimensions=())
+        divisor = build.op("select", build.op("gt", absolute, build.op("sub", none, none)), absolute, none)
+        diagonal = build.op("div", diagonal, build.op("complex", divisor, build.op("sub", none, none)))
+    else:
+        diagonal = build.op("sign", diagonal)
+    signs = build.op("reduce_prod", build.op("mul", signs, diagonal), axes=(batch,))
+    made = build.build(signs, build.op("reduce_sum", build.op("log", absolute), axes=(batch,)))
+    return ctx.body(made, (x,), "slogdet")
+
+
 # --- CUDA: kernels of the same shape under other names ----------------------------------------------------------------
 _CUSOLVER = frozenset(["getrf", "geqrf", "orgqr", "sytrd"])
 
@@ -332,6 +377,8 @@ _define(prims.cholesky_p, _skip_empty(cholesky_native))
 _define(prims.triangular_solve_p, _skip_empty(triangular_solve_native))
 _define(prims.lu_pivots_to_permutation_p, _skip_empty(lu_pivots_to_permutation_lowering))
 _define(prims.lu_p, _skip_empty(_lu(call_lapack)))
+_define(prims.solve_p, _skip_empty(solve_lowering))
+_define(prims.slogdet_p, slogdet_lowering)
 _define(prims.geqrf_p, _skip_empty(_geqrf(call_lapack)))
 _define(prims.householder_product_p, _skip_empty(_householder_product(call_lapack)))
 _define(prims.qr_p, _skip_empty(_qr(call_lapack)))

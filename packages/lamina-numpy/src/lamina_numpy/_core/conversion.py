@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, hooks
-from lamina_tracing.extend import EVALUATION, Tracer, trace_state, resolve_requested_dtype, typeof
+from lamina_tracing.extend import (EVALUATION, Tracer, has_jax_array, read_jax_array, resolve_requested_dtype, trace_state,
+                                   typeof)
 
 from .promotion import aval, cast, is_array, promote_all
 from .public_api import jitted_core, public_api
@@ -78,7 +79,7 @@ def _convert_numpy(call: str, x: np.ndarray, dtype: np.dtype | None, python: boo
 def _has_arrays(x: Any) -> bool:
     if isinstance(x, (list, tuple)):
         return any(map(_has_arrays, x))
-    return type(x) not in _SCALARS and (is_array(x) or hasattr(x, "__jax_array__"))
+    return type(x) not in _SCALARS and (is_array(x) or has_jax_array(x))
 
 
 def _convert_list(call: str, x: Any, dtype: np.dtype | None) -> Any:
@@ -154,6 +155,8 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
         t = typeof(a) if d is None else None
         out = hooks.evaluator.array(np.asarray(a, t.dtype), t) if t is not None else \
             hooks.evaluator.array(_scalar(a, d), shaped((), d))  # type: ignore[arg-type]
+    elif has_jax_array(a):
+        out = asarray(read_jax_array(a), dtype=d)
     elif isinstance(a, (np.ndarray, np.generic)):
         if kind is not np.ndarray:
             typeof(a)  # refuses masked arrays
@@ -162,8 +165,6 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
         out = _convert_numpy("asarray", np.asarray(a), d)
     elif isinstance(a, (list, tuple)):
         out = _convert_list("asarray", a, d)
-    elif hasattr(a, "__jax_array__"):
-        out = asarray(a.__jax_array__(), dtype=d)
     elif a is None:
         raise TypeError("asarray: None is not an array; use nan for a missing number")
     else:

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 from lamina_ir import config, dtypes
 from lamina_tracing import ArrayLike, lax
-from lamina_tracing.extend import repeat_elementwise, Tracer, typeof
+from lamina_tracing.extend import Tracer, has_jax_array, read_jax_array, repeat_elementwise, typeof
 from lamina_tracing.lax import GatherScatterMode
 
 from .bounds import check_bounds, is_check_enabled
@@ -31,6 +31,8 @@ def _is_mask_of(index: Any, shape: tuple[int, ...]) -> bool:
 
 
 def _number_or_array(values: Any) -> Any:
+    if has_jax_array(values):
+        return read_jax_array(values)
     return np.asarray(values) if isinstance(values, (list, tuple)) else values
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import TracerArrayError, TracerIndexError, TracerIntegerError, dtypes
 from lamina_tracing import lax
-from lamina_tracing.extend import has_jax_array, Tracer
+from lamina_tracing.extend import Tracer, has_jax_array, read_jax_array
 
 from .._core.conversion import wrap_host_values
 
@@ -97,7 +97,7 @@ def _to_index_array(part: Any) -> Any:
             if part.size == 0:
                 part = part.astype(_I32)
         elif has_jax_array(part):
-            return _to_index_array(part.__jax_array__())
+            return _to_index_array(read_jax_array(part))
         elif not hasattr(part, "dtype"):
             if hasattr(part, "__index__"):
                 return part.__index__()

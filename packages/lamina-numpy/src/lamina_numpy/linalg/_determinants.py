@@ -1,13 +1,14 @@
 """Determinants, the last part of `numpy.linalg`: from an LU decomposition, or written out for matrices up to 3 x 3."""
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_autodiff import custom_jvp, jvp
-from lamina_ir import dtypes
+from lamina_ir import dtypes, prims
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import EVALUATION, Tracer, bind, trace_state, typeof
 from lamina_tracing.lax import factorizations as _linalg
 
 from .._products import products
@@ -18,7 +19,7 @@ from .._core.promotion import convert, literal
 from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._indexing.diagonals import diagonal as _diagonal
-from ._decompositions import adjoint, to_matrices
+from ._decompositions import adjoint, runs_on_numpy, to_matrices
 
 __all__ = ["det", "slogdet", "SlogdetResult"]
 
@@ -65,6 +66,8 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     if method not in (None, "lu", "qr"):
         raise ValueError(f"slogdet: method must be 'lu', 'qr' or None; got {method!r}")
     a = to_matrices("slogdet", a, square=True)
+    if runs_on_numpy():
+        return SlogdetResult(*bind(prims.slogdet_p, a))
     factors, pivots, _ = _linalg.lu(a)
     diagonal = _diagonal(factors, 0, -2, -1)
     d = typeof(diagonal).dtype
@@ -78,11 +81,29 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     return SlogdetResult(sign, reductions.sum(ufuncs.log(size), -1))
 
 
-@custom_jvp
-def _det(a: Any) -> Any:
+def _compute_det(a: Any) -> Any:
+    if runs_on_numpy():
+        sign, logarithm = bind(prims.slogdet_p, a)
+        return lax.mul(sign, convert(lax.exp(logarithm), typeof(sign).dtype))
     factors, pivots, _ = _linalg.lu(a)
     diagonal = _diagonal(factors, 0, -2, -1)
     return ufuncs.multiply(_compute_signs(pivots, typeof(a).dtype), reductions.prod(diagonal, -1))
+
+
+_det = custom_jvp(_compute_det)
+
+
+def _adjugate_of_regular(a: Any, det: Any) -> Any:
+    """adj(a) = det(a) a^-1, if `a` is known to NumPy and well conditioned; else None. It takes a fifth of the time."""
+    t = typeof(a)
+    if trace_state.trace is not EVALUATION or not runs_on_numpy() or isinstance(a, Tracer) or not t.size:
+        return None
+    inverse = bind(prims.solve_p, a, np.broadcast_to(np.eye(t.shape[-1], dtype=t.dtype), t.shape))
+    with np.errstate(all="ignore"):  # the norms of the columns; NaN if the matrix is singular
+        condition = math.prod([np.abs(np.asarray(x)).sum(-2).max(-1) for x in (a, inverse)])
+        if not np.all(condition < float(np.finfo(t.dtype).eps) ** (-1 / 3)):  # the error grows with the condition
+            return None
+    return lax.mul(lax.broadcast_in_dim(det, t.shape, tuple(range(len(t.shape) - 2))), inverse)
 
 
 @custom_jvp
@@ -103,14 +124,18 @@ def _adjugate(a: Any) -> Any:
 
 
 def _trace_of(a: Any, b: Any) -> Any:
-    """tr(a b)."""
-    return reductions.sum(ufuncs.multiply(a, layout.matrix_transpose(b)), (-2, -1))
+    """tr(a b), the sum of a^T times b."""
+    n = len(typeof(a).shape)
+    return lax.reduce_sum(lax.mul(lax.transpose(a, (*range(n - 2), n - 1, n - 2)), b), (n - 2, n - 1))
 
 
 @_det.defjvp
 def _det_jvp(primals: Any, tangents: Any) -> Any:
     """Jacobi's formula: d det(a) = tr(adj(a) da)."""
-    return _det(primals[0]), _trace_of(_adjugate(primals[0]), tangents[0])
+    a = primals[0]
+    out = _det(a) if isinstance(a, Tracer) else _compute_det(a)
+    adjugate = _adjugate_of_regular(a, out)
+    return out, _trace_of(_adjugate(a) if adjugate is None else adjugate, tangents[0])
 
 
 @custom_jvp

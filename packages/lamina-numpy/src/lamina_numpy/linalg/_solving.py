@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from lamina_autodiff import custom_linear_solve
-from lamina_ir import dtypes
+from lamina_ir import dtypes, prims
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
-from lamina_tracing.extend import check_axes, typeof
+from lamina_tracing.extend import bind, check_axes, typeof
 from lamina_tracing.lax import factorizations as _linalg
 
 from .._products import products
@@ -22,7 +22,7 @@ from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._creation.creation import eye
 from .._indexing.take import take_along_axis
-from ._decompositions import svd, to_matrices
+from ._decompositions import runs_on_numpy, svd, to_matrices
 
 __all__ = ["inv", "matrix_rank", "solve", "tensorinv", "tensorsolve"]
 
@@ -42,9 +42,13 @@ def _permute_rows(x: Any, order: Any) -> Any:
 
 
 def solve_stacks(a: Any, b: Any) -> Any:
-    """a^-1 b for stacks of matrices `[..., n, n]`, `[..., n, k]`: one LU decomposition serves derivatives too."""
+    """a^-1 b for stacks of matrices `[..., n, n]`, `[..., n, k]`.
+
+    With a compiler one LU decomposition serves derivatives too. NumPy does not return the factors that it computes."""
     s, t = typeof(a).shape, typeof(b).shape
     batch = broadcast_shapes_of("solve", (s[:-2], t[:-2]))
+    if runs_on_numpy():
+        return bind(prims.solve_p, broadcast(a, s, batch + s[-2:]), broadcast(b, t, batch + t[-2:]))
     factors, _, order = _linalg.lu(lax.stop_gradient(a))
     factors = broadcast(factors, s, batch + s[-2:])
     order = broadcast(order, s[:-1], batch + s[-1:])
@@ -97,7 +101,8 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
         raise ValueError(f"solve: expected a [..., n, n] and b [n] or [..., n, k]; got {typeof(a).str_long()} and "
                          f"{typeof(b).str_long()}")
     if vector:
-        return layout.squeeze(solve_stacks(a, layout.expand_dims(b, -1)), -1)
+        out = solve_stacks(a, lax.expand_dims(b, (1,)))
+        return lax.squeeze(out, (len(typeof(out).shape) - 1,))
     return solve_stacks(a, b)
 
 

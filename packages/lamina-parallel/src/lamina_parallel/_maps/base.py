@@ -9,7 +9,7 @@ from typing_extensions import override
 from lamina_ir import ClosedJaxpr, ShapedArray, aval_of, trees
 from lamina_tracing import hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, FunctionCache, SignatureCache, StagedProgram, Tracer, bind,
-                                   api_boundary, get_duck_typed_avals, has_jax_array, typeof)
+                                   api_boundary, get_duck_typed_avals, has_jax_array, read_jax_array, typeof)
 from lamina_ir.typing import CacheKey, Function, StaticValue, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
@@ -73,7 +73,7 @@ class MapSpec(CallSpec):
         avals = []
         for i, x in enumerate(flat):
             if has_jax_array(x):
-                flat[i] = x.__jax_array__()
+                flat[i] = read_jax_array(x)
             try:
                 avals.append(typeof(flat[i]))
             except TypeError as e:

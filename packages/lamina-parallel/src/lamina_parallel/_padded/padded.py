@@ -15,7 +15,7 @@ from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Device, Function, Tree, Value
 from lamina_tracing import hooks
 from lamina_tracing.extend import (EVALUATION, FunctionCache, StagedProgram, Tracer, api_boundary, trace_state,
-                                   has_jax_array, typeof)
+                                   has_jax_array, read_jax_array, typeof)
 
 from .._maps.pmap import PmapSpec
 from .row_layout import (RowLayout, exchange_row_counts, lay_out_local_rows, lay_out_rows_of_processes, rows_to_slots,
@@ -92,7 +92,7 @@ class _PaddedFunction:
         spec = self.spec
         flat, tree, static = spec.split(args, kwargs)
         if any(map(has_jax_array, flat)):
-            flat = [x.__jax_array__() if has_jax_array(x) else x for x in flat]
+            flat = [read_jax_array(x) if has_jax_array(x) else x for x in flat]
         # A member of a map over devices has one device.
         on_one_device = bool(trace_state.axes) and any(frame.trace is None for frame in trace_state.axes)
         axes, rows, layout = self._lay_out(args, kwargs, flat, tree, on_one_device)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_parallel import PartitionSpec
-from lamina_tracing.extend import has_jax_array, Tracer
+from lamina_tracing.extend import Tracer, has_jax_array, read_jax_array
 from lamina_ir.typing import Device, Sharding, Tree, Value
 
 from .. import _jaxlib
@@ -102,7 +102,7 @@ def _put_leaf(x: Value, target: Device | Sharding | None, donate: bool = False) 
     if type(x) is KeyArray:
         return KeyArray(_put_leaf(x.key_data, target, donate), x.aval.dtype)
     if has_jax_array(x):
-        return _put_leaf(x.__jax_array__(), target, donate)
+        return _put_leaf(read_jax_array(x), target, donate)
     aval = _arg_aval("device_put", x)
     # Keys are placed as their uint32 data, and wrapped again.
     if dtypes.is_key(aval.dtype):

@@ -14,7 +14,7 @@ from lamina_ir.trees import PyTreeDef
 from .source_lines import is_library_file, warn_user
 from .signature import argument_name
 from .trace import axis_frame
-from .tracer import has_jax_array, Tracer, typeof
+from .tracer import Tracer, has_jax_array, read_jax_array, stack_object_arrays, typeof
 from .array import DTypeLike
 from .._typing import KeyPath
 
@@ -164,7 +164,7 @@ def get_arg_avals(call: str, name: str, flat: Sequence[Value], tree: PyTreeDef, 
         return tuple([x.aval if isinstance(x, Tracer) else aval_of(x) for x in flat])
     except (TypeError, OverflowError) as e:
         if isinstance(flat, list) and any(map(has_jax_array, flat)):
-            flat[:] = [x.__jax_array__() if has_jax_array(x) else x for x in flat]
+            flat[:] = [read_jax_array(x) if has_jax_array(x) else x for x in flat]
             return get_arg_avals(call, name, flat, tree, library)
         for i, x in enumerate(flat):
             try:
@@ -281,6 +281,8 @@ def flatten_results(call: str, name: str, out: Tree) -> tuple[list[Value], PyTre
     except (TypeError, ValueError) as e:
         raise trees.unsorted_keys_error(out, None, lambda path: f"output{trees.keystr(path)}",
                                         f"{call} of `{name}`") or e from None
+    if np.ndarray in map(type, flat):
+        stack_object_arrays(flat)
     for i, x in enumerate(flat):
         if isinstance(x, Tracer):
             continue

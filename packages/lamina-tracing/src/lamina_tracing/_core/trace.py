@@ -7,6 +7,7 @@ holds the current staging trace, the depth and the bound axis names; there is no
 """
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -19,7 +20,7 @@ from lamina_ir.extend import (find_axis_names, set_bind, check_axis_name, set_ax
 from lamina_ir.typing import ParamValue, Params, Value
 
 from .error_context import find_lax_call, find_type_error, prefix_lax_function
-from .tracer import Tracer, has_jax_array, load_conversion_errors, typeof
+from .tracer import Tracer, has_jax_array, load_conversion_errors, read_jax_array, typeof
 from .._typing import Outputs, SourceState, StagedFunctionInfo
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "check_axis_name_unbound", "extend_axis_env",
@@ -185,6 +186,16 @@ trace_state = _TraceState()
 set_axis_size_reader(lambda: [(frame.name, frame.size) for frame in trace_state.axes])
 
 
+def _is_bound_by_caller(objects: Sequence[Value]) -> bool:
+    """Return whether a rule that is running was called by a `bind` of one of these objects."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code is bind.__code__ and any(a is b for a in objects for b in frame.f_locals["args"]):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
 def bind(prim: Primitive, /, *args: Value, **params: ParamValue) -> Outputs:
     """Apply a primitive to concrete values, or pass it to the top-level trace among its operands.
 
@@ -217,8 +228,12 @@ def bind(prim: Primitive, /, *args: Value, **params: ParamValue) -> Outputs:
         return trace.process(prim, args, params)
     except (TypeError, ValueError, NotImplementedError) as error:
         # Only after a failure: objects with `__jax_array__` are rare, and a test before would slow every operation.
-        if any(map(has_jax_array, args)):
-            return bind(prim, *[a.__jax_array__() if has_jax_array(a) else a for a in args], **params)
+        found = [a for a in args if has_jax_array(a)]
+        if found:
+            # The array may be traced by a trace whose rule got the object. So the first call converts it.
+            if _is_bound_by_caller(found):
+                raise
+            return bind(prim, *[read_jax_array(a) if has_jax_array(a) else a for a in args], **params)
         # If the operands violate the primitive's own type rule, report that, not the failure of a transformation's
         # rule.
         better = find_type_error(prim, map(typeof, args), params)

@@ -6,11 +6,12 @@ which describe where the tracer comes from.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import NoReturn
-from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
+from types import FrameType, ModuleType
 
 import numpy as np
 from typing_extensions import override
@@ -20,16 +21,18 @@ from lamina_ir.typing import Function, Tree, Value
 from .error_context import not_an_array_error
 from .._typing import AnyTrace
 
-__all__ = ["Tracer", "get_concrete_value", "get_underlying_value", "has_jax_array", "load_conversion_errors",
-           "load_numpy_dispatch", "provenance_hooks", "typeof"]
+__all__ = ["Tracer", "get_concrete_value", "get_underlying_value", "has_jax_array", "is_object_array",
+           "load_conversion_errors", "load_numpy_dispatch", "provenance_hooks", "read_jax_array",
+           "stack_object_arrays", "typeof"]
 
 provenance_hooks: list[Callable[[Tracer], str]] = []  # each describes where a tracer comes from; see tracer_provenance.py
 
 
 def has_jax_array(x: object) -> bool:
-    """Return whether an object of another library can be converted to an array with `__jax_array__`.
+    """Return whether an object can be converted to an array with `read_jax_array`.
 
-    Callers check this last, so that arrays, numbers and tracers do not pay for it.
+    Such objects are those of other libraries with `__jax_array__`, and object arrays of traced values. Callers check
+    this last, so that arrays, numbers and tracers do not pay for it.
 
     Args:
       x: the object.
@@ -42,7 +45,55 @@ def has_jax_array(x: object) -> bool:
     >>> has_jax_array(Table()), has_jax_array(2.0)
     (True, False)
     """
-    return hasattr(type(x), "__jax_array__")
+    return hasattr(type(x), "__jax_array__") or is_object_array(x)
+
+
+def is_object_array(x: object) -> TypeGuard[np.ndarray]:
+    """Return whether `x` is an array of Python objects that NumPy made of a list with traced values.
+
+    Args:
+      x: any object.
+    Returns:
+      A bool.
+
+    >>> is_object_array(np.array([1, None])), is_object_array([1])
+    (False, False)
+    """
+    return type(x) is np.ndarray and x.dtype.hasobject and any(isinstance(item, Tracer) for item in x.flat)
+
+
+def read_jax_array(x: Value) -> Value:
+    """Convert an object for which `has_jax_array` holds to an array.
+
+    Args:
+      x: an object with `__jax_array__`, or an array of Python objects with traced values, which are stacked.
+    Returns:
+      An array, or a traced value.
+
+    >>> class Table:
+    ...     def __jax_array__(self):
+    ...         return np.ones(2)
+    >>> read_jax_array(Table())
+    array([1., 1.])
+    """
+    return load_numpy_dispatch().as_array(x.tolist()) if isinstance(x, np.ndarray) else x.__jax_array__()
+
+
+def stack_object_arrays(leaves: list[Value]) -> list[Value]:
+    """Convert those results of a user's function that are arrays of Python objects with traced values.
+
+    Args:
+      leaves: flat results; replaced in place.
+    Returns:
+      The same list.
+
+    >>> stack_object_arrays([2.0])
+    [2.0]
+    """
+    for i, x in enumerate(leaves):
+        if type(x) is np.ndarray and is_object_array(x):
+            leaves[i] = read_jax_array(x)
+    return leaves
 
 
 def typeof(x: Value) -> ShapedArray:
@@ -64,7 +115,7 @@ def typeof(x: Value) -> ShapedArray:
         return aval_of(x)
     except (TypeError, ValueError) as error:
         if has_jax_array(x):
-            return typeof(x.__jax_array__())
+            return typeof(read_jax_array(x))
         raise not_an_array_error(x, error) from None
 
 
@@ -112,6 +163,35 @@ load_numpy_dispatch: Callable[[], ModuleType] = lru_cache(maxsize=1)(
 # Imports the texts of errors when the first one is raised.
 load_conversion_errors: Callable[[], ModuleType] = lru_cache(maxsize=1)(
     partial(import_module, "lamina_tracing._diagnostics.conversion_errors"))
+
+
+# Ufuncs that call the method of this name on the items of an object array.
+_METHODS_OF_ITEMS = frozenset((
+    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cos", "cosh", "deg2rad", "degrees",
+    "exp", "exp2", "expm1", "fabs", "fmod", "hypot", "log", "log10", "log1p", "log2", "logical_xor", "rad2deg", "radians",
+    "rint", "sin", "sinh", "sqrt", "tan", "tanh"))
+# Callers of NumPy that cannot use object arrays: they get an error that names the traced value.
+_NO_OBJECTS = ("lamina", "scipy")
+
+
+_VECTORIZE = "_get_ufunc_and_otypes"  # the method of np.vectorize that reads the first element of each argument
+
+
+def _is_item_of_list(shape: tuple[int, ...]) -> bool:
+    """Return whether NumPy called `__array__` of a number in a user's list, such as `np.sum([x, y])`.
+
+    NumPy does the same for `np.asarray(x)`, which is an error: the source line distinguishes them.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    assert frame is not None
+    if shape:  # Python 3.11 has a frame for the comprehension in `_VECTORIZE`
+        return any(f is not None and f.f_code.co_name == _VECTORIZE for f in (frame, frame.f_back))
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_globals.get("__name__", "").startswith("numpy."):
+        caller = caller.f_back
+    if caller is not None and caller.f_globals.get("__name__", "").startswith(_NO_OBJECTS):
+        return False
+    return caller is not frame or not load_conversion_errors().converts_array(frame)
 
 
 def _origin(x: Tracer) -> str:
@@ -236,7 +316,11 @@ class Tracer:
     def __index__(self) -> int:
         raise errors.TracerIntegerError(self._need_value("index"))
 
-    def __array__(self, *args: Tree, **kwargs: Tree) -> np.ndarray:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        """Return an array of Python objects for a number in a list, or if `dtype` is object; else raise."""
+        wanted = copy is None and _is_item_of_list(self.aval.shape) if dtype is None else np.dtype(dtype).hasobject
+        if wanted:
+            return load_numpy_dispatch().make_object_array(self)
         raise errors.TracerArrayError(self._need_value("array"))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Value, **kwargs: Tree) -> Value:
@@ -249,6 +333,12 @@ class Tracer:
     def _describe_provenance(self) -> str:
         """Describe where this tracer comes from, for errors."""
         return _origin(self)
+
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes
+        def __getattr__(self, name: str) -> Any:
+            if name in _METHODS_OF_ITEMS:  # NumPy's functions of an object array call these methods of its items
+                return partial(load_numpy_dispatch().call_ufunc, name, self)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def item(self, *args: Tree) -> Value:
         number = self._concrete_value()

@@ -16,9 +16,9 @@ from lamina_ir import Source
 from .._core.tracer import Tracer
 from .._core.tracer_provenance import Provenance, find_provenance, find_transformed_function
 from .leak_holders import describe_creation, describe_holder
-from .user_code import Construct, find_construct, find_user_frame
+from .user_code import Construct, converts_array, find_construct, find_user_frame
 
-__all__ = ["ambiguous_text", "conversion_text", "leak_text", "library_name", "user_line"]
+__all__ = ["ambiguous_text", "conversion_text", "converts_array", "leak_text", "library_name", "user_line"]
 
 _NEEDS = {  # conversion -> (construct if unknown, what it needs)
     "bool": ("a condition (`if`, `while`, `and`, `not`)", "a Python truth value"),

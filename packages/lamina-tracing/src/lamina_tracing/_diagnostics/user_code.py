@@ -9,14 +9,16 @@ import dis
 import linecache
 import sys
 import sysconfig
-from types import FrameType
+from functools import lru_cache
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+import numpy as np
 from lamina_ir import Source
 
 from .._core.source_lines import is_library_file
 
-__all__ = ["Construct", "evaluate_name", "find_construct", "find_user_frame"]
+__all__ = ["Construct", "converts_array", "evaluate_name", "find_construct", "find_user_frame"]
 
 _POSITION = ("lineno", "end_lineno", "col_offset", "end_col_offset")
 _STDLIB = sysconfig.get_path("stdlib") + "/"
@@ -95,13 +97,47 @@ def evaluate_name(node: ast.expr, frame: FrameType) -> Any:
     return None
 
 
+_CONVERSIONS = (np.asarray, np.asanyarray, np.ascontiguousarray)  # np.array(x) passes copy=True to `__array__`
+
+
+def converts_array(frame: FrameType) -> bool:
+    """Return whether a frame calls `np.asarray` of something other than a list or tuple, or `__array__`.
+
+    >>> converts_array(sys._getframe())
+    False
+    """
+    try:
+        function, argument = _find_call(frame.f_code, frame.f_lasti)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    if isinstance(function, ast.Attribute) and function.attr == "__array__":
+        return True
+    if function is None or argument is None or not any(evaluate_name(function, frame) is f for f in _CONVERSIONS):
+        return False
+    return not isinstance(argument, (ast.List, ast.ListComp, ast.Tuple)) and not isinstance(
+        evaluate_name(argument, frame), (list, tuple))
+
+
+@lru_cache(maxsize=256)
+def _find_call(code: CodeType, instruction: int) -> tuple[ast.expr | None, ast.expr | None]:
+    """Return the called function and the first argument of a call, as syntax; None if they are unknown."""
+    found = _find_node_at(code, instruction, None)
+    node = found[0] if found else None
+    return (node.func, next(iter(node.args), None)) if isinstance(node, ast.Call) else (None, None)
+
+
 def _find_node(frame: FrameType) -> tuple[ast.AST, dict[ast.AST, ast.AST]] | None:
     """Return the syntax node that `frame` executes, and the parent of each node; None without source."""
-    positions = list(frame.f_code.co_positions())
-    if frame.f_lasti < 0 or frame.f_lasti // 2 >= len(positions):
+    return _find_node_at(frame.f_code, frame.f_lasti, frame.f_globals)
+
+
+def _find_node_at(code: CodeType, instruction: int,
+                  variables: dict[str, Any] | None) -> tuple[ast.AST, dict[ast.AST, ast.AST]] | None:
+    positions = list(code.co_positions())
+    if instruction < 0 or instruction // 2 >= len(positions):
         return None
-    line, end_line, column, end_column = positions[frame.f_lasti // 2]
-    source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
+    line, end_line, column, end_column = positions[instruction // 2]
+    source = "".join(linecache.getlines(code.co_filename, variables))
     if line is None or not source:
         return None
     position = line, end_line, column, end_column

@@ -3,7 +3,7 @@
     hook        default                                      replaced by
     evaluator   NumPy implementation of each primitive       lamina_runtime: XLA
     dispatcher  Python cache + evaluator, for jit and pmap   lamina_runtime: jaxlib's C++ call path
-    basis_map   loop over basis vectors and stack            lamina_batching: vmap
+    basis_map   loop over basis vectors and stack            lamina_batching: vmap; imported on first use
     operators   lax arithmetic with NumPy promotion          lamina_numpy: the full NumPy set
 
 `hooks.evaluator` is the installed implementation; `hooks.set_evaluator(new)` or `hooks.evaluator = new` replaces it. A
@@ -40,8 +40,8 @@ from .._core.tracer import Tracer
 from .._typing import AttributeTable, Outputs
 
 __all__ = ["CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "basis_map", "device_put",
-           "dispatcher", "evaluator", "on_devices_closed", "on_staging", "operators", "set_basis_map",
-           "set_dispatcher", "set_evaluator", "staging_context_hooks", "use_numpy"]
+           "dispatcher", "evaluator", "find_basis_map", "on_devices_closed", "on_staging", "operators",
+           "set_basis_map", "set_dispatcher", "set_evaluator", "staging_context_hooks", "use_numpy"]
 
 
 class Evaluator(Protocol):
@@ -157,6 +157,7 @@ def device_put(x: Value, device: Device) -> Value:
 
 
 basis_map: Function | None = None
+_basis_map_is_known = False  # whether it was set, or lamina_batching is not installed
 
 
 def set_basis_map(new: Function | None) -> None:
@@ -166,27 +167,43 @@ def set_basis_map(new: Function | None) -> None:
       new: `new(push, basis)` applies `push` to all members of `basis`, a tree of arrays stacked on axis 0; None: apply
         it one by one.
     """
-    global basis_map
+    global basis_map, _basis_map_is_known
     if new is not None and not callable(new):
         raise TypeError(f"set_basis_map: expected a function or None; got {type(new).__name__}")
     with config.generation.changing():
-        basis_map = new
+        basis_map, _basis_map_is_known = new, True
         invalidate_caches()
+
+
+_BATCHING, _NUMPY_LIBRARY = "lamina_batching", "lamina_numpy"  # higher packages: imported by name, if installed
+
+
+def _import_if_installed(package: str) -> bool:
+    """Import a package, which sets its hooks; return whether it is installed."""
+    try:
+        import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        return False
+    return True
+
+
+def find_basis_map() -> Function | None:
+    """Return `basis_map`. If it was never set, import lamina_batching first, which sets it, if that is installed."""
+    global _basis_map_is_known
+    if not _basis_map_is_known:
+        _import_if_installed(_BATCHING)
+        _basis_map_is_known = True
+    return basis_map
 
 
 on_devices_closed: list[Callable[[Callable[[Device], bool]], None]] = []
 
 
-_NUMPY_LIBRARY = "lamina_numpy"  # a higher package: imported by name, on first use, if it is installed
-
-
 def _import_and_find(name: str) -> Function | None:
     """Import the package with the NumPy functions, which sets `find_numpy_function`, and call that. None: not installed."""
-    try:
-        import_module(_NUMPY_LIBRARY)
-    except ModuleNotFoundError as error:
-        if error.name != _NUMPY_LIBRARY:
-            raise
+    if not _import_if_installed(_NUMPY_LIBRARY):
         return None
     find = operators.find_numpy_function
     return None if find is _import_and_find else find(name)

@@ -14,13 +14,13 @@ from ..lax.reductions import max_and_gap, complex_logaddexp
 from ..lax.scattering import repeat_elementwise
 from ..lax.windows import stack_windows
 from .._core.trace import bind
-from .._core.tracer import has_jax_array, typeof
+from .._core.tracer import has_jax_array, is_object_array, read_jax_array, typeof
 
 __all__ = ["ReductionAxes", "as_int", "as_tuple", "bind", "check_axes", "check_axis", "check_index",
            "check_no_axis_name", "complex_logaddexp", "full_like", "gather_named_axes", "has_jax_array",
-           "is_axis_name", "max_and_gap", "one_like", "parse_reduction_axes", "repeat_elementwise",
-           "resolve_requested_dtype", "scalar", "select_member", "should_check_bounds", "split_einsum_spec",
-           "stack_windows", "typeof"]
+           "is_axis_name", "is_object_array", "max_and_gap", "one_like", "parse_reduction_axes", "read_jax_array",
+           "repeat_elementwise", "resolve_requested_dtype", "scalar", "select_member", "should_check_bounds",
+           "split_einsum_spec", "stack_windows", "typeof"]
 
 if TYPE_CHECKING:
     from .._deprecated import *

@@ -23,15 +23,15 @@ from .._core.function_cache import FunctionCache
 from .._core.staging import StagingTrace, StagingTracer, eval_jaxpr, jaxpr_as_fun, stage
 from .._core.trace import (AxisFrame, EVALUATION, Trace, extend_axis_env, is_counted_once, new_trace_level, trace_state,
                            check_axis_name_unbound, staging_context)
-from .._core.tracer import Tracer, get_concrete_value, get_underlying_value
+from .._core.tracer import Tracer, get_concrete_value, get_underlying_value, stack_object_arrays
 
 __all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "FunctionCache", "MappedAxes",
            "PositionalSignature", "StagingTrace", "StagingTracer", "Trace", "Tracer", "call_custom", "capture_scope",
            "check_axis_name_unbound", "closes_over_tracers", "describe_batch_position", "eager_source_requests",
            "eval_jaxpr", "extend_axis_env", "find_top_trace", "function_name", "get_concrete_value",
            "get_equation_source", "get_function_source", "get_underlying_value", "is_counted_once", "jaxpr_as_fun",
-           "make_rule_source", "new_trace_level", "prepend_outer_values", "results_to_arrays", "stage",
-           "stage_sharing_outer", "staging_context", "trace_state"]
+           "make_rule_source", "new_trace_level", "prepend_outer_values", "results_to_arrays", "stack_object_arrays",
+           "stage", "stage_sharing_outer", "staging_context", "trace_state"]
 
 if TYPE_CHECKING:
     from .._deprecated import *

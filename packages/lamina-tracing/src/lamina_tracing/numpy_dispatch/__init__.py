@@ -23,14 +23,15 @@ from lamina_ir import errors
 from .._jit import hooks
 from .._core.args import resolve_requested_dtype
 from .._core.operator_expressions import is_operator_expression
-from .._core.tracer import Tracer, get_concrete_value, typeof
+from .._core.tracer import Tracer, get_concrete_value, is_object_array, typeof
 from . import products, reductions, shape
 from .elementwise import outer
-from ._registry import as_array, cast, describe, find_tracers, implementations
+from ._registry import as_array, cast, describe, find_tracers, implementations, make_object_array
 from .indexing import getitem
 from .unsupported import CHANGES, METHODS, NUMBERS_ONLY, REFUSED
 
-__all__ = ["array_function", "array_ufunc", "call", "getitem", "implementations", "name_of", "refusals"]
+__all__ = ["array_function", "array_ufunc", "as_array", "call", "call_ufunc", "getitem", "implementations",
+           "make_object_array", "name_of", "refusals"]
 
 del products, reductions, shape  # importing them fills `implementations`
 
@@ -97,14 +98,14 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
     """Apply a NumPy ufunc, or a method of one, to operands of which at least one is traced."""
     if not kwargs and method == "__call__" and ufunc in _ufunc_implementations:  # the most frequent call
         for x in inputs:
-            if not isinstance(x, _ARRAY_TYPES):
+            if not isinstance(x, _ARRAY_TYPES) or type(x) is np.ndarray and x.dtype.hasobject:
                 break
         else:
             return _ufunc_implementations[ufunc](*inputs)
     for x in inputs:
         if not isinstance(x, (*_ARRAY_TYPES, list, tuple)) and not hasattr(x, "aval"):
             return NotImplemented
-        if isinstance(x, (list, tuple)):
+        if isinstance(x, (list, tuple)) or is_object_array(x):
             return array_ufunc(ufunc, method, tuple(map(as_array, inputs)), kwargs)
     name = ufunc.__name__
     if getattr(np, name, None) is not ufunc:
@@ -124,6 +125,11 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
         raise _refusal(name, inputs, "where= leaves the other places as they are; use numpy.where(condition, ..., ...)")
     inputs = inputs if dtype is None else tuple([cast(x, resolve_requested_dtype(dtype)) for x in inputs])
     return implementation(*inputs, **_drop_neutral(name, implementations.get(name), given))
+
+
+def call_ufunc(name: str, *operands: Any) -> Any:
+    """Apply a ufunc to items of an object array."""
+    return getattr(np, name)(*operands)
 
 
 def _call_ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -12,11 +12,11 @@ from .._core.args import resolve_requested_dtype
 from ..lax._util.operands import check_axes, check_axis, match_scalars
 from ..operators import promote_operands
 from .._core.array import ArrayLike, AxisLike, DTypeLike
-from .._core.tracer import Tracer, typeof
+from .._core.tracer import Tracer, is_object_array, typeof
 
 __all__ = ["as_array", "broadcast", "broadcast_to", "cast", "common_dtype", "common_shape", "describe",
-           "find_tracers", "implementations", "implements", "int_dtype", "ndim_of", "normalize_axes", "normalize_axis",
-           "promote_operands", "shape_of", "to_inexact"]
+           "find_tracers", "implementations", "implements", "int_dtype", "make_object_array", "ndim_of", "normalize_axes",
+           "normalize_axis", "promote_operands", "shape_of", "to_inexact"]
 
 implementations: dict[str, Callable[..., Any]] = {}  # by NumPy name: `sum`, `add.reduce`
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,14 +45,22 @@ def describe(x: Tracer | None) -> str:
 
 
 def as_array(x: ArrayLike | list[Any] | tuple[Any, ...]) -> ArrayLike:
-    """Return a list or tuple as an array; its elements may be tracers. Return anything else unchanged."""
+    """Return a list, tuple or object array as an array; its items may be tracers. Return anything else unchanged."""
     if not isinstance(x, (list, tuple)):
-        return x
+        return as_array(x.tolist()) if is_object_array(x) else x
     if next(find_tracers(x), None) is None:
         made = np.asarray(x)
         return made.astype(dtypes.canonicalize(made.dtype), copy=False)
     parts = common_dtype(*[as_array(v) for v in x])
     return lax.concatenate([lax.expand_dims(p, (0,)) for p in broadcast(*parts)], 0)
+
+
+def make_object_array(x: Tracer) -> np.ndarray:
+    """Return an array of Python objects: the elements of `x`."""
+    out = np.empty(x.shape, object)
+    for index in np.ndindex(x.shape):
+        out[index] = x[index] if index else x  # type: ignore[index]
+    return out
 
 
 def shape_of(x: ArrayLike) -> tuple[int, ...]:

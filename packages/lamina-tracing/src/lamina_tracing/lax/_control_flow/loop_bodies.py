@@ -15,7 +15,7 @@ from ..._core.function_cache import FunctionCache
 from ..._core.source_lines import find_user_source
 from ..._core.staging import stage
 from ..._core.trace import bind, trace_state, staging_context
-from ..._core.tracer import Tracer, has_jax_array, typeof
+from ..._core.tracer import Tracer, has_jax_array, read_jax_array, typeof
 
 __all__ = ["StagedBody", "cast", "check_carry", "flat_avals", "format_type_diff", "join_branches", "leaf_path",
            "promote_weak_results", "stage_body", "stage_with_fixed_carry"]
@@ -76,7 +76,7 @@ def flat_avals(call: str, what: str, flat: Sequence[Value], tree: PyTreeDef) -> 
             found.append(x.aval if isinstance(x, Tracer) else aval_of(x))
         except TypeError as e:
             if isinstance(flat, list) and has_jax_array(x):
-                flat[i] = x.__jax_array__()
+                flat[i] = read_jax_array(x)
                 found.append(typeof(flat[i]))
                 continue
             raise TypeError(f"{call}: {what}{leaf_path(tree, i)}: {e}") from None
