@@ -23,7 +23,7 @@ if _typing.TYPE_CHECKING:
     from ._packages import *
 
 __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
-           "allow_f16_reductions", "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint",
+           "allow_f16_reductions", "as_jax", "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint",
            "checkpoint_policies", "clear_caches", "closure_convert", "compilation_cache", "config", "custom_batching",
            "custom_derivatives", "custom_gradient", "custom_jvp", "custom_transpose", "custom_vjp", "debug", "debug_bounds",
            "debug_infs", "debug_key_reuse", "debug_nans", "default_backend", "default_device", "default_matmul_precision",
