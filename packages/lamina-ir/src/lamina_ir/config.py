@@ -54,8 +54,10 @@ explicit_x64_dtypes = Option("explicit_x64_dtypes", "warn", choices=("warn", "er
 no_tracing = Option("no_tracing", False, help="raise if a user function is traced for new argument types: to check "
                     "that a loop uses only compiled programs")
 disable_jit = Option("disable_jit", False, help="run each primitive by itself, loops and branches in Python")
-numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("standard", "strict"), keyed=True,
-                               help="'strict' raises instead of promoting dtypes implicitly")
+numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", keyed=True,
+                               choices=("standard", "safe_integers", "strict"),
+                               help="'strict' raises instead of promoting dtypes implicitly; 'safe_integers' raises if "
+                                    "integers would wrap, as uint32 and int8 promoted to int32")
 numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow", "warn", "raise"), keyed=True,
                               help="what to do when broadcasting adds axes")
 debug_key_reuse = Option("debug_key_reuse", False, keyed=True,
