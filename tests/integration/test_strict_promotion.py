@@ -45,8 +45,9 @@ CALLS = {
     "special.logsumexp": lambda x, y: lamina.scipy.special.logsumexp(x, b=y),
     "stats.norm.pdf": lamina.scipy.stats.norm.pdf, "signal.convolve": lamina.scipy.signal.convolve,
 }
-UFUNCS = {
-    name: f for name in jnp.__all__ if isinstance(f := getattr(jnp, name), jnp.ufunc) and f.nin == 2 and name != "ldexp"}  # whose exponents are not promoted
+# The exponents of `ldexp` are not promoted.
+UFUNCS = {name: f for name in jnp.__all__ if isinstance(f := getattr(jnp, name), jnp.ufunc) and f.nin == 2
+          and name != "ldexp"}
 OWN_ERRORS = ("lax.add", "lax.lt", "lax.concatenate", "lax.select")  # which never promote
 INTEGERS = [("uint32", "int8"), ("int32", "uint32"), ("int8", "int32")]
 FLOATS = [("int32", "float32"), ("float16", "float32")]
