@@ -19,8 +19,8 @@ from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import rename_errors, typeof
 
 __all__ = ["SPECIAL", "SPECIAL_PAIR", "call_real", "call_with_counts", "check_promotion", "check_whole_number",
-           "define_by_forward", "derivatives", "guard", "horner", "make_real_function", "name_method_errors", "pick", "promote_separately",
-           "refuse_derivative", "to_common_inexact", "to_floats"]
+           "define_by_forward", "derivatives", "guard", "horner", "make_real_function", "name_method_errors", "pick",
+           "promote_separately", "refuse_derivative", "to_common_inexact", "to_floats"]
 
 SPECIAL = docstring_entries("""
     x: real array of any shape; integers and booleans become float.
