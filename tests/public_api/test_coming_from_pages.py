@@ -1,10 +1,11 @@
-"""The tables of calls in `coming-from-numpy.md` are true: each cell is evaluated.
+"""The tables of calls in `coming-from-numpy.md` are true: each cell is evaluated; no missing parameter is left out.
 
 A cell begins with code: the value of the call, or the exception that it raises; a cell without code is not checked.
 `python test_coming_from_pages.py` in an environment with JAX prints the rows whose last column is wrong.
 """
 import functools
 import importlib
+import inspect
 import re
 import warnings
 from pathlib import Path
@@ -80,7 +81,41 @@ def wrong_jax_cells():
             print(f"{call}: {wrong}")
 
 
+def missing_parameters(theirs, ours):
+    """Return the names of parameters of NumPy's or SciPy's functions that the functions here do not have."""
+    found = {}
+    for name in dir(ours):
+        functions = [getattr(module, name, None) for module in (theirs, ours)]
+        if not name.startswith("_") and all(callable(f) and not isinstance(f, type) for f in functions):
+            try:
+                their, our = (inspect.signature(f).parameters for f in functions)
+            except (TypeError, ValueError):
+                continue
+            for p in their.values():
+                if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name not in our:
+                    found.setdefault(p.name, []).append(name)
+    return found
+
+
+def test_missing_parameters_are_listed():
+    scipy = pytest.importorskip("scipy", "1.17").__name__
+    if tuple(map(int, np.__version__.split(".")[:2])) < (2, 4):
+        pytest.skip("the table is for NumPy 2.4")
+    names("numpy", scipy), names("lamina.numpy", "lamina.scipy")
+    paths = ["numpy", "numpy.linalg", "numpy.fft", *(f"scipy.{module}" for module in MODULES)]
+    missing = {}
+    for path in paths:
+        for name, functions in missing_parameters(*(importlib.import_module(p) for p in (path, f"lamina.{path}"))).items():
+            missing.setdefault(name, []).extend(f"{path}.{f}" for f in functions)
+    table = PAGE.read_text(encoding="utf-8").partition("| parameter | of | instead |\n")[2].partition("\n\n")[0]
+    listed = {name for line in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    assert not {name: functions for name, functions in missing.items() if name not in listed}
+    assert listed <= set(missing)
+
+
 def pytest_generate_tests(metafunc):
+    if "row" not in metafunc.fixturenames:
+        return
     metafunc.parametrize("row", ROWS, ids=[call for call, _ in ROWS])
 
 
