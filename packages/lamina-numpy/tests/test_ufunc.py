@@ -47,6 +47,7 @@ def test_folds_of_any_function():
     assert_close(vmap(lnp.subtract.reduce)(A), np.subtract.reduce(A, 1))
     assert grad(lambda v: lnp.frompyfunc(lambda a, b: a * b, 2, 1).reduce(v))(np.float32([2, 3, 4])).tolist() == [12, 8, 6]
     assert jit(f)(1, 2) == 12 and f == f and hash(f) == hash(f) and f != lnp.frompyfunc(lambda a: a, 1, 1)
+    assert not isinstance(None, lnp.ufunc)
     assert not isinstance(lnp.sum, lnp.ufunc) and not isinstance(jit(lnp.add), lnp.ufunc) and not isinstance(np.add, lnp.ufunc)
 
 

@@ -198,3 +198,12 @@ def test_derivatives_of_many_threes():
     x, derivative = jvp(draw, (cov,), (cov,))
     np.testing.assert_allclose(derivative, x / 2, 1e-4, 1e-6)  # a multiple of the covariance is one of its root
     assert np.isnan(jvp(draw, (-cov,), (cov,))[1]).all()
+
+
+def test_multivariate_normal_has_the_dtype_of_its_arguments():
+    narrow, half = np.float32, np.float16
+    with config.enable_x64(True):
+        for kinds, expected in [((narrow, narrow), "float32"), ((narrow, float), "float64"), ((int, int), "float64"),
+                                ((half, half), "float32")]:
+            mean, cov = np.zeros(2, kinds[0]), np.eye(2, dtype=kinds[1])
+            assert random.multivariate_normal(random.PRNGKey(0), mean, cov).dtype == expected

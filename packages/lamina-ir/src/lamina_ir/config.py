@@ -1,7 +1,7 @@
 """Settings of this package, and access to the settings of all packages by name.
 
-`option` implements settings. `jax_compat_flags` defines flags of other systems that have no effect here; it is loaded
-when one of them is used.
+`option` implements settings. `jax_levels` sets the defaults of a release of JAX. `jax_compat_flags` defines flags of
+other systems that have no effect here; it is loaded when one of them is used.
 """
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from types import ModuleType
 
 from typing_extensions import override
 
+from ._config.jax_levels import as_jax
 from ._config.option import (Generation, Option, UNSET, cache_key, generation, keyed_values, options,
                              restoring_settings, is_unchanged, watch_keyed_options)
 from ._typing import OptionValue
 
-__all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_bounds", "debug_infs",
-           "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit",
-           "enable_checks", "enable_custom_prng", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
+__all__ = ["Generation", "Option", "UNSET", "as_jax", "cache_key", "check_tracer_leaks", "debug_bounds",
+           "debug_infs", "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl",
+           "disable_jit", "enable_checks", "enable_custom_prng", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
            "explicit_x64_dtypes", "generation", "high_dynamic_range_gumbel", "is_unchanged", "keyed_values",
            "legacy_prng_key", "log_compiles", "no_tracing", "numpy_dtype_promotion", "numpy_rank_promotion",
            "options", "parse_flags_with_absl", "random_seed_offset", "read", "replicated_counts_once",
@@ -53,8 +54,10 @@ explicit_x64_dtypes = Option("explicit_x64_dtypes", "warn", choices=("warn", "er
 no_tracing = Option("no_tracing", False, help="raise if a user function is traced for new argument types: to check "
                     "that a loop uses only compiled programs")
 disable_jit = Option("disable_jit", False, help="run each primitive by itself, loops and branches in Python")
-numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("standard", "strict"), keyed=True,
-                               help="'strict' raises instead of promoting dtypes implicitly")
+numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", keyed=True,
+                               choices=("standard", "safe_integers", "strict"),
+                               help="'strict' raises instead of promoting dtypes implicitly; 'safe_integers' raises if "
+                                    "integers would wrap, as uint32 and int8 promoted to int32")
 numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow", "warn", "raise"), keyed=True,
                               help="what to do when broadcasting adds axes")
 debug_key_reuse = Option("debug_key_reuse", False, keyed=True,
@@ -71,7 +74,8 @@ default_matmul_precision = Option("default_matmul_precision", None, keyed=True,
                                   help="precision of matrix products without an explicit one: 'default', 'high', "
                                        "'highest', 'bfloat16', 'tensorfloat32', 'float32'")
 threefry_partitionable = Option("threefry_partitionable", False, keyed=True,
-                                help="random bits from each element's own counter, as newer jax-style systems draw them")
+                                help="random bits from each element's own counter, as in JAX since 0.5 by default; off: "
+                                     " the classic stream, the default of JAX 0.4.30")
 replicated_counts_once = Option("replicated_counts_once", False, keyed=True, check=_check_axis_set,
                                 help="derivatives inside maps treat a replicated value as one value: over all axes, "
                                      "none, or those of a frozenset of axis names")

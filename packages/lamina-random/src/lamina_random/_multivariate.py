@@ -104,7 +104,7 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
       cov: symmetric array `[..., n, n]`; positive definite for "cholesky", semidefinite for the other methods. Of another
         one the numbers are NaN.
       shape: of the result without its last axis; default: what the leading axes of `mean` and `cov` broadcast to.
-      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+      dtype: a float dtype; default that of `mean` and `cov` together, at least float32.
       method: "cholesky", "eigh" or "svd": how the root of `cov` is found, the first fastest.
     Returns:
       Array `[*shape, n]`.
@@ -130,7 +130,15 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     lead = own if shape is None else as_shape("multivariate_normal", shape)
     if not can_broadcast_to(own, lead):
         raise ShapeError(f"multivariate_normal: leading axes {own} of mean and cov do not broadcast to shape {lead}")
-    return _draw(key, mean, cov, lead, as_float("multivariate_normal", dtype), method, _part.value)
+    found = _common_dtype(mean, cov) if dtype is None else as_float("multivariate_normal", dtype)
+    return _draw(key, mean, cov, lead, found, method, _part.value)
+
+
+def _common_dtype(mean: Any, cov: Any) -> np.dtype:
+    """The promoted dtype of `mean` and `cov`: a float of at least 32 bits."""
+    pairs = [(t.dtype, t.weak_type) for t in (typeof(mean), typeof(cov))]
+    found = dtypes.inexact_dtype_for(dtypes.promote(*pairs)[0])
+    return found if found.itemsize >= 4 else np.dtype("float32")
 
 
 @takes_names

@@ -12,15 +12,15 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import lamina_numpy as lnp
 from lamina_autodiff import SymbolicZero, custom_jvp, jvp
-from lamina_ir import DTypeError, dtypes
+from lamina_ir import DTypeError, config, dtypes
 from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import alike, ignore_strict_promotion, public_api, to_inexact, work_dtype
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import rename_errors, typeof
 
-__all__ = ["SPECIAL", "SPECIAL_PAIR", "call_real", "call_with_counts", "check_whole_number", "define_by_forward",
-           "derivatives", "guard", "horner", "make_real_function", "name_method_errors", "pick", "promote_separately",
-           "refuse_derivative", "to_common_inexact", "to_floats"]
+__all__ = ["SPECIAL", "SPECIAL_PAIR", "call_real", "call_with_counts", "check_promotion", "check_whole_number",
+           "define_by_forward", "derivatives", "guard", "horner", "make_real_function", "name_method_errors", "pick",
+           "promote_separately", "refuse_derivative", "to_common_inexact", "to_floats"]
 
 SPECIAL = docstring_entries("""
     x: real array of any shape; integers and booleans become float.
@@ -42,10 +42,17 @@ SPECIAL_PAIR = docstring_entries("""
 C = TypeVar("C", bound=type)
 
 
+def check_promotion(call: str, *xs: Any) -> None:
+    """Raise DTypeError where `numpy_dtype_promotion` refuses to mix these operands."""
+    if config.numpy_dtype_promotion.value != "standard":
+        dtypes.promote(*[(t.dtype, t.weak_type) for t in map(typeof, xs)], call=call)
+
+
 def to_common_inexact(call: str, *xs: Any) -> list[Any]:
     """Convert numbers to one inexact dtype and one shape; integers become float."""
     read = [to_inexact(call, x) for x in xs]  # refuses what is no number
     if not any(dtypes.is_inexact(typeof(x).dtype) for x in xs):
+        check_promotion(call, *xs)
         xs = tuple(read)
     return [lnp.asarray(x) for x in alike(call, [to_inexact(call, x) for x in alike(call, xs)])]
 

@@ -40,7 +40,7 @@ def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Value, Valu
     if a.dtype is b.dtype and (b.weak_type and not b.shape or a.weak_type and not a.shape):
         return x, y  # an array and a Python scalar: neither needs a conversion
     if a.dtype != b.dtype or a.weak_type != b.weak_type:
-        dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
+        dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type), call=call)
         x = convert_element_type(x, dtype) if a.dtype != dtype else x
         y = convert_element_type(y, dtype) if b.dtype != dtype else y
     if a.shape != b.shape and a.shape and b.shape:

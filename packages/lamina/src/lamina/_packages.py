@@ -17,13 +17,13 @@ from lamina_runtime import (Device, NamedSharding, Shard, block_until_ready, cle
                             make_mesh, print_environment_info, process_count, process_index, process_indices, transfer_guard,
                             transfer_guard_device_to_device, transfer_guard_device_to_host, transfer_guard_host_to_device,
                             xla_computation)
-from lamina_tracing import (Array, check_tracer_leaks, checking_leaks, debug_bounds, debug_infs, debug_key_reuse, debug_nans,
-                            default_matmul_precision, default_prng_impl, disable_jit, disable_x64, enable_checks,
+from lamina_tracing import (Array, as_jax, check_tracer_leaks, checking_leaks, debug_bounds, debug_infs, debug_key_reuse,
+                            debug_nans, default_matmul_precision, default_prng_impl, disable_jit, disable_x64, enable_checks,
                             enable_custom_prng, enable_x64, ensure_compile_time_eval, eval_shape, explain_cache_misses, jit,
                             legacy_prng_key, log_compiles, make_jaxpr, named_call, named_scope, numpy_dtype_promotion,
                             numpy_rank_promotion, pure_callback, threefry_partitionable)
 
-__all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "block_until_ready", "check_tracer_leaks",
+__all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "as_jax", "block_until_ready", "check_tracer_leaks",
           "checking_leaks", "checkpoint", "checkpoint_policies", "clear_caches", "closure_convert", "custom_gradient",
           "custom_jvp", "custom_vjp", "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans", "default_backend",
           "default_device", "default_matmul_precision", "default_prng_impl", "device_count", "device_get", "device_put",

@@ -315,24 +315,59 @@ def _node(dtype: np.dtype, weak: bool) -> _Node:
 
 
 @lru_cache(maxsize=4096)
-def _promote(pairs: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: bool) -> tuple[np.dtype, bool]:
+def _promote(pairs: tuple[tuple[np.dtype, bool], ...], x64: bool, mode: str) -> tuple[np.dtype, bool]:
     nodes = frozenset(_node(d, w) for d, w in pairs)
     if len(nodes) == 1:
         weak = all(w for _, w in pairs) and pairs[0][0] != BOOL
         return _widest([d for d, _ in pairs]), weak
-    if strict:
-        strong = {n for n in nodes if not isinstance(n, str)}
-        kinds = {"i*": 0, "f*": 1, "c*": 2}
-        if len(strong) > 1 or any(_kind(d) < kinds[n] for d in strong for n in nodes if isinstance(n, str)):
-            names = ", ".join(sorted(d.name + ("*" if w else "") for d, w in pairs))
-            raise DTypeError(f"strict dtype promotion refuses to mix {names}; convert with astype, or set "
-                             "config.numpy_dtype_promotion to 'standard'")
+    if mode == "strict" and _is_mixed(nodes):
+        raise DTypeError(_refusal(pairs, x64, mode))
     top = _join(nodes)
     if isinstance(top, str):  # only weak types and bool, or integers with weak floats
         f = _F64 if x64 else _F32
-        d = {"i*": _I64 if x64 else _I32, "f*": f, "c*": complex_dtype(f)}[top]
-        return d, True
-    return (top if x64 else _NARROW.get(top, top)), False
+        found, weak = {"i*": _I64 if x64 else _I32, "f*": f, "c*": complex_dtype(f)}[top], True
+    else:
+        found, weak = (top if x64 else _NARROW.get(top, top)), False
+    if mode == "safe_integers" and _lost_integers(nodes, found):
+        raise DTypeError(_refusal(pairs, x64, mode))
+    return found, weak
+
+
+def _is_mixed(nodes: frozenset[_Node]) -> bool:
+    """Whether strict promotion refuses these types: two dtypes, or a Python number of a higher kind than the array."""
+    strong = {n for n in nodes if not isinstance(n, str)}
+    kinds = {"i*": 0, "f*": 1, "c*": 2}
+    return len(strong) > 1 or any(_kind(d) < kinds[n] for d in strong for n in nodes if isinstance(n, str))
+
+
+def _lost_integers(nodes: frozenset[_Node], found: np.dtype) -> list[np.dtype]:
+    """Return the integer dtypes among `nodes` with values that `found` cannot represent.
+
+    It is empty if one of the nodes is a float, since integers then become floats one by one and do not wrap.
+    """
+    if any(n not in _INTS and n != BOOL and n != "i*" for n in nodes):
+        return []
+    ints = [n for n in nodes if not isinstance(n, str) and n != BOOL]
+    if found not in _INTS:
+        return ints
+    least, most = int(iinfo(found).min), int(iinfo(found).max)
+    return [d for d in ints if int(iinfo(d).min) < least or int(iinfo(d).max) > most]
+
+
+def _refusal(pairs: tuple[tuple[np.dtype, bool], ...], x64: bool, mode: str) -> str:
+    """Return the text of the error about a refused promotion: the dtypes, what is lost, the cast to write."""
+    names = ", ".join(sorted(d.name + ("*" if w else "") for d, w in pairs))
+    text, cast = f"{mode} dtype promotion refuses to mix {names}", "astype"
+    try:
+        found = _promote(pairs, x64, "standard")[0]
+    except DTypeError:
+        pass
+    else:
+        cast = f"x.astype({found.name!r})"
+        lost = sorted(d.name for d in _lost_integers(frozenset(_node(d, w) for d, w in pairs), found))
+        if lost:
+            text += f": {found.name} does not hold all values of {' and '.join(lost)}"
+    return f"{text}; convert explicitly with {cast}, or set config.numpy_dtype_promotion to 'standard'"
 
 
 def _kind(d: np.dtype) -> int:
@@ -343,13 +378,24 @@ def _widest(ds: list[np.dtype]) -> np.dtype:
     return max(ds, key=lambda d: d.itemsize)
 
 
-def promote(*pairs: tuple[np.dtype, bool]) -> tuple[np.dtype, bool]:
+def promote(*pairs: tuple[np.dtype, bool], call: str = "") -> tuple[np.dtype, bool]:
     """Return the promoted (dtype, weak_type) of values with these (dtype, weak_type) pairs.
+
+    Args:
+      *pairs: (dtype, weak_type) of each value.
+      call: the name of the called function, for errors.
+    Raises:
+      DTypeError: the dtypes have no common dtype, or the setting `numpy_dtype_promotion` refuses their promotion.
 
     >>> promote((np.dtype("int32"), False), (np.dtype("float32"), True))
     (dtype('float32'), True)
     """
-    return _promote(pairs, config.enable_x64.value, config.numpy_dtype_promotion.value == "strict")
+    try:
+        return _promote(pairs, config.enable_x64.value, config.numpy_dtype_promotion.value)
+    except DTypeError as error:
+        if call:
+            error.args = (f"{call}: {error}",)
+        raise
 
 
 def finfo(dtype: DTypeSpec) -> np.finfo | ml_dtypes.finfo:

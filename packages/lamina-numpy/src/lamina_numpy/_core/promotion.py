@@ -14,7 +14,7 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
 from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, trace_state, Tracer, typeof, warn_user
 
-__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation",
+__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "check_cast", "check_promotion", "convert", "equation",
            "ignore_strict_promotion",
            "inexact_dtype", "inexact_pair", "is_array", "is_staging", "literal", "make_constant", "need_real", "pair",
            "promote_all", "promote_pair", "refuse_out", "retype", "to_inexact", "work_dtype"]
@@ -149,7 +149,7 @@ def promote_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     if a is b:
         return x, y, d
     if d is not b.dtype and d != b.dtype:
-        d, weak = dtypes.promote((d, a.weak_type), (b.dtype, b.weak_type))
+        d, weak = dtypes.promote((d, a.weak_type), (b.dtype, b.weak_type), call=call)
         if a.dtype != d:
             x = convert(x, d, weak)
         if b.dtype != d:
@@ -171,7 +171,7 @@ def inexact_pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
     operation with an unsigned array."""
     a, b = aval(call, x, 0), aval(call, y, 1)
     if a is not b and not dtypes.is_inexact(a.dtype) and not dtypes.is_inexact(b.dtype):
-        d, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
+        d, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type), call=call)
         d = inexact_dtype(d, _x64.value)
         x, y = convert(x, d, weak), convert(y, d, weak)
     x, y, known = promote_pair(call, x, y)
@@ -186,8 +186,27 @@ def inexact_pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
 def promote_all(call: str, xs: Any, first: int = 0) -> list[Any]:
     """Any number of operands in their common dtype; shapes stay."""
     avals = [aval(call, x, first + i) for i, x in enumerate(xs)]
-    d, weak = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
+    d, weak = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals], call=call)
     return [x if a.dtype == d else convert(x, d, weak) for x, a in zip(xs, avals)]
+
+
+def check_promotion(call: str, *xs: Any) -> None:
+    """Raise DTypeError where `numpy_dtype_promotion` refuses to promote operands, which this function converts otherwise."""
+    if config.numpy_dtype_promotion.value != "standard":
+        dtypes.promote(*[(a.dtype, a.weak_type) for a in (aval(call, x, i) for i, x in enumerate(xs))], call=call)
+
+
+def check_cast(call: str, x: Any, values: Any) -> None:
+    """Raise DTypeError where `numpy_dtype_promotion` refuses to convert `values` to the dtype of the array `x`."""
+    mode = config.numpy_dtype_promotion.value
+    if mode == "standard":
+        return
+    a, b = typeof(x), typeof(values)
+    found = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type), call=call)[0]
+    if mode == "safe_integers" and found != a.dtype and dtypes.is_integer(a.dtype) and dtypes.is_integer(b.dtype):
+        raise DTypeError(f"{call}: safe_integers dtype promotion refuses {b.dtype.name} values for an array of dtype "
+                         f"{a.dtype.name}, which does not hold all of them; convert explicitly with "
+                         f"values.astype({a.dtype.name!r}), or set config.numpy_dtype_promotion to 'standard'")
 
 
 def alike(call: str, xs: Any) -> list[Any]:

@@ -9,7 +9,8 @@ from lamina_ir.extend import fill_docstring, docstring_entries
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._core.promotion import aval, cast, equation, literal, pair, promote_all, promote_pair, refuse_out
+from .._core.promotion import (aval, cast, check_promotion, equation, literal, pair, promote_all, promote_pair,
+                               refuse_out)
 from .._core.public_api import public_api
 from .._core.ufunc_types import Binary, Predicate, Unary, make_binary, make_unary
 from .._core.select import truth
@@ -64,6 +65,7 @@ greater_equal = _make_order("greater_equal", prims.ge_p, "Whether `x >= y`, elem
 
 def _make_logical(name: str, on: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
+        check_promotion(name, x, y)
         x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
         return on(x, y)
     doc = docstring(says, {"x, y": "number or boolean arrays that broadcast to each other; NaN is true."}, _BOOLS, PAIR_RAISES,

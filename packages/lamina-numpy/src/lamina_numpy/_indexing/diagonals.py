@@ -8,7 +8,7 @@ from lamina_ir import ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import as_int, check_no_axis_name, typeof
 
-from .._core.promotion import aval, cast, literal
+from .._core.promotion import aval, cast, check_cast, literal
 from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._core.conversion import asarray, put
@@ -235,7 +235,9 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     shape = typeof(a).shape
     if len(shape) < 2 or len(shape) > 2 and len(set(shape)) > 1:
         raise ValueError(f"fill_diagonal: expected two axes, or more of equal length; got {typeof(a).str_long()}")
-    val = ravel(cast(asarray(val), typeof(a).dtype))
+    val = asarray(val)
+    check_cast("fill_diagonal", a, val)
+    val = ravel(cast(val, typeof(a).dtype))
     count = typeof(val).shape[0]
     if not count:
         raise ValueError("fill_diagonal: val holds no elements")

@@ -10,6 +10,7 @@ from lamina_tracing import lax
 from lamina_tracing.extend import typeof, warn_user
 from lamina_tracing.lax import GatherScatterMode, ScatterDimensionNumbers
 
+from .._core.promotion import check_cast
 from .parse import FLAG, FULL, MANY, NEW, Plan, SLICE, STRIDED
 from .gather import FILL, broadcast_index_shapes, count_from_front, index_vectors, keep_positions, replace_flags
 
@@ -32,7 +33,9 @@ def _convert_values(x: Any, values: Any, verb: str) -> Any:
     plain = type(values) in _NUMBERS
     if have.dtype == want.dtype and not have.weak_type and not plain:
         return values
-    if dtypes.promote((want.dtype, want.weak_type), (have.dtype, have.weak_type))[0] != want.dtype:
+    call = f"x.at[index].{verb}(values)"
+    check_cast(call, x, values)
+    if dtypes.promote((want.dtype, want.weak_type), (have.dtype, have.weak_type), call=call)[0] != want.dtype:
         warn_user(f"x.at[...].{verb}: values of dtype {have.dtype.name} lose something as {want.dtype.name}, the "
                   "dtype of x; convert one of them with astype", FutureWarning)
         if dtypes.is_complex(have.dtype) and not dtypes.is_complex(want.dtype):

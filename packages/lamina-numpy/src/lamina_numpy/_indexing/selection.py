@@ -9,7 +9,8 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax, hooks
 from lamina_tracing.extend import Tracer, check_axis, rename_errors, typeof
 
-from .._core.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, is_array, literal, refuse_out
+from .._core.promotion import (alike, aval, broadcast, broadcast_shapes_of, cast, check_cast, is_array, literal,
+                               refuse_out)
 from .._core.public_api import PLAIN_NUMBERS, get_jitted, jitted_core, public_api
 from .._core.axes import insert_axes
 from .._core.select import choose_by, truth
@@ -305,6 +306,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
                          f"{typeof(mask).str_long()}")
     if not vals.shape[0]:
         raise ValueError("place: vals holds no elements")
+    check_cast("place", arr, vals)
     order = remainder(cumsum(mask, dtype=np.dtype("int32")) - 1, vals.shape[0])
     new = cast(take(vals, order, mode="clip"), typeof(arr).dtype)
     return reshape(choose_by(mask, new, ravel(arr)), arr.shape)
@@ -338,6 +340,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         raise ValueError(f"put: mode must be None, 'clip' or 'wrap'; got {mode!r}")
     if not typeof(v).size:  # as in NumPy: nothing to put
         return a
+    check_cast("put", a, v)
     if mode == "wrap" and dtypes.is_integer(typeof(ind).dtype):
         ind = bring_into_range(ind, typeof(a).size, "wrap")
     v = cast(resize(v, typeof(ind).shape), typeof(a).dtype)

@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, check_index, is_axis_name, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
-from .._core.promotion import aval, cast
+from .._core.promotion import aval, cast, check_cast
 from .._core.named_axes import along_axis, gather_to_front
 from .._core.public_api import public_api
 from .._shape.layout import ravel, reshape
@@ -213,6 +213,7 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
                          f"{typeof(indices).str_long()}")
     if mode is None and is_check_enabled():
         check_index("put_along_axis", indices, shape[axis], axis)
+    check_cast("put_along_axis", arr, values)
     target = tuple(m if a == axis else n for a, (n, m) in enumerate(zip(shape, seen, strict=True)))
     indices = _wrap_indices(indices, shape[axis]) if mode == "wrap" else count_from_front(indices, shape[axis])
     indices, values = _stretch(indices, target), _stretch(cast(values, dtype), target)

@@ -9,7 +9,7 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import as_int, check_axes, check_axis, is_axis_name, typeof
 
-from .._core.promotion import broadcast, cast, literal, promote_all, to_inexact, work_dtype
+from .._core.promotion import broadcast, cast, check_promotion, literal, promote_all, to_inexact, work_dtype
 from .._core.named_axes import along_axis, gather_to_front
 from .._core.public_api import jitted_core, public_api, to_hashable
 from .._core.axes import insert_axes, split_at
@@ -216,6 +216,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     >>> trapezoid(np.array([1., 2., 3.]), dx=2.0)
     Array(8., dtype=float32)
     """
+    if x is not None:
+        check_promotion("trapezoid", y, x)
     y = to_inexact("trapezoid", to_array("trapezoid", y))
     if type(axis) is not int and is_axis_name(axis):
         y, x = gather_to_front(y, (axis,)), x if x is None else gather_to_front(to_array("trapezoid", x), (axis,))

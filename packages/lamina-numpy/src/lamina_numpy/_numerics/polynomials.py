@@ -9,8 +9,8 @@ from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, Tracer, typeof
 
-from .._core.promotion import (broadcast, broadcast_shapes_of, cast, literal, make_constant, promote_all, to_inexact,
-                               work_dtype)
+from .._core.promotion import (broadcast, broadcast_shapes_of, cast, check_promotion, literal, make_constant, promote_all,
+                               to_inexact, work_dtype)
 from .._core.public_api import jitted_core
 from .._core.axes import split_at
 from .._core.conversion import asarray, put, wrap_host_values
@@ -152,6 +152,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     >>> polymul(np.array([1, 2]), np.array([1, 3]))
     Array([1., 5., 6.], dtype=float32)
     """
+    check_promotion("polymul", asarray(a1), asarray(a2))
     x, y = _to_coefficients("polymul", to_inexact("polymul", asarray(a1)), to_inexact("polymul", asarray(a2)))
     if trim_leading_zeros:
         x, y = trim_zeros(x, "f"), trim_zeros(y, "f")
@@ -178,6 +179,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     >>> polydiv(np.array([1., 3., 3.]), np.array([1., 1.]))
     (Array([1., 2.], dtype=float32), Array([0., 0., 1.], dtype=float32))
     """
+    check_promotion("polydiv", asarray(u), asarray(v))
     x, y = _to_coefficients("polydiv", to_inexact("polydiv", asarray(u)), to_inexact("polydiv", asarray(v)))
     n, m = typeof(x).shape[0] - 1, typeof(y).shape[0] - 1
     if m < 0:

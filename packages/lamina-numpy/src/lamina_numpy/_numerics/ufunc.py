@@ -37,7 +37,7 @@ class _Kind(type):
     @override
     def __instancecheck__(cls, x: Any) -> bool:
         late = getattr(x, "__dict__", {}).get("reduceat")
-        return type.__instancecheck__(cls, x) or getattr(late, "args", (None, None))[-1] is x
+        return type.__instancecheck__(cls, x) or late is not None and getattr(late, "args", (late,))[-1] is x
 
 
 class ufunc(metaclass=_Kind):

@@ -12,6 +12,8 @@ from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
+from .._util import check_promotion
+
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
 
 _CONVOLUTION = docstring_entries("""
@@ -159,6 +161,7 @@ def _to_arrays(call: str, in1: Any, in2: Any, mode: str) -> tuple[Any, Any]:
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{call}: mode must be 'full', 'same' or 'valid'; got {mode!r}")
     x, y = to_inexact(call, in1), to_inexact(call, in2)
+    check_promotion(call, in1, in2)
     s, t = typeof(x), typeof(y)
     if len(s.shape) != len(t.shape) or 0 in s.shape or 0 in t.shape:
         raise ShapeError(f"{call}: expected in1 and in2 of equal rank, with elements; got {s.str_long()} and {t.str_long()}")

@@ -62,7 +62,7 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
         x, y = typeof(lhs), typeof(rhs)
         if x.dtype == y.dtype or preferred_element_type is not None:
             raise
-        both = dtypes.promote((x.dtype, x.weak_type), (y.dtype, y.weak_type))[0]
+        both = dtypes.promote((x.dtype, x.weak_type), (y.dtype, y.weak_type), call="dot_general")[0]
         return bind(_dot_general_p, convert_element_type(lhs, both), convert_element_type(rhs, both), **params)
 
 
