@@ -105,7 +105,7 @@ def faddeeva_derivative(n: int, x: Any, y: Any) -> tuple[Any, Any]:
     near = q < lnp.maximum(p, np.pi / _STEP)
     more = _correct_poles(n, guard(near, p, 1.0), guard(near, q, 1.0), shift)
     outer = _expand_far(n, guard(far, x, 1e9), guard(far, y, 1e9))
-    return tuple(lnp.where(lnp.isnan(x + y), np.nan, lnp.where(far, e, s + lnp.where(near, m, 0.0)))  # type: ignore[return-value]
+    return tuple(lnp.where(lnp.isnan(x + y), np.nan, lnp.where(far, e, s + lnp.where(near, m, 0.0)))
                  for e, s, m in zip(outer, (real, imag), more))
 
 
@@ -155,13 +155,18 @@ def _complex_faddeeva(n: int) -> Callable[[Any], Any]:
     return value
 
 
+def erfcx_of(x: Any) -> Any:
+    """`exp(x**2) * erfc(x)` of an array."""
+    return _scaled_erfc(0)(x)
+
+
 dawsn = make_real_function(
     "dawsn", lambda x: _dawson(0)(x), "Dawson's integral: `exp(-x**2)` times the integral of `exp(t**2)` from 0 to x.",
     "`1 - 2 x dawsn(x)`, without cancellation far out",
     "meaning of `scipy.special.dawsn`; by a trapezoidal sum with pole correction, as `wofz`",
     ">>> dawsn(np.array([0., 1., -np.inf]))\nArray([ 0.       ,  0.5380795, -0.       ], dtype=float32)")
 erfcx = make_real_function(
-    "erfcx", lambda x: _scaled_erfc(0)(x), "`exp(x**2) * erfc(x)`, the scaled complementary error function.",
+    "erfcx", erfcx_of, "`exp(x**2) * erfc(x)`, the scaled complementary error function.",
     "`2 x erfcx(x) - 2 / sqrt(pi)`, without cancellation far out",
     "meaning of `scipy.special.erfcx`; by a trapezoidal sum with pole correction, as `wofz`",
     ">>> erfcx(np.array([0., 100., np.inf]))\nArray([1.        , 0.00564161, 0.        ], dtype=float32)",

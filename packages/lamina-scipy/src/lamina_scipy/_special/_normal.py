@@ -11,6 +11,7 @@ from lamina_tracing.extend import typeof
 
 from .._util import SPECIAL, call_real, derivatives, guard, horner, make_real_function, pick
 from ._binomial_deviance import log1p_of
+from ._faddeeva import erfcx_of
 
 __all__ = ["erf", "erfc", "erfcinv", "erfinv", "log_ndtr", "ndtr", "ndtri"]
 
@@ -196,7 +197,13 @@ def _erfinv(x):
     return lnp.astype(lnp.where(size < 1, value, lnp.where(size == 1, x * np.inf, np.nan)), typeof(x).dtype)
 
 
-@derivatives(lambda out, x: -0.5 * math.sqrt(math.pi) * lnp.exp(out * out))
+def _erfcinv_derivative(out, x):
+    """`exp(out**2)` as `erfcx(out) / erfc(out)`, which keeps the digits of small x."""
+    left = x <= 1
+    return -0.5 * math.sqrt(math.pi) * erfcx_of(lnp.where(left, out, -out)) / lnp.where(left, x, 2.0 - x)
+
+
+@derivatives(_erfcinv_derivative)
 def _erfcinv(x):
     inside = lnp.logical_and(x > 0, x < 2)
     low = guard(inside, 0.5 * lnp.minimum(x, 2.0 - x), 0.5)

@@ -62,6 +62,7 @@ def _entropy(mu, loc=0):
     return mask_invalid(lnp.where(far, many, few) + 0.0 * loc, mu >= 0)
 
 
-logpmf, pmf, cdf, entropy = map(_distribution, (_logpmf, _pmf, _cdf, _entropy))
+logpmf, pmf, cdf = map(_distribution, (_logpmf, _pmf, _cdf))
+entropy = _distribution(_entropy)
 
 _publish(globals())
