@@ -30,6 +30,8 @@ def _free(ndim, contract, batch):
 def dot_general_lowering(ctx, x, y, *, dimension_numbers, precision, preferred_element_type):
     (xa, ya), out = ctx.avals_in, ctx.aval_out
     attrs = {}
+    if isinstance(precision, prims.DotAlgorithmPreset):
+        return _dot_by_algorithm(ctx, x, y, dimension_numbers, precision)
     if precision is not None:
         attrs["precision_config"] = ctx.precision(*(p.name for p in precision))
     if out.dtype == dtypes.BOOL:  # logical or of products: counted in int32
@@ -38,6 +40,36 @@ def dot_general_lowering(ctx, x, y, *, dimension_numbers, precision, preferred_e
         return ctx.compare(made, ctx.const(0, counts), "NE", counts)
     same = xa.dtype == ya.dtype and (xa.dtype == out.dtype or ctx.platform != "cpu")
     return _dot(ctx, x, y, None if same else out.dtype, out, dimension_numbers, attrs)
+
+
+_ON_CPU = frozenset(("F16_F16_F16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "F32_F32_F32", "F64_F64_F64"))
+
+
+def _type_name(ctx, dtype):
+    """Return the name of an element type in MLIR text: `f32`."""
+    return str(ctx.type(shaped((), dtype))).removeprefix("tensor<").removesuffix(">")
+
+
+def _dot_by_algorithm(ctx, x, y, dimension_numbers, preset):
+    """Emit a dot with the attribute `algorithm`. Operands are stored in the dtype to which they are rounded; in float32 for
+    "tf32" and for sums of several products, whose parts XLA makes."""
+    if ctx.platform == "cpu" and preset.name not in _ON_CPU:
+        raise NotImplementedError(f"dot_general: precision {preset.name} is not supported on CPUs; those have "
+                                  f"{', '.join(sorted(_ON_CPU))}")
+    (xa, ya), out, algorithm = ctx.avals_in, ctx.aval_out, preset.value
+    sums = shaped(out.shape, out.dtype if algorithm.accumulation_type is None else algorithm.accumulation_type)
+    kind = algorithm.lhs_precision_type
+    if kind == "any 8-bit float":
+        stored, names = None, [_type_name(ctx, a.dtype) for a in (xa, ya)]
+    else:
+        stored = _F32 if kind == "tf32" or algorithm.num_primitive_operations > 1 else kind
+        names = [kind if kind == "tf32" else _type_name(ctx, kind)] * 2
+    text = (f"#stablehlo.dot_algorithm<lhs_precision_type = {names[0]}, rhs_precision_type = {names[1]}, accumulation_type = "
+            f"{_type_name(ctx, sums.dtype)}, lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = "
+            f"{algorithm.num_primitive_operations}, allow_imprecise_accumulation = "
+            f"{str(algorithm.allow_imprecise_accumulation).lower()}>")
+    attrs = {"algorithm": ctx.attr(text), "precision_config": ctx.precision("DEFAULT", "DEFAULT")}
+    return ctx.convert(_dot(ctx, x, y, stored, sums, dimension_numbers, attrs), sums, out)
 
 
 def _dot(ctx, x, y, dtype, out, dimension_numbers, attrs):
@@ -52,7 +84,7 @@ def _dot(ctx, x, y, dtype, out, dimension_numbers, attrs):
 # --- loops on CPUs ------------------------------------------------------------------------------------------------
 def dot_general_cpu(ctx, x, y, *, dimension_numbers, precision, preferred_element_type):
     xa, ya = ctx.avals_in
-    if xa.dtype != dtypes.BOOL:
+    if xa.dtype != dtypes.BOOL and not isinstance(precision, prims.DotAlgorithmPreset):
         (lc, rc), (lb, rb) = dimension_numbers
         xs, ys = xa.shape, ya.shape
         short = prod([xs[a] for a in lc])
