@@ -42,7 +42,8 @@ def dot_general_lowering(ctx, x, y, *, dimension_numbers, precision, preferred_e
     return _dot(ctx, x, y, None if same else out.dtype, out, dimension_numbers, attrs)
 
 
-_ON_CPU = frozenset(("F16_F16_F16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "F32_F32_F32", "F64_F64_F64"))
+_SUMS = frozenset(map(np.dtype, ("float16", "float32", "float64", dtypes.bfloat16)))
+_BITS = {"float16": (5, 10), "bfloat16": (8, 7), "tf32": (8, 10)}  # of exponent and mantissa
 
 
 def _type_name(ctx, dtype):
@@ -53,11 +54,13 @@ def _type_name(ctx, dtype):
 def _dot_by_algorithm(ctx, x, y, dimension_numbers, preset):
     """Emit a dot with the attribute `algorithm`. Operands are stored in the dtype to which they are rounded; in float32 for
     "tf32" and for sums of several products, whose parts XLA makes."""
-    if ctx.platform == "cpu" and preset.name not in _ON_CPU:
-        raise NotImplementedError(f"dot_general: precision {preset.name} is not supported on CPUs; those have "
-                                  f"{', '.join(sorted(_ON_CPU))}")
     (xa, ya), out, algorithm = ctx.avals_in, ctx.aval_out, preset.value
     sums = shaped(out.shape, out.dtype if algorithm.accumulation_type is None else algorithm.accumulation_type)
+    if ctx.platform == "cpu":
+        return _dot_of_rounded(ctx, x, y, dimension_numbers, algorithm, sums)
+    if sums.dtype not in _SUMS:
+        raise NotImplementedError(f"dot_general: with precision {preset.name} preferred_element_type must be float16, bfloat16, "
+                                  f"float32 or float64; got {sums.dtype.name}")
     kind = algorithm.lhs_precision_type
     if kind == "any 8-bit float":
         stored, names = None, [_type_name(ctx, a.dtype) for a in (xa, ya)]
@@ -70,6 +73,30 @@ def _dot_by_algorithm(ctx, x, y, dimension_numbers, preset):
             f"{str(algorithm.allow_imprecise_accumulation).lower()}>")
     attrs = {"algorithm": ctx.attr(text), "precision_config": ctx.precision("DEFAULT", "DEFAULT")}
     return ctx.convert(_dot(ctx, x, y, stored, sums, dimension_numbers, attrs), sums, out)
+
+
+def _dot_of_rounded(ctx, x, y, dimension_numbers, algorithm, sums):
+    """Emit a dot of rounded operands, without the attribute: XLA's compiler for CPUs knows few algorithms, and ignores the
+    rounding of some of these. The sums are in float32 or float64, and rounded at the end. A conversion to a narrow dtype and back
+    would be removed."""
+    kind = algorithm.lhs_precision_type
+    wide = np.dtype("float64") if sums.dtype == np.dtype("float64") else _F32
+    operands = []
+    for v, aval in zip((x, y), ctx.avals_in, strict=True):
+        v = ctx.convert(v, aval, shaped(aval.shape, wide))
+        name = kind if isinstance(kind, str) else kind.name
+        rounded = name in _BITS and algorithm.num_primitive_operations == 1
+        operands.append(_round(ctx, v, shaped(aval.shape, wide), name) if rounded else v)
+    made = _dot(ctx, *operands, None, shaped(sums.shape, wide), dimension_numbers, {})
+    made = _round(ctx, made, shaped(sums.shape, wide), sums.dtype.name)
+    return ctx.convert(made, shaped(sums.shape, wide), ctx.aval_out)
+
+
+def _round(ctx, v, aval, name):
+    if name not in _BITS:
+        return v
+    exponent, mantissa = _BITS[name]
+    return ctx.op("stablehlo.reduce_precision", (v,), aval, exponent_bits=ctx.i32(exponent), mantissa_bits=ctx.i32(mantissa))
 
 
 def _dot(ctx, x, y, dtype, out, dimension_numbers, attrs):
