@@ -78,7 +78,8 @@ def _round_to_blocks(x: Any, config: BlockScaleConfig) -> Any:
     highest = float(dtypes.finfo(config.data_type).max)
     top = lnp.max(lnp.abs(blocks), -1, keepdims=True, initial=0.0) / highest
     if config.mode == "mxfp8":  # the least power of 2 that keeps all elements in range
-        scale = lnp.exp2(lnp.ceil(lnp.log2(lnp.where(top > 0, top, 1.0))))
+        power = lnp.exp2(lnp.ceil(lnp.log2(lnp.where(top > 0, top, 1.0))))
+        scale = lnp.astype(lnp.astype(power, config.scale_type), _F32)  # exp2 itself is not exact
     else:
         common = 1.0 if config.global_scale is None else lnp.reshape(lnp.asarray(config.global_scale, _F32), ())
         parts = lnp.clip(top / common, 0.0, float(dtypes.finfo(config.scale_type).max))
