@@ -133,8 +133,8 @@ def test_finfo_and_iinfo_support_small_dtypes():
     assert dtypes.iinfo("int4").max == 7 and dtypes.finfo("float32").bits == 32
 
 
-@pytest.mark.parametrize("name, bits", [("bool", 8), ("int4", 4), ("uint2", 2), ("int64", 64), ("bfloat16", 16), ("complex64", 64),
-                                        ("float8_e4m3fn", 8), ("float4_e2m1fn", 4), ("float6_e2m3fn", 6)])
+@pytest.mark.parametrize("name, bits", [("bool", 8), ("int4", 4), ("uint2", 2), ("int64", 64), ("bfloat16", 16),
+                                        ("complex64", 64), ("float8_e4m3fn", 8), ("float4_e2m1fn", 4), ("float6_e2m3fn", 6)])
 def test_bits_of_an_element(name, bits):
     assert dtypes.itemsize_bits(name) == bits
 

@@ -126,8 +126,10 @@ def test_largest_and_smallest_elements():
 
 
 @pytest.mark.parametrize("call, error, words", [
-    (lambda: lnp.top_k(_V, 4), ValueError, "top_k: k must be from 0 to 3"), (lambda: lnp.top_k(_V, -1), ValueError, "top_k: k must"),
-    (lambda: lnp.top_k(_V, 1.5), TypeError, "top_k: k must be an int"), (lambda: lnp.top_k(_V * 1j, 1), TypeError, "top_k: expected"),
+    (lambda: lnp.top_k(_V, 4), ValueError, "top_k: k must be from 0 to 3"),
+    (lambda: lnp.top_k(_V, -1), ValueError, "top_k: k must"),
+    (lambda: lnp.top_k(_V, 1.5), TypeError, "top_k: k must be an int"),
+    (lambda: lnp.top_k(_V * 1j, 1), TypeError, "top_k: expected"),
     (lambda: lnp.top_k(_V, 1, mode="low"), ValueError, 'top_k: mode must be "largest" or "smallest"; got .low.'),
     (lambda: lnp.top_k(_V, 1, axis=1), ShapeError, "top_k"), (lambda: lnp.minmax(_V[:0]), ValueError, "has no elements")])
 def test_errors_of_selections(call, error, words):

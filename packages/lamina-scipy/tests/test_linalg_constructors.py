@@ -116,10 +116,10 @@ def test_derivatives_of_the_sylvester_equation(x64):
 
     def f(*args):
         return (linalg.solve_sylvester(*args) ** 2).sum()
-    for i, slope in enumerate(jit(grad(f, (0, 1, 2)))(*args)):
+    for i, derivative in enumerate(jit(grad(f, (0, 1, 2)))(*args)):
         step = RNG.normal(size=args[i].shape)
         ends = [f(*args[:i], args[i] + h * step, *args[i + 1:]) for h in (1e-6, -1e-6)]
-        np.testing.assert_allclose((np.asarray(slope) * step).sum(), (ends[0] - ends[1]) / 2e-6, 1e-6)
+        np.testing.assert_allclose((np.asarray(derivative) * step).sum(), (ends[0] - ends[1]) / 2e-6, 1e-6)
 
 
 def test_sylvester_equation_without_a_solution_is_nan():
@@ -142,7 +142,7 @@ def test_sylvester_equation_without_a_solution_is_nan():
     (lambda: linalg.qr_multiply(np.ones((3, 2)), np.ones((3, 2))), ShapeError, "qr_multiply: c must have 3 columns"),
     (lambda: linalg.qr_multiply(np.ones((3, 2)), np.ones(3), "up"), ValueError, "qr_multiply: mode must be"),
     (lambda: linalg.solve_sylvester(np.eye(2), np.eye(3), np.eye(2)), ShapeError, "C must have 2 rows and 3 columns"),
-    (lambda: linalg.solve_sylvester(np.eye(2), np.eye(2), np.eye(2), method="x"), ValueError, 'method must be "schur" or "eigen"'),
+    (lambda: linalg.solve_sylvester(np.eye(2), np.eye(2), np.eye(2), method="x"), ValueError, "method must be"),
 ])
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):

@@ -144,9 +144,9 @@ def test_derivatives_of_the_faddeeva_function(x64):
     first = grad(special.wofz, holomorphic=True)
     second = grad(first, holomorphic=True)
     for z in (1 + 1j, -2 + 0.5j, -1 - 1j, 2 - 1.5j):
-        slope = 2j / np.sqrt(np.pi) - 2 * z * special.wofz(z)
-        np.testing.assert_allclose(first(z), slope, 1e-13)
-        np.testing.assert_allclose(second(z), -2 * special.wofz(z) - 2 * z * slope, 1e-12)
+        derivative = 2j / np.sqrt(np.pi) - 2 * z * special.wofz(z)
+        np.testing.assert_allclose(first(z), derivative, 1e-13)
+        np.testing.assert_allclose(second(z), -2 * special.wofz(z) - 2 * z * derivative, 1e-12)
     np.testing.assert_allclose(second(1e5 + 3j), 1.0155412478471082e-19 + 1.128379161340779e-15j, 1e-14)
 
 
@@ -190,7 +190,6 @@ def test_owens_t_and_its_derivatives(x64):
 
 def test_numbers_of_combinations():
     n, k = np.arange(31)[:, None], np.arange(31)
-    import math
     want = np.array([[math.comb(i, j) for j in range(31)] for i in range(31)], np.float64)
     exact = want < 2 ** 17
     got = special.comb(n, k)

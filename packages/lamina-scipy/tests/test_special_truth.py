@@ -122,7 +122,9 @@ from lamina_scipy import special  # noqa: E402
 
 TABLE = json.loads(FILE.read_text())
 FORMS = {"sici sine": lambda x: special.sici(x)[0], "sici cosine": lambda x: special.sici(x)[1],
-         "fresnel sine": lambda x: special.fresnel(x)[0], "fresnel cosine": lambda x: special.fresnel(x)[1], "bessel_jn": lambda x: special.bessel_jn(x, v=3)[3], "multigammaln": lambda x: special.multigammaln(x, 3)}
+         "fresnel sine": lambda x: special.fresnel(x)[0], "fresnel cosine": lambda x: special.fresnel(x)[1],
+         "bessel_jn": lambda x: special.bessel_jn(x, v=3)[3],
+         "multigammaln": lambda x: special.multigammaln(x, 3)}
 MORE = {("i1e", False): 120, ("i1e", True): 120}  # eps that second derivatives may be off by, where it is more than 60: at 4.5
 
 

@@ -119,8 +119,8 @@ def _make_rounded_product(configs: tuple[BlockScaleConfig, ...]) -> Any:
 def _check_configs(configs: Any) -> tuple[BlockScaleConfig, ...]:
     made = tuple(configs) if isinstance(configs, (list, tuple)) else ()
     if len(made) != 3 or not all(isinstance(c, BlockScaleConfig) for c in made):
-        raise TypeError("scaled_dot_general: configs must be a list of three configurations, for lhs, rhs and the gradient, each "
-                        f"from get_scaled_dot_general_config; got {configs!r:.80}")
+        raise TypeError("scaled_dot_general: configs must be a list of three configurations, for lhs, rhs and the "
+                        f"gradient, each from get_scaled_dot_general_config; got {configs!r:.80}")
     return made
 
 
@@ -159,8 +159,8 @@ def scaled_dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, p
     for kind, ours, theirs in (("contracted", lc, rc), ("batch", lb, rb)):
         lengths = [tuple(typeof(v).shape[a] for a in axes) for v, axes in ((x, ours), (y, theirs))]
         if lengths[0] != lengths[1]:
-            raise ShapeError(f"scaled_dot_general: {kind} axes must have equal length; got {typeof(x).str_long()}, axes {ours}, and "
-                             f"{typeof(y).str_long()}, axes {theirs}")
+            raise ShapeError(f"scaled_dot_general: {kind} axes must have equal length; got {typeof(x).str_long()}, axes "
+                             f"{ours}, and {typeof(y).str_long()}, axes {theirs}")
     (left, m), (right, n) = _to_stack(x, lc, lb), _to_stack(y, rc, rb)
     batch = tuple(typeof(x).shape[a] for a in lb)
     return lnp.astype(lnp.reshape(product(left, right), (*batch, *m, *n)), dtype)
@@ -206,8 +206,8 @@ def scaled_matmul(lhs: ArrayLike, rhs: ArrayLike, lhs_scales: ArrayLike, rhs_sca
     x, s, y, t = (v.shape for v in types)
     if not (len(x) == len(s) == len(y) == len(t) == 3 and x[::2] == y[::2] and s[:2] == x[:2] and t[:2] == y[:2]
             and all(v[2] and x[2] % v[2] == 0 for v in (s, t))):
-        raise ShapeError("scaled_matmul: expected lhs [b, m, k], rhs [b, n, k], lhs_scales [b, m, i], rhs_scales [b, n, j], with k "
-                         "a multiple of i and of j; got "
+        raise ShapeError("scaled_matmul: expected lhs [b, m, k], rhs [b, n, k], lhs_scales [b, m, i], rhs_scales [b, n, j], "
+                         "with k a multiple of i and of j; got "
                          + ", ".join(types[i].str_long() for i in (0, 2, 1, 3)))
     left, right = (v * lnp.repeat(scale, x[2] // typeof(scale).shape[2], 2) for v, scale in (parts[:2], parts[2:]))
     return lnp.astype(_multiply(left, right), dtype)

@@ -242,6 +242,8 @@ def key_dtype(impl_spec: Any = None) -> np.dtype:
     Raises:
       ValueError: no generator has that name.
 
+    Source: the dtype that `key` gives its result.
+
     >>> key_dtype() == key(0).dtype
     True
     """

@@ -59,8 +59,8 @@ def _dot_by_algorithm(ctx, x, y, dimension_numbers, preset):
     if ctx.platform == "cpu":
         return _dot_of_rounded(ctx, x, y, dimension_numbers, algorithm, sums)
     if sums.dtype not in _SUMS:
-        raise NotImplementedError(f"dot_general: with precision {preset.name} preferred_element_type must be float16, bfloat16, "
-                                  f"float32 or float64; got {sums.dtype.name}")
+        raise NotImplementedError(f"dot_general: with precision {preset.name} preferred_element_type must be float16, "
+                                  f"bfloat16, float32 or float64; got {sums.dtype.name}")
     kind = algorithm.lhs_precision_type
     if kind == "any 8-bit float":
         stored, names = None, [_type_name(ctx, a.dtype) for a in (xa, ya)]
@@ -76,9 +76,9 @@ def _dot_by_algorithm(ctx, x, y, dimension_numbers, preset):
 
 
 def _dot_of_rounded(ctx, x, y, dimension_numbers, algorithm, sums):
-    """Emit a dot of rounded operands, without the attribute: XLA's compiler for CPUs knows few algorithms, and ignores the
-    rounding of some of these. The sums are in float32 or float64, and rounded at the end. A conversion to a narrow dtype and back
-    would be removed."""
+    """Emit a dot of rounded operands, without the attribute: XLA's compiler for CPUs has few algorithms, and does not
+    round the operands of some. The sums are in float32 or float64, and rounded at the end. XLA removes a conversion to a
+    narrow dtype and back, so `reduce_precision` rounds."""
     kind = algorithm.lhs_precision_type
     wide = np.dtype("float64") if sums.dtype == np.dtype("float64") else _F32
     operands = []

@@ -13,7 +13,7 @@ from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import SPECIAL, call_real, derivatives, guard, make_real_function, pick
+from .._util import SPECIAL, derivatives, guard, make_real_function, pick
 
 __all__ = ["dawsn", "erfcx", "wofz"]
 

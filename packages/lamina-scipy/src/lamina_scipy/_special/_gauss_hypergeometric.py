@@ -69,7 +69,7 @@ def _sum_series(a: Any, b: Any, c: Any, x: Any, floors: tuple[Any, Any] | None) 
     return total, moment, lax.stop_gradient(lnp.where(bad | (scale == 0), np.inf, off))
 
 
-def _step_taylor(a: Any, b: Any, c: Any, s: Any, h: Any, values: Any, slopes: Any) -> tuple[Any, Any]:
+def _step_taylor(a: Any, b: Any, c: Any, s: Any, h: Any, values: Any, rates: Any) -> tuple[Any, Any]:
     """Two solutions of the hypergeometric equation, DLMF 15.10.1, and their derivatives, a step h on from x = 1 - s."""
     x, lead = 1.0 - s, (c - a - b - 1.0) + (a + b + 1.0) * s
 
@@ -80,7 +80,7 @@ def _step_taylor(a: Any, b: Any, c: Any, s: Any, h: Any, values: Any, slopes: An
         inner = (k + a) * (k + b) / (k + 1.0) * h * own - ((2.0 * s - 1.0) * k + lead) * after
         return after, h / x / s / (k + 2.0) * inner, total, moment
 
-    state = (values, h * slopes, values, lnp.zeros_like(values))
+    state = (values, h * rates, values, lnp.zeros_like(values))
     total, moment = lax.fori_loop(0, pick(s, 22, 46), step, state)[2:]
     return total, moment / h
 
@@ -136,7 +136,8 @@ def _integrate_ode(needed: Any, a: Any, b: Any, c: Any, end: Any, series: tuple[
 
 
 def _compute_value(a: Any, b: Any, c: Any, x: Any, by: int | None = None) -> Any:
-    """The function where c is no pole, in a form whose derivative in a, b or c (argument 0, 1 or 2, `by`) is that of its parts."""
+    """The function where c is no pole, in a form whose derivative in a, b or c (argument 0, 1 or 2, `by`) is that of its
+    parts."""
     ends = (is_pole(a) & (by != 0)) | (is_pole(b) & (by != 1))
     swap = lax.stop_gradient((a > b) & lnp.logical_not(ends))
     p, q = lnp.where(swap, b, a), lnp.where(swap, a, b)

@@ -95,7 +95,7 @@ def _near_root(x: Any) -> Any:
 
 
 def _half_turn(x: Any) -> Any:
-    """pi x**2 / 2 within one turn, and 0 where the square overflows or x is infinite."""
+    """pi x**2 / 2 reduced by multiples of 2 pi, and 0 where the square overflows or x is infinite."""
     x = guard(lnp.abs(x) < pick(x, 1e18, 1e150), x, 0.0)
     square = x * x
     return 0.5 * np.pi * (square - 4.0 * lnp.round(0.25 * square))

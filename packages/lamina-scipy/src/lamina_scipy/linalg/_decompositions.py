@@ -198,8 +198,8 @@ def qr_multiply(a: ArrayLike, c: ArrayLike, mode: str = "right", pivoting: bool 
     t, vector = typeof(c), len(typeof(c).shape) == 1
     m, k = typeof(q).shape[-2:]
     if not t.shape or t.shape[-1 if vector or mode == "right" else -2] != (m if mode == "right" else k):
-        raise ShapeError(f"qr_multiply: c must have {f'{m} columns' if mode == 'right' else f'{k} rows'}, to be multiplied with Q "
-                         f"of shape ({m}, {k}); got {t.str_long()}")
+        length = f"{m} columns" if mode == "right" else f"{k} rows"
+        raise ShapeError(f"qr_multiply: c must have {length}, to be multiplied with Q of shape ({m}, {k}); got {t.str_long()}")
     q = lnp.conj(q) if conjugate else q
     return mm(c, q) if mode == "right" else mm(q, c), *rest
 

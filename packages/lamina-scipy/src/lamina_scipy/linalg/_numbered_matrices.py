@@ -1,4 +1,5 @@
-"""Matrices given by their size: of binomial coefficients, of the Fourier transform, Hadamard's, Helmert's, Hilbert's inverse."""
+"""Matrices given by their size: of binomial coefficients, of the Fourier transform, Hadamard's, Helmert's, and the inverse
+of Hilbert's."""
 from __future__ import annotations
 
 import math
@@ -198,4 +199,5 @@ def invpascal(n: int, kind: str | None = None) -> Array:
         return _to_float_array(lower, n)
     if kind == "upper":
         return _to_float_array(list(map(list, zip(*lower))), n)
-    return _to_float_array([[sum(lower[k][i] * lower[k][j] for k in range(max(i, j), n)) for j in range(n)] for i in range(n)], n)
+    columns = list(zip(*lower))
+    return _to_float_array([[sum(a * b for a, b in zip(x, y)) for y in columns] for x in columns], n)

@@ -34,7 +34,8 @@ def _to_vectors(call: str, argument: str, x: Any, least: int) -> Any:
 def _set_row(x: Any, below: Any) -> Any:
     """Stack a row `[..., n]` on rows `[..., m, n]`, which broadcast to its leading axes."""
     lead, shape = typeof(x).shape[:-1], typeof(below).shape
-    return lnp.concatenate([lnp.expand_dims(x, -2), lnp.astype(lnp.broadcast_to(below, (*lead, *shape[-2:])), typeof(x).dtype)], -2)
+    rows = lnp.astype(lnp.broadcast_to(below, (*lead, *shape[-2:])), typeof(x).dtype)
+    return lnp.concatenate([lnp.expand_dims(x, -2), rows], -2)
 
 
 @public_api()
@@ -179,7 +180,7 @@ def fiedler_companion(a: ArrayLike) -> Array:
     zero, one = lnp.zeros_like(x[..., 0]), lnp.ones_like(x[..., 0])
     rows = [[zero] * n for _ in range(n)]
     rows[0][0], rows[1][0] = -x[..., 1], one
-    for k in range(2, n + 1):  # coefficient k is in the row of the nearest even place, with a one beside it
+    for k in range(2, n + 1):  # coefficient k is in the row of the nearest even place, which has a one two columns further
         i, j = (k - 2, k - 1) if k % 2 == 0 else (k - 1, k - 2)
         rows[i][j] = -x[..., k]
         if k % 2 == 0 and k < n:

@@ -16,8 +16,8 @@ from ._distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
 __all__ = ["cdf", "entropy", "logpmf", "pmf"]
 
 # the entropy is log(2 pi e mu) / 2 and the sum of these with mu**-k, from k = 10 down
-_FAR = (-2149.72159195, -273.605471380, -39.7784722222222, -33953 / 5040, -1375 / 1008, -863 / 2520, -9 / 80, -19 / 360, -1 / 24,
-        -1 / 12, 0.0)
+_FAR = (-2149.72159195, -273.605471380, -39.7784722222222, -33953 / 5040, -1375 / 1008, -863 / 2520, -9 / 80, -19 / 360,
+        -1 / 24, -1 / 12, 0.0)
 _TERMS = 160  # of counts, for a mean up to 60
 
 _distribution = Distribution("poisson", "Poisson's distribution", mu="real array, none below 0: its mean")

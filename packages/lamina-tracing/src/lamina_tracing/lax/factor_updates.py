@@ -41,7 +41,8 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
       ShapeError: the shapes do not fit.
       DTypeError: the operands are not float.
 
-    Derivative: of the rotations. Source: Gill, Golub, Murray and Saunders, "Methods for modifying matrix factorizations" (1974).
+    Derivative: of the rotations.
+    Source: Gill, Golub, Murray and Saunders, "Methods for modifying matrix factorizations" (1974).
 
     >>> cholesky_update(np.float32([[3.]]), np.float32([4.]))
     Array([[5.]], dtype=float32)
@@ -104,8 +105,8 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
     m, k = t.shape[-2] if len(t.shape) > 1 else -1, s.shape[-1] if s.shape else -1
     if not (len(t.shape) == len(u.shape) == len(s.shape) + 1 and 0 <= k <= min(t.shape[-2:])
             and u.shape[-2 if left else -1] == m and t.shape[:-2] == u.shape[:-2] == s.shape[:-1]):
-        raise ShapeError(f"expected a [..., m, n], taus [..., k] with k <= min(m, n) and c {'[..., m, p]' if left else '[..., p, m]'}"
-                         f"; got {t.str_long()}, {s.str_long()} and {u.str_long()}")
+        raise ShapeError("expected a [..., m, n], taus [..., k] with k <= min(m, n) and c "
+                         f"{'[..., m, p]' if left else '[..., p, m]'}; got {t.str_long()}, {s.str_long()} and {u.str_long()}")
     lead = [(0, 0, 0)] * (len(t.shape) - 2)
     zero = scalar(0, t.dtype)
     vectors = sh.pad(sh.slice_in_dim(a, 0, k, axis=-1), zero, [*lead, (0, 0, 0), (0, m - k, 0)])

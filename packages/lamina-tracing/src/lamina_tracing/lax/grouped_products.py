@@ -37,8 +37,8 @@ class RaggedDotDimensionNumbers:
 
 
 def _mark_groups(sizes: Value, lhs: ShapedArray, ragged: int, outer: tuple[int, ...]) -> Value:
-    """Return booleans `[g, *lhs.shape]`: whether an index along the ragged axis is in a group. `sizes` is `[g]`, or has the axes
-    `outer` of `lhs` before."""
+    """Return booleans `[g, *lhs.shape]`: whether an index along the ragged axis is in a group. `sizes` is `[g]`, or has
+    the axes `outer` of `lhs` before."""
     t = typeof(sizes)
     last = len(t.shape) - 1
     g, full = t.shape[-1], (t.shape[-1], *lhs.shape)
@@ -82,8 +82,9 @@ def ragged_dot_general(lhs: ArrayLike, rhs: ArrayLike, group_sizes: ArrayLike,
     """Multiply two arrays as `dot_general` does, with one axis of `lhs` divided into groups.
 
     Args:
-      lhs: array `[...]` with a ragged axis. If it is neither contracted nor a batch axis, each group is multiplied by its entry of
-        `rhs` along the group axis. If it is contracted, each group gives a product. If it is a batch axis, the groups have no effect.
+      lhs: array `[...]` with a ragged axis. If it is neither contracted nor a batch axis, each group is multiplied by
+        its entry of `rhs` along the group axis. If it is contracted, each group gives a product. If it is a batch axis,
+        the groups have no effect.
       rhs: array `[...]`.
       group_sizes: integers `[g]`: the length of each group along the ragged axis; what comes after the last one gives zeros.
         They may differ along the batch axes and the axes of the same kind before the ragged one: `[..., g]`.
@@ -136,8 +137,8 @@ def _apply_scale(argument: str, x: Value, scale: Value, contract: tuple[int, ...
     fits = len(shape) == len(scales) and all(
         n == m if a not in contract else m and n % m == 0 for a, (n, m) in enumerate(zip(shape, scales)))
     if not fits:
-        raise ShapeError(f"scaled_dot: {argument}_scale must have the axes of {argument}, the contracted ones shorter by a whole "
-                         f"factor; got {argument} {typeof(x).str_long()}, {argument}_scale {typeof(scale).str_long()}")
+        raise ShapeError(f"scaled_dot: {argument}_scale must have the axes of {argument}, the contracted ones shorter "
+                         f"by a whole factor; got {argument} {typeof(x).str_long()}, {argument}_scale {typeof(scale).str_long()}")
     parts = [p for n, m in zip(shape, scales) for p in (m, n // m if m else 1)]
     blocks = sh.broadcast_in_dim(convert_element_type(scale, dtype), parts, tuple(range(0, 2 * len(scales), 2)))
     return ew.mul(x, sh.reshape(blocks, shape))
@@ -150,8 +151,8 @@ def scaled_dot(lhs: ArrayLike, rhs: ArrayLike, *, lhs_scale: ArrayLike | None = 
 
     Args:
       lhs, rhs: float arrays, of a narrow dtype as a rule.
-      lhs_scale, rhs_scale: float arrays with the axes of `lhs` and `rhs`, of which the contracted ones may be shorter by a whole
-        factor, the length of a block; None for 1.
+      lhs_scale, rhs_scale: float arrays with the axes of `lhs` and `rhs`, of which the contracted ones may be shorter
+        by a whole factor, the length of a block; None for 1.
       dimension_numbers: as of `dot_general`; None for matrices `[m, k]` and `[k, n]` or stacks `[b, m, k]` and `[b, k, n]`.
       preferred_element_type: dtype of the scaled operands, the sums and the result: bfloat16 or float32; None for bfloat16.
     Returns:
