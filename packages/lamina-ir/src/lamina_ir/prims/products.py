@@ -173,7 +173,8 @@ def as_dot_precision(spec: ParamValue) -> tuple[Precision, Precision] | DotAlgor
 
 def _find_preset(algorithm: DotAlgorithm) -> DotAlgorithmPreset:
     kinds = [t if t is None or isinstance(t, str) and t == "tf32" else np.dtype(t) for t in algorithm[:3]]
-    wanted = DotAlgorithm(*kinds, *algorithm[3:])
+    lhs, rhs, sums = kinds
+    wanted = algorithm._replace(lhs_precision_type=lhs, rhs_precision_type=rhs, accumulation_type=sums)
     if all(isinstance(t, np.dtype) and t.name.startswith("float8") for t in kinds[:2]):
         wanted = wanted._replace(lhs_precision_type=_ANY_F8, rhs_precision_type=_ANY_F8)
     for preset in DotAlgorithmPreset:

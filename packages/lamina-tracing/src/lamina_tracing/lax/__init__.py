@@ -32,7 +32,7 @@ from .tokens import *
 from .windows import *
 
 if not TYPE_CHECKING:  # checkers, which cannot follow this, take all names where there is no list
-    __all__ = [name for family in (elementwise, arithmetic, stacking, conversions, special, creation, shape,
-                                   reductions, windows, products, grouped_products, convolution, _fft, indexing, scattering, sorting, random_bits,
-                                   collectives, named_einsum, loops, custom, tokens)
+    __all__ = [name for family in (elementwise, arithmetic, stacking, conversions, special, creation, shape, reductions,
+                                   windows, products, grouped_products, convolution, _fft, indexing, scattering, sorting,
+                                   random_bits, collectives, named_einsum, loops, custom, tokens)
                for name in family.__all__]

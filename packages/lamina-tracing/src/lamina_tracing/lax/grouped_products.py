@@ -138,7 +138,8 @@ def _apply_scale(argument: str, x: Value, scale: Value, contract: tuple[int, ...
         n == m if a not in contract else m and n % m == 0 for a, (n, m) in enumerate(zip(shape, scales)))
     if not fits:
         raise ShapeError(f"scaled_dot: {argument}_scale must have the axes of {argument}, the contracted ones shorter "
-                         f"by a whole factor; got {argument} {typeof(x).str_long()}, {argument}_scale {typeof(scale).str_long()}")
+                         f"by a whole factor; got {argument} {typeof(x).str_long()}, {argument}_scale "
+                         f"{typeof(scale).str_long()}")
     parts = [p for n, m in zip(shape, scales) for p in (m, n // m if m else 1)]
     blocks = sh.broadcast_in_dim(convert_element_type(scale, dtype), parts, tuple(range(0, 2 * len(scales), 2)))
     return ew.mul(x, sh.reshape(blocks, shape))

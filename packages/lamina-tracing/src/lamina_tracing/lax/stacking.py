@@ -49,7 +49,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike) -> Array:
     >>> empty((2,), "float32").shape
     (2,)
     """
-    return full((shape,) if hasattr(shape, "__index__") else shape, 0, dtype)
+    return full(shape if isinstance(shape, Sequence) else as_ints("empty", "shape", (shape,)), 0, dtype)
 
 
 @rename_errors
