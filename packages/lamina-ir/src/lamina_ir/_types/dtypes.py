@@ -16,12 +16,14 @@ from ..errors import DTypeError
 from .key_dtypes import KEY_TYPES, extended, is_key, key_type, new_key_type, prng_key, key_tag, key_size
 from .._typing import DTypeSpec
 
-__all__ = ["BOOL", "KEY_TYPES", "SHORT_NAMES", "as_dtype", "bfloat16", "canonical_complex", "canonical_float", "canonical_int",
-           "canonicalize", "canonicalize_dtype", "complex_dtype", "define_key_type", "dtype_of_int", "extended",
-           "finfo", "float0", "from_short_name", "iinfo", "inexact_dtype_for", "is_bool", "is_complex", "is_float",
-           "is_inexact", "is_integer", "is_key", "is_number", "issubdtype", "itemsize_bits", "key_size", "key_tag", "key_type",
-           "long_name", "portable_name", "prng_key", "promote", "real_dtype", "short_name", "tangent_dtype"]
+__all__ = ["BOOL", "KEY_TYPES", "SHORT_NAMES", "TypePromotionError", "as_dtype", "bfloat16", "canonical_complex",
+           "canonical_float", "canonical_int", "canonicalize", "canonicalize_dtype", "complex_dtype",
+           "define_key_type", "dtype_of_int", "extended", "finfo", "float0", "from_short_name", "iinfo",
+           "inexact_dtype_for", "is_bool", "is_complex", "is_float", "is_inexact", "is_integer", "is_key",
+           "is_number", "issubdtype", "itemsize_bits", "key_size", "key_tag", "key_type", "long_name",
+           "portable_name", "prng_key", "promote", "real_dtype", "short_name", "tangent_dtype"]
 
+TypePromotionError = DTypeError  # the name that JAX has
 BOOL = np.dtype(bool)
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 float0 = np.dtype([("float0", np.void, 0)])  # dtype of tangents of integers: the zero-dimensional vector space

@@ -87,7 +87,8 @@ def _dot_of_rounded(ctx, x, y, dimension_numbers, algorithm, sums):
         name = kind if isinstance(kind, str) else kind.name
         rounded = name in _BITS and algorithm.num_primitive_operations == 1
         operands.append(_round(ctx, v, shaped(aval.shape, wide), name) if rounded else v)
-    made = _dot(ctx, *operands, None, shaped(sums.shape, wide), dimension_numbers, {})
+    left, right = operands
+    made = _dot(ctx, left, right, None, shaped(sums.shape, wide), dimension_numbers, {})
     made = _round(ctx, made, shaped(sums.shape, wide), sums.dtype.name)
     return ctx.convert(made, shaped(sums.shape, wide), ctx.aval_out)
 
