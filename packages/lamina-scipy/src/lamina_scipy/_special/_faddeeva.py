@@ -188,7 +188,7 @@ def wofz(z: ArrayLike) -> Array:
       modified trapezoidal rules" (2021).
 
     >>> wofz(np.array([0., 1j]))
-    Array([1.       +0.j, 0.4275836+0.j], dtype=complex64)
+    Array([1.        +0.j, 0.42758358+0.j], dtype=complex64)
     """
     x = lnp.asarray(to_inexact("wofz", z))
     if dtypes.is_complex(typeof(x).dtype):

@@ -161,7 +161,7 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
     Derivative: `sin(x) / x` and `cos(x) / x`.
     Source: meaning of `scipy.special.sici`, of real numbers; DLMF 6.2.9, 6.2.11, above 4 by 6.2.19 and 6.2.20.
 
-    >>> sici(np.array([0., 1., np.inf]))
-    (Array([0.       , 0.9460831, 1.5707964], dtype=float32), Array([     -inf, 0.3374039, 0.       ], dtype=float32))
+    >>> sici(np.array([0., 2., np.inf]))
+    (Array([0.       , 1.605413 , 1.5707964], dtype=float32), Array([      -inf, 0.42298073, 0.        ], dtype=float32))
     """
     return call_real("sici", _sine_integral, x), call_real("sici", _cosine_integral, x)
