@@ -21,6 +21,24 @@ def test_compiled_special_functions(name):
     np.testing.assert_allclose(got[fits], want[fits], LOOSE.get(name, 60) * 1.2e-7, 1e-30)
 
 
+@pytest.mark.parametrize("name", ["erfcinv", "erfcx", "dawsn", "loggamma", "boxcox", "boxcox1p", "comb"])
+def test_compiled_special_functions_of_the_table_of_truth(name):
+    rows = [row for row in json.loads((FROZEN / "special_truth.json").read_text())[name] if abs(row[1][0][0]) < 1e37]
+    points = np.array([row[0] for row in rows], np.float32).T
+    want, size = np.array([row[1][0] for row in rows]).T
+    got = np.asarray(lamina.jit(getattr(special, name))(*points), np.float64)
+    assert (np.abs(got - want) <= 60 * 1.2e-7 * size).all()
+
+
+def test_compiled_hypergeometric_function():
+    """Legendre's polynomials, elementary functions and a logarithm near 1."""
+    x = np.float32([-30, -0.5, 0.25, 0.75, 0.9990234375])
+    hyp2f1 = lamina.jit(special.hyp2f1)
+    np.testing.assert_allclose(hyp2f1(np.float32(1), 1, 2, x), -np.log1p(-x) / x, 1e-5)
+    np.testing.assert_allclose(hyp2f1(np.float32(2.5), 1.5, 1.5, x), (1 - x.astype(float)) ** -2.5, 2e-5)
+    np.testing.assert_allclose(hyp2f1(np.float32(-2), 3, 1, (1 - x) / 2), (3 * x ** 2 - 1) / 2, 1e-5)
+
+
 def test_invalid_parameters_give_nan():
     """jaxlib 0.10.2 returns uninitialized memory for `exp` of a select between numbers and NaN by one boolean."""
     x = np.linspace(-3, 3, 28, dtype=np.float32)

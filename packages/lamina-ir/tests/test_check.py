@@ -161,7 +161,7 @@ IOTA = "{ lambda ; . let a:i32[0,2] = iota[dimension=1 dtype=int32 shape=(0, 2)]
 
 @pytest.mark.parametrize(("text", "old", "new", "message"), [
     (DOT, "precision=None", "precision=(1+2j)",
-     "its param precision must be None, or a pair of enums `Precision`; got complex"),
+     "its param precision must be None, or a pair of enums `Precision`, or an enum `DotAlgorithmPreset`; got complex"),
     (DOT, "precision=None", "precision=(Precision.HIGH,)", "precision must be None, or a pair"),
     (DOT, "((1,), (0,))", "((1,), (True,))", r"dimension_numbers must be .*, four tuples of ints; got tuple: .*True"),
     (DOT, "((), ())", "()", "dimension_numbers must be .*, four tuples of ints"),

@@ -131,3 +131,14 @@ def test_issubdtype_supports_extended_floats(a, b, want):
 def test_finfo_and_iinfo_support_small_dtypes():
     assert float(dtypes.finfo("bfloat16").max) == pytest.approx(3.39e38, rel=1e-2)
     assert dtypes.iinfo("int4").max == 7 and dtypes.finfo("float32").bits == 32
+
+
+@pytest.mark.parametrize("name, bits", [("bool", 8), ("int4", 4), ("uint2", 2), ("int64", 64), ("bfloat16", 16),
+                                        ("complex64", 64), ("float8_e4m3fn", 8), ("float4_e2m1fn", 4), ("float6_e2m3fn", 6)])
+def test_bits_of_an_element(name, bits):
+    assert dtypes.itemsize_bits(name) == bits
+
+
+def test_bits_of_keys_are_not_defined():
+    with pytest.raises(ValueError, match="itemsize_bits: the size of keys is not defined; got key<fry>"):
+        dtypes.itemsize_bits(dtypes.key_type("fry"))

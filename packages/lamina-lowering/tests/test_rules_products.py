@@ -60,3 +60,33 @@ def test_dot_general_matches_numpy(xs, ys, numbers):
 
 def test_boolean_dot_is_any_of_ands():
     check_lowering(prims.dot_general_p, (floats(5, 4) > 1, floats(4, 3) > 1), params(MATMUL))
+
+
+def lower_algorithm(name, platform, *operands):
+    program = single_eqn_program(prims.dot_general_p, [aval_of(x) for x in operands],
+                                 {**params(MATMUL), "precision": prims.DotAlgorithmPreset[name]})
+    return str(lower(program, platform=platform).module)
+
+
+@pytest.mark.parametrize("name", [p.name for p in prims.DotAlgorithmPreset if p.value])
+def test_every_algorithm_on_cpus(name):
+    kind = ml_dtypes.float8_e4m3fn if name.startswith("ANY_F8") else np.float32
+    x, y = floats(5, 16).astype(kind), floats(16, 7).astype(kind)
+    preset = prims.DotAlgorithmPreset[name]
+    check_lowering(prims.dot_general_p, (x, y), {**params(MATMUL), "precision": preset})
+    check_lowering(prims.dot_general_p, (x[0], y[:, 0]), {**params((((0,), (0,)), ((), ()))), "precision": preset})
+
+
+@pytest.mark.parametrize("name", [p.name for p in prims.DotAlgorithmPreset if p.value])
+def test_every_algorithm_is_an_attribute_on_gpus(name):
+    f8 = name.startswith("ANY_F8")
+    x, y = (v.astype(ml_dtypes.float8_e4m3fn if f8 else np.float32) for v in (floats(5, 16), floats(16, 7)))
+    if name.startswith("ANY_F8_ANY_F8_ANY"):
+        with pytest.raises(NotImplementedError, match="preferred_element_type must be float16, bfloat16, float32 or float64"):
+            lower_algorithm(name, "cuda", x, y)
+        return
+    made = lower_algorithm(name, "cuda", x, y)
+    kind = "f8E4M3FN" if f8 else name.split("_")[0].lower()
+    assert f"algorithm = <lhs_precision_type = {kind}, rhs_precision_type = {kind}," in made
+    count = name.rpartition("_X")[2] if "_X" in name else 1
+    assert f"num_primitive_operations = {count}, allow_imprecise_accumulation = {str('FAST' in name).lower()}>" in made

@@ -32,6 +32,7 @@ REDUCTIONS |= {"quantile": lambda f, x, axis: f(x, 0.3, axis=axis),
                "nanpercentile": lambda f, x, axis: f(insert_nan_in(x), 30, axis=axis),
                "linalg.norm": lambda f, x, axis: f(x, axis=axis) if not isinstance(axis, tuple) or len(axis) < 3 else
                jnp.linalg.vector_norm(x, axis=axis)}
+REDUCTIONS |= {"minmax": lambda f, x, axis: jnp.stack(f(x, axis=axis))}
 ONE_AXIS = {name: lambda f, x, axis: f(x, axis=axis) for name in "argmax argmin trapezoid".split()}
 ONE_AXIS |= {name: lambda f, x, axis: f(insert_nan_in(x), axis=axis) for name in ("nanargmax", "nanargmin")}
 ONE_AXIS |= {"vecdot": lambda f, x, axis: f(x, x * 2 - 1, axis=axis),
@@ -57,7 +58,7 @@ POSITIONAL = {
        "concat concatenate stack unstack diff expand_dims rollaxis squeeze unique fft.rfft fft.irfft fft.hfft "
        "fft.ihfft".split()},
     **{(name, "axis"): lambda f, x, b: f(jnp.asarray(x, np.uint8), axis=b) for name in ("packbits", "unpackbits")},
-    **{(name, "axis"): A["two"] for name in "append array_split delete repeat split".split()},
+    **{(name, "axis"): A["two"] for name in "append array_split delete repeat split top_k".split()},
     **{(name, "axes"): A["axes"] for name in
        "permute_dims transpose rot90 fft.rfftn fft.irfftn fft.rfft2 fft.irfft2".split()},
     **{(name, argument): lambda f, x, b, argument=argument: f(x, **{argument: b}) for name in ("diagonal", "trace")

@@ -108,3 +108,42 @@ def test_searchsorted_of_complex_nan_is_numpys(side, method):
     a = np.sort(np.array([complex(x, y) for x in parts for y in parts], np.complex64))
     found = lnp.searchsorted(a, a, side=side, method=method)
     np.testing.assert_array_equal(np.asarray(found), np.searchsorted(a, a, side=side))
+
+
+def test_largest_and_smallest_elements():
+    x = np.float32([[3, np.nan, 1, 1], [-1, 0, 5, 5]])
+    values, positions = lnp.top_k(x, 2)
+    np.testing.assert_array_equal(values, [[np.nan, 3], [5, 5]])
+    np.testing.assert_array_equal(positions, [[1, 0], [2, 3]])
+    values, positions = lnp.top_k(x, 3, mode="smallest", sorted=False)
+    np.testing.assert_array_equal(values, [[1, 1, 3], [-1, 0, 5]])
+    np.testing.assert_array_equal(positions, [[2, 3, 0], [0, 1, 2]])
+    assert positions.dtype == np.int32 and lnp.top_k(x, 0)[0].shape == (2, 0)
+    np.testing.assert_array_equal(lnp.top_k(x, 1, axis=0)[1], [[0, 0, 1, 1]])
+    for given in (np.uint8([3, 0, 255]), np.int8([3, -128, 127]), np.array([True, False, True])):
+        np.testing.assert_array_equal(lnp.top_k(given, 3, mode="smallest")[0], np.sort(given))
+    np.testing.assert_array_equal(grad(lambda x: lnp.top_k(x, 2, mode="smallest")[0].sum())(x[1]), [1, 1, 0, 0])
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda: lnp.top_k(_V, 4), ValueError, "top_k: k must be from 0 to 3"),
+    (lambda: lnp.top_k(_V, -1), ValueError, "top_k: k must"),
+    (lambda: lnp.top_k(_V, 1.5), TypeError, "top_k: k must be an int"),
+    (lambda: lnp.top_k(_V * 1j, 1), TypeError, "top_k: expected"),
+    (lambda: lnp.top_k(_V, 1, mode="low"), ValueError, 'top_k: mode must be "largest" or "smallest"; got .low.'),
+    (lambda: lnp.top_k(_V, 1, axis=1), ShapeError, "top_k"), (lambda: lnp.minmax(_V[:0]), ValueError, "has no elements")])
+def test_errors_of_selections(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_both_extremes():
+    x = np.float32([[3, -1, 1], [4, 0, 5]])
+    for axis in (None, 0, -1, (0, 1)):
+        for keep in (False, True):
+            low, high = lnp.minmax(x, axis, keepdims=keep)
+            np.testing.assert_array_equal(low, x.min(axis, keepdims=keep))
+            np.testing.assert_array_equal(high, x.max(axis, keepdims=keep))
+    assert [float(v) for v in lnp.minmax(x, initial=(-2, 4), where=x > 0)] == [-2, 5]
+    assert [float(v) for v in lnp.minmax(x, initial=9)] == [-1, 9]
+    assert np.isnan(lnp.minmax(np.float32([1, np.nan]))).all()

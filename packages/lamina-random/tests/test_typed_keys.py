@@ -104,3 +104,12 @@ def test_settings_say_which_keys_are_wanted():
                 use(WORDS)
     with config.legacy_prng_key("warn"), pytest.warns(UserWarning, match="normal: the key is an array of uint32 words"):
         random.normal(WORDS)
+
+
+def test_dtypes_of_keys():
+    assert random.key_dtype() == KEY.dtype == random.key_dtype("threefry2x32")
+    assert random.key_dtype("rbg") == random.key(1, impl="rbg").dtype != KEY.dtype
+    with config.default_prng_impl("unsafe_rbg"):
+        assert random.key_dtype() == random.key(1).dtype
+    with pytest.raises(ValueError, match="key_dtype: impl must be a generator, or the name of one"):
+        random.key_dtype("dice")

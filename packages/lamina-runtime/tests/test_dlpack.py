@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from lamina_ir import config
 from lamina_runtime import device_put, devices, from_dlpack
+from lamina_runtime.dlpack import is_supported_dtype
 from lamina_tracing import jit, lax
 
 ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -87,3 +88,8 @@ def test_exported_memory_outlives_donation():
         view = np.from_dlpack(x)
         out = add(x)
         assert x.is_deleted() and (view == k).all() and (np.asarray(out) == 2 * k).all()
+
+
+def test_supported_dtypes():
+    assert all(map(is_supported_dtype, ("bool", "int8", "uint64", "float16", "bfloat16", np.complex64)))
+    assert not any(map(is_supported_dtype, ("int4", "float8_e4m3fn", "float8_e5m2")))

@@ -51,6 +51,17 @@ POINTS = {
     "log_ndtr": [(x,) for x in (-1e4, -30.0, *SIGNED[1:-1])],
     "erf": [(x,) for x in SIGNED[1:-1]], "erfc": [(x,) for x in (*SIGNED[1:-1], 9.0)],
     "erfinv": [(x,) for x in (-0.9990234375, -0.5, 1e-6, 0.375, 0.875, 0.99993896484375)]}
+POINTS.update({
+    "erfcinv": [(x,) for x in (1e-20, 0.01, 0.5, 0.9990234375, 1.0009765625, 1.5, 1.9990234375)],
+    "erfcx": [(x,) for x in (-8.0, -1.5, -1e-4, 1e-4, 0.25, 1.5, 6.0, 80.0, 1e6)],
+    "dawsn": [(x,) for x in (*SIGNED, 6.0, 9.0, 80.0, 1e6)],
+    "sici sine": [(x,) for x in (*SIGNED, 3.5, 6.0, 80.0)],
+    "sici cosine": [(x,) for x in (1e-4, 0.25, 0.6171875, 1.5, 3.390625, 6.0, 80.0)],
+    "fresnel sine": [(x,) for x in (*SIGNED, 0.9375, 6.0)], "fresnel cosine": [(x,) for x in (*SIGNED, 0.9375, 6.0)],
+    "loggamma": [(x,) for x in (1e-4, 0.25, 0.9990234375, 1.5, 2.0009765625, 4.5, 80.0)],
+    "boxcox": [(x, p) for x in (1e-3, 0.75, 1.0009765625, 30.0) for p in (-2.5, 1e-3, 0.25, 3.0)],
+    "boxcox1p": [(x, p) for x in (-0.875, 1e-4, 0.75, 30.0) for p in (-2.5, 1e-3, 0.25, 3.0)],
+    "comb": [(5.0, 2.0), (40.0, 17.0), (2.5, 0.75), (100.0, 3.5), (7.0, 0.25), (70.0, 33.0)]})
 STILL = {"polygamma", "expn"}  # have no derivative in their first argument
 
 
@@ -63,7 +74,15 @@ def meanings(mp):
     def zeta(x, q):
         with mp.workdps(mp.mp.dps + 60):  # whose sum has digits behind the point
             return mp.zeta(x, q)
+
+    def power_of(x, p):
+        return (x ** p - 1) / p
+
     return {
+        "erfcinv": lambda x: mp.erfinv(1 - x), "erfcx": lambda x: mp.exp(x * x) * mp.erfc(x), "boxcox": power_of,
+        "boxcox1p": lambda x, p: power_of(1 + x, p), "comb": mp.binomial,
+        "dawsn": lambda x: mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * mp.erfi(x), "loggamma": mp.loggamma, "sici sine": mp.si,
+        "sici cosine": mp.ci, "fresnel sine": mp.fresnels, "fresnel cosine": mp.fresnelc,
         "bessel_jn": lambda x: mp.besselj(3, x), "factorial": lambda x: mp.gamma(x + 1),
         "multigammaln": lambda x: 3 * mp.log(mp.pi) / 2 + sum(mp.loggamma(x - mp.mpf(j) / 2) for j in range(3)),
         "gamma": mp.gamma, "gammaln": lambda x: mp.log(abs(mp.gamma(x))), "digamma": mp.digamma, "polygamma": mp.polygamma,
@@ -102,7 +121,10 @@ from lamina_ir import config  # noqa: E402
 from lamina_scipy import special  # noqa: E402
 
 TABLE = json.loads(FILE.read_text())
-FORMS = {"bessel_jn": lambda x: special.bessel_jn(x, v=3)[3], "multigammaln": lambda x: special.multigammaln(x, 3)}
+FORMS = {"sici sine": lambda x: special.sici(x)[0], "sici cosine": lambda x: special.sici(x)[1],
+         "fresnel sine": lambda x: special.fresnel(x)[0], "fresnel cosine": lambda x: special.fresnel(x)[1],
+         "bessel_jn": lambda x: special.bessel_jn(x, v=3)[3],
+         "multigammaln": lambda x: special.multigammaln(x, 3)}
 MORE = {("i1e", False): 120, ("i1e", True): 120}  # eps that second derivatives may be off by, where it is more than 60: at 4.5
 
 

@@ -83,7 +83,7 @@ __all__ = [
     "ldexp", "left_shift", "less", "less_equal", "lexsort", "linalg", "linspace", "load", "log", "log10", "log1p",
     "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logspace",
     "mask_indices", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean", "median", "meshgrid",
-    "mgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax",
+    "mgrid", "min", "minimum", "minmax", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax",
     "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile",
     "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndarray", "ndim", "negative", "newaxis", "nextafter",
     "nonzero", "not_equal", "number", "object_", "ogrid", "ones", "ones_like", "outer", "packbits", "pad",
@@ -94,7 +94,7 @@ __all__ = [
     "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round", "round_", "s_", "save", "savez", "searchsorted",
     "select", "set_printoptions", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "signedinteger", "sin",
     "sinc", "single", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt", "square", "squeeze",
-    "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
+    "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "top_k",
     "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from", "trim_zeros", "triu",
     "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint", "uint16", "uint2", "uint32", "uint4",
     "uint64", "uint8", "ufunc", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
@@ -118,6 +118,7 @@ _LATER = {
     "_creation.files": "array_repr array_str load save savez",
     "_creation.grids": "c_ fromfunction index_exp indices meshgrid mgrid ogrid r_ s_",
     "_sorting.histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
+    "_sorting.selection": "minmax top_k",
     "_sorting.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "_sorting.sets": "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse "
                    "unique_values",
@@ -139,6 +140,7 @@ if _typing.TYPE_CHECKING:
     from ._creation.grids import *
     from ._sorting.histograms import *
     from ._sorting.quantiles import *
+    from ._sorting.selection import *
     from ._sorting.sets import *
     from ._reductions.nan import *
     from ._shape.bits import *

@@ -15,7 +15,7 @@ from ._prng_impl import (THREEFRY, PRNGImpl, find_impl, get_impl, get_impl_name,
                          split_typed_key, unwrap_words, wrap_words)
 from ._typed_keys import report_legacy_key, unwrap_key, wrap_like
 
-__all__ = ["PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "seed_to_words", "split", "split_core",
+__all__ = ["PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype", "key_impl", "seed_to_words", "split", "split_core",
            "split_keys", "wrap_key_data"]
 
 _U32 = np.dtype("uint32")
@@ -230,6 +230,24 @@ def key_impl(keys: ArrayLike) -> Any:
     if config.legacy_prng_key.value != "allow":
         report_legacy_key("key_impl")
     return get_impl_name(find_impl("key_impl", None))
+
+
+def key_dtype(impl_spec: Any = None) -> np.dtype:
+    """The element type of the keys of a generator.
+
+    Args:
+      impl_spec: the generator, or its name; None for `config.default_prng_impl`.
+    Returns:
+      The dtype of what `key` returns.
+    Raises:
+      ValueError: no generator has that name.
+
+    Source: the dtype that `key` gives its result.
+
+    >>> key_dtype() == key(0).dtype
+    True
+    """
+    return dtypes.key_type(get_tag(find_impl("key_dtype", impl_spec)))
 
 
 def split(key: ArrayLike, num: ShapeLike = 2) -> Array:

@@ -10,11 +10,20 @@ from lamina_ir import dtypes
 from ._array.transfer import from_dlpack
 from ._typing import Array
 
-__all__ = ["SUPPORTED_DTYPES", "from_dlpack", "to_dlpack"]
+__all__ = ["SUPPORTED_DTYPES", "from_dlpack", "is_supported_dtype", "to_dlpack"]
 
 SUPPORTED_DTYPES = frozenset([*map(np.dtype, (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "complex64", "complex128")), dtypes.bfloat16])
+
+
+def is_supported_dtype(dtype: Any) -> bool:
+    """Whether arrays of a dtype can be exchanged.
+
+    >>> is_supported_dtype("bfloat16"), is_supported_dtype("int4")
+    (True, False)
+    """
+    return dtypes.as_dtype(dtype) in SUPPORTED_DTYPES
 
 
 def to_dlpack(x: Array, stream: object = None, src_device: Any = None, dl_device: Any = None, max_version: Any = None,

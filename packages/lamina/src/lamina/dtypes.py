@@ -1,7 +1,8 @@
 """`lamina.dtypes`: element types, from `lamina_ir.dtypes`, and the types that values meet in."""
 from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir import result_type, scalar_type_of
-from lamina_ir.dtypes import bfloat16, canonicalize_dtype, extended, finfo, float0, iinfo, issubdtype, prng_key
+from lamina_ir.dtypes import (TypePromotionError, bfloat16, canonicalize_dtype, extended, finfo, float0, iinfo,
+                              issubdtype, itemsize_bits, prng_key)
 
-__all__ = ["bfloat16", "canonicalize_dtype", "extended", "finfo", "float0", "iinfo", "issubdtype", "prng_key", "result_type",
-           "scalar_type_of"]
+__all__ = ["TypePromotionError", "bfloat16", "canonicalize_dtype", "extended", "finfo", "float0", "iinfo", "issubdtype",
+           "itemsize_bits", "prng_key", "result_type", "scalar_type_of"]

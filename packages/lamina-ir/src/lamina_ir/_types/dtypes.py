@@ -16,12 +16,14 @@ from ..errors import DTypeError
 from .key_dtypes import KEY_TYPES, extended, is_key, key_type, new_key_type, prng_key, key_tag, key_size
 from .._typing import DTypeSpec
 
-__all__ = ["BOOL", "KEY_TYPES", "SHORT_NAMES", "as_dtype", "bfloat16", "canonical_complex", "canonical_float", "canonical_int",
-           "canonicalize", "canonicalize_dtype", "complex_dtype", "define_key_type", "dtype_of_int", "extended",
-           "finfo", "float0", "from_short_name", "iinfo", "inexact_dtype_for", "is_bool", "is_complex", "is_float",
-           "is_inexact", "is_integer", "is_key", "is_number", "issubdtype", "key_size", "key_tag", "key_type",
-           "long_name", "portable_name", "prng_key", "promote", "real_dtype", "short_name", "tangent_dtype"]
+__all__ = ["BOOL", "KEY_TYPES", "SHORT_NAMES", "TypePromotionError", "as_dtype", "bfloat16", "canonical_complex",
+           "canonical_float", "canonical_int", "canonicalize", "canonicalize_dtype", "complex_dtype",
+           "define_key_type", "dtype_of_int", "extended", "finfo", "float0", "from_short_name", "iinfo",
+           "inexact_dtype_for", "is_bool", "is_complex", "is_float", "is_inexact", "is_integer", "is_key",
+           "is_number", "issubdtype", "itemsize_bits", "key_size", "key_tag", "key_type", "long_name",
+           "portable_name", "prng_key", "promote", "real_dtype", "short_name", "tangent_dtype"]
 
+TypePromotionError = DTypeError  # the name that JAX has
 BOOL = np.dtype(bool)
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 float0 = np.dtype([("float0", np.void, 0)])  # dtype of tangents of integers: the zero-dimensional vector space
@@ -409,6 +411,20 @@ def iinfo(int_type: DTypeSpec) -> np.iinfo | ml_dtypes.iinfo:
     """Return the machine limits of an integer dtype (`numpy.iinfo`, `ml_dtypes.iinfo`)."""
     d = as_dtype(int_type)
     return ml_dtypes.iinfo(d) if d in _EXTRA_INTS.values() else np.iinfo(d)
+
+
+def itemsize_bits(dtype: DTypeSpec) -> int:
+    """Return how many bits an element has: 8 for bool, 4 for int4.
+
+    >>> itemsize_bits("int4"), itemsize_bits("complex64")
+    (4, 64)
+    """
+    d = as_dtype(dtype)
+    if is_key(d):
+        raise ValueError(f"itemsize_bits: the size of keys is not defined; got {long_name(d)}. Use key_data")
+    if d in _EXTRA_INTS.values():
+        return int(ml_dtypes.iinfo(d).bits)
+    return int(ml_dtypes.finfo(d).bits) if d in _EXTRA_FLOATS.values() else 8 * d.itemsize
 
 
 def issubdtype(arg1: DTypeSpec, arg2: DTypeSpec) -> bool:

@@ -64,7 +64,7 @@ PARAMS = {
     "num_consts": "how many of the first operands are constants of the program",
     "ordered": "whether effects keep their order; no part of the values",
     "padding": "per axis (low, high): positions added before and after, or removed if negative",
-    "precision": "a hint for accelerators; no part of the meaning",
+    "precision": "a hint for accelerators, no part of the meaning; or for `dot_general` the algorithm",
     "preferred_element_type": "the element type of the result; null: that of the operands",
     "result_dtypes": "the element type of each result of one call",
     "result_shapes": "the shape of each result of one call",

@@ -1,11 +1,13 @@
-"""`dot_general`: tensor contraction of two arrays over any axes, with batch axes; and its `Precision`."""
+"""`dot_general`: tensor contraction of two arrays over any axes, with batch axes; its `Precision` and its algorithms."""
 from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
 from math import prod
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 from typing_extensions import override
 
@@ -16,10 +18,12 @@ from ..errors import DTypeError, ShapeError
 from .._types.param_values import register_param_type
 from .._core.param_types import KINDS, is_ints
 from .._core.primitive import Primitive
+from ._numpy import special
 from ._numpy.ufunc_plans import set_plan_hooks
 from ..typing import Function, ParamValue, Value
 
-__all__ = ["DotDimensionNumbers", "Precision", "as_precision", "dot_general_p"]
+__all__ = ["DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "as_dot_precision", "as_precision",
+           "dot_general_p"]
 
 # ((lhs contracting, rhs contracting), (lhs batch, rhs batch))
 DotDimensionNumbers = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
@@ -78,6 +82,107 @@ def as_precision(spec: ParamValue) -> tuple[Precision, Precision] | None:
                          f"got {spec!r}") from None
 
 
+class DotAlgorithm(NamedTuple):
+    """How a product of matrices is computed.
+
+    Attributes:
+      lhs_precision_type, rhs_precision_type: dtypes to which the operands are rounded; "tf32" for 10 bits of mantissa.
+      accumulation_type: dtype of the sums.
+      lhs_component_count, rhs_component_count: into how many parts an operand is split; 1 for those that are known.
+      num_primitive_operations: how many products of parts are added.
+      allow_imprecise_accumulation: whether some sums may be less precise.
+    """
+
+    lhs_precision_type: ParamValue
+    rhs_precision_type: ParamValue
+    accumulation_type: ParamValue
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+_ANY_F8 = "any 8-bit float"  # not "f8", which is NumPy's name of float64
+_BF16, _F16, _F32, _F64 = (np.dtype(d) for d in (ml_dtypes.bfloat16, np.float16, np.float32, np.float64))
+
+
+@register_param_type
+class DotAlgorithmPreset(Enum):
+    """The algorithms for products of matrices that some platform has, named by the dtypes of the operands and of the sums.
+
+    `X3`, `X6` and `X9` add so many products of parts, which keep more digits than the dtype of the operands. "ANY" stands for
+    any 8-bit float, or for any dtype of the sums.
+
+    >>> DotAlgorithmPreset.BF16_BF16_F32.accumulation_type.name
+    'float32'
+    """
+
+    DEFAULT = None
+    ANY_F8_ANY_F8_F32 = DotAlgorithm(_ANY_F8, _ANY_F8, _F32)
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = DotAlgorithm(_ANY_F8, _ANY_F8, _F32, allow_imprecise_accumulation=True)
+    ANY_F8_ANY_F8_ANY = DotAlgorithm(_ANY_F8, _ANY_F8, None)
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = DotAlgorithm(_ANY_F8, _ANY_F8, None, allow_imprecise_accumulation=True)
+    F16_F16_F16 = DotAlgorithm(_F16, _F16, _F16)
+    F16_F16_F32 = DotAlgorithm(_F16, _F16, _F32)
+    BF16_BF16_BF16 = DotAlgorithm(_BF16, _BF16, _BF16)
+    BF16_BF16_F32 = DotAlgorithm(_BF16, _BF16, _F32)
+    BF16_BF16_F32_X3 = DotAlgorithm(_BF16, _BF16, _F32, num_primitive_operations=3)
+    BF16_BF16_F32_X6 = DotAlgorithm(_BF16, _BF16, _F32, num_primitive_operations=6)
+    BF16_BF16_F32_X9 = DotAlgorithm(_BF16, _BF16, _F32, num_primitive_operations=9)
+    TF32_TF32_F32 = DotAlgorithm("tf32", "tf32", _F32)
+    TF32_TF32_F32_X3 = DotAlgorithm("tf32", "tf32", _F32, num_primitive_operations=3)
+    F32_F32_F32 = DotAlgorithm(_F32, _F32, _F32)
+    F64_F64_F64 = DotAlgorithm(_F64, _F64, _F64)
+
+    @override
+    def __repr__(self) -> str:
+        return "DotAlgorithmPreset." + self.name
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def lhs_precision_type(self) -> ParamValue:
+        """The dtype to which operands are rounded, "tf32" or "any 8-bit float"; that of the right operand is the same."""
+        return self.value and self.value.lhs_precision_type
+
+    @property
+    def accumulation_type(self) -> ParamValue:
+        """The dtype of the sums; None for that of the result."""
+        return self.value and self.value.accumulation_type
+
+
+def as_dot_precision(spec: ParamValue) -> tuple[Precision, Precision] | DotAlgorithmPreset | None:
+    """Convert what `as_precision` takes, a `DotAlgorithmPreset`, its name, or a `DotAlgorithm` to the param `precision`.
+
+    >>> as_dot_precision("F32_F32_F32")
+    DotAlgorithmPreset.F32_F32_F32
+    """
+    if isinstance(spec, DotAlgorithm):
+        spec = _find_preset(spec)
+    elif isinstance(spec, str) and spec.lower() not in _PRECISIONS and spec in DotAlgorithmPreset.__members__:
+        spec = DotAlgorithmPreset[spec]
+    if isinstance(spec, DotAlgorithmPreset):
+        return None if spec is DotAlgorithmPreset.DEFAULT else spec
+    try:
+        return as_precision(spec)
+    except ValueError as e:
+        raise ValueError(str(e).replace("a lax.Precision,", "a lax.Precision, a lax.DotAlgorithmPreset,")) from None
+
+
+def _find_preset(algorithm: DotAlgorithm) -> DotAlgorithmPreset:
+    kinds = [t if t is None or isinstance(t, str) and t == "tf32" else np.dtype(t) for t in algorithm[:3]]
+    lhs, rhs, sums = kinds
+    wanted = algorithm._replace(lhs_precision_type=lhs, rhs_precision_type=rhs, accumulation_type=sums)
+    if all(isinstance(t, np.dtype) and t.name.startswith("float8") for t in kinds[:2]):
+        wanted = wanted._replace(lhs_precision_type=_ANY_F8, rhs_precision_type=_ANY_F8)
+    for preset in DotAlgorithmPreset:
+        if preset.value == wanted:
+            return preset
+    raise ValueError(f"dot_general: precision must be one of the algorithms of lax.DotAlgorithmPreset; got {algorithm!r}")
+
+
 def _check_default(spec: ParamValue) -> None:
     try:
         as_precision(spec)
@@ -125,9 +230,19 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
     if dtypes.is_inexact(lhs.dtype) and not dtypes.is_inexact(dtype):
         raise DTypeError(f"dot_general: preferred_element_type must be able to hold the products; got {dtype.name} for "
                          f"lhs {lhs.str_long()}")
+    if isinstance(precision, DotAlgorithmPreset):
+        _check_algorithm(precision, lhs, rhs)
     shape = tuple([ls[a] for a in lb] + [ls[a] for a in free_axes(len(ls), lc, lb)]
                   + [rs[a] for a in free_axes(len(rs), rc, rb)])
     return shaped(shape, dtype, lhs.weak_type and rhs.weak_type and preferred_element_type is None)
+
+
+def _check_algorithm(algorithm: DotAlgorithmPreset, lhs: ShapedArray, rhs: ShapedArray) -> None:
+    narrow = algorithm.lhs_precision_type == _ANY_F8
+    for x in (lhs, rhs):
+        if not dtypes.is_float(x.dtype) or narrow and x.dtype.itemsize != 1:
+            raise DTypeError(f"dot_general: precision {algorithm.name} needs operands of {'an 8-bit' if narrow else 'a'} float "
+                             f"dtype; got {x.str_long()}")
 
 
 @lru_cache(maxsize=1024)
@@ -153,6 +268,12 @@ def _as_matrices(dimension_numbers: DotDimensionNumbers, x: tuple[int, ...], y: 
 def _dot_general(x: Value, y: Value, *, dimension_numbers: DotDimensionNumbers, precision: ParamValue,
                  preferred_element_type: np.dtype | None) -> Value:
     out = x.dtype if preferred_element_type is None else preferred_element_type
+    if isinstance(precision, DotAlgorithmPreset):
+        kind, sums = precision.lhs_precision_type, out if precision.accumulation_type is None else precision.accumulation_type
+        count = precision.value.num_primitive_operations
+        x, y = (_round_operand(v, kind if count == 1 else _F32) for v in (x, y))
+        z = _dot_general(x, y, dimension_numbers=dimension_numbers, precision=None, preferred_element_type=sums)
+        return z.astype(out, copy=False)
     left, left_shape, right, right_shape, shape = _as_matrices(dimension_numbers, x.shape, y.shape)
     # Avoid copies: BLAS reads transposed matrices in place.
     if left is not None:
@@ -170,9 +291,17 @@ def _dot_general(x: Value, y: Value, *, dimension_numbers: DotDimensionNumbers, 
     return z if shape is None else z.reshape(shape)
 
 
+def _round_operand(x: Value, kind: ParamValue) -> Value:
+    if kind == "tf32":
+        return special.reduce_precision(x.astype(_F32), exponent_bits=8, mantissa_bits=10)
+    return x if kind == _ANY_F8 else x.astype(kind)
+
+
 def _prepare(avals: Sequence[ShapedArray], *, dimension_numbers: DotDimensionNumbers, precision: ParamValue,
              preferred_element_type: np.dtype | None) -> Function | None:
     """Return a faster `_dot_general` for arrays of known types, or None if they need conversion or reshaping."""
+    if isinstance(precision, DotAlgorithmPreset):
+        return None
     x, y = avals
     out = x.dtype if preferred_element_type is None else preferred_element_type
     left, left_shape, right, right_shape, shape = _as_matrices(dimension_numbers, x.shape, y.shape)
@@ -208,6 +337,8 @@ def _is_precision(v: ParamValue) -> bool:
 KINDS["dot numbers"] = ("((contracted axes of lhs, of rhs), (batch axes of lhs, of rhs)), four tuples of ints",
                         _are_dot_numbers)
 KINDS["precision?"] = ("None, or a pair of enums `Precision`", _is_precision)
+KINDS["dot precision?"] = ("None, or a pair of enums `Precision`, or an enum `DotAlgorithmPreset`",
+                           lambda v: _is_precision(v) or type(v) is DotAlgorithmPreset)
 dot_general_p = Primitive("dot_general", params=("dimension_numbers", "precision", "preferred_element_type"),
                           family="products", infer=_dot_general_infer, numpy=_dot_general, bilinear_in=(0, 1),
-                          kinds={"dimension_numbers": "dot numbers", "precision": "precision?"}, spec="dot_general")
+                          kinds={"dimension_numbers": "dot numbers", "precision": "dot precision?"}, spec="dot_general")

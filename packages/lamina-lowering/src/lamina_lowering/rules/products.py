@@ -30,6 +30,8 @@ def _free(ndim, contract, batch):
 def dot_general_lowering(ctx, x, y, *, dimension_numbers, precision, preferred_element_type):
     (xa, ya), out = ctx.avals_in, ctx.aval_out
     attrs = {}
+    if isinstance(precision, prims.DotAlgorithmPreset):
+        return _dot_by_algorithm(ctx, x, y, dimension_numbers, precision)
     if precision is not None:
         attrs["precision_config"] = ctx.precision(*(p.name for p in precision))
     if out.dtype == dtypes.BOOL:  # logical or of products: counted in int32
@@ -38,6 +40,64 @@ def dot_general_lowering(ctx, x, y, *, dimension_numbers, precision, preferred_e
         return ctx.compare(made, ctx.const(0, counts), "NE", counts)
     same = xa.dtype == ya.dtype and (xa.dtype == out.dtype or ctx.platform != "cpu")
     return _dot(ctx, x, y, None if same else out.dtype, out, dimension_numbers, attrs)
+
+
+_SUMS = frozenset(map(np.dtype, ("float16", "float32", "float64", dtypes.bfloat16)))
+_BITS = {"float16": (5, 10), "bfloat16": (8, 7), "tf32": (8, 10)}  # of exponent and mantissa
+
+
+def _type_name(ctx, dtype):
+    """Return the name of an element type in MLIR text: `f32`."""
+    return str(ctx.type(shaped((), dtype))).removeprefix("tensor<").removesuffix(">")
+
+
+def _dot_by_algorithm(ctx, x, y, dimension_numbers, preset):
+    """Emit a dot with the attribute `algorithm`. Operands are stored in the dtype to which they are rounded; in float32 for
+    "tf32" and for sums of several products, whose parts XLA makes."""
+    (xa, ya), out, algorithm = ctx.avals_in, ctx.aval_out, preset.value
+    sums = shaped(out.shape, out.dtype if algorithm.accumulation_type is None else algorithm.accumulation_type)
+    if ctx.platform == "cpu":
+        return _dot_of_rounded(ctx, x, y, dimension_numbers, algorithm, sums)
+    if sums.dtype not in _SUMS:
+        raise NotImplementedError(f"dot_general: with precision {preset.name} preferred_element_type must be float16, "
+                                  f"bfloat16, float32 or float64; got {sums.dtype.name}")
+    kind = algorithm.lhs_precision_type
+    if kind == "any 8-bit float":
+        stored, names = None, [_type_name(ctx, a.dtype) for a in (xa, ya)]
+    else:
+        stored = _F32 if kind == "tf32" or algorithm.num_primitive_operations > 1 else kind
+        names = [kind if kind == "tf32" else _type_name(ctx, kind)] * 2
+    text = (f"#stablehlo.dot_algorithm<lhs_precision_type = {names[0]}, rhs_precision_type = {names[1]}, accumulation_type = "
+            f"{_type_name(ctx, sums.dtype)}, lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = "
+            f"{algorithm.num_primitive_operations}, allow_imprecise_accumulation = "
+            f"{str(algorithm.allow_imprecise_accumulation).lower()}>")
+    attrs = {"algorithm": ctx.attr(text), "precision_config": ctx.precision("DEFAULT", "DEFAULT")}
+    return ctx.convert(_dot(ctx, x, y, stored, sums, dimension_numbers, attrs), sums, out)
+
+
+def _dot_of_rounded(ctx, x, y, dimension_numbers, algorithm, sums):
+    """Emit a dot of rounded operands, without the attribute: XLA's compiler for CPUs has few algorithms, and does not
+    round the operands of some. The sums are in float32 or float64, and rounded at the end. XLA removes a conversion to a
+    narrow dtype and back, so `reduce_precision` rounds."""
+    kind = algorithm.lhs_precision_type
+    wide = np.dtype("float64") if sums.dtype == np.dtype("float64") else _F32
+    operands = []
+    for v, aval in zip((x, y), ctx.avals_in, strict=True):
+        v = ctx.convert(v, aval, shaped(aval.shape, wide))
+        name = kind if isinstance(kind, str) else kind.name
+        rounded = name in _BITS and algorithm.num_primitive_operations == 1
+        operands.append(_round(ctx, v, shaped(aval.shape, wide), name) if rounded else v)
+    left, right = operands
+    made = _dot(ctx, left, right, None, shaped(sums.shape, wide), dimension_numbers, {})
+    made = _round(ctx, made, shaped(sums.shape, wide), sums.dtype.name)
+    return ctx.convert(made, shaped(sums.shape, wide), ctx.aval_out)
+
+
+def _round(ctx, v, aval, name):
+    if name not in _BITS:
+        return v
+    exponent, mantissa = _BITS[name]
+    return ctx.op("stablehlo.reduce_precision", (v,), aval, exponent_bits=ctx.i32(exponent), mantissa_bits=ctx.i32(mantissa))
 
 
 def _dot(ctx, x, y, dtype, out, dimension_numbers, attrs):
@@ -52,7 +112,7 @@ def _dot(ctx, x, y, dtype, out, dimension_numbers, attrs):
 # --- loops on CPUs ------------------------------------------------------------------------------------------------
 def dot_general_cpu(ctx, x, y, *, dimension_numbers, precision, preferred_element_type):
     xa, ya = ctx.avals_in
-    if xa.dtype != dtypes.BOOL:
+    if xa.dtype != dtypes.BOOL and not isinstance(precision, prims.DotAlgorithmPreset):
         (lc, rc), (lb, rb) = dimension_numbers
         xs, ys = xa.shape, ya.shape
         short = prod([xs[a] for a in lc])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_ir.extend import docstring_entries
-from lamina_ir.prims import as_precision
+from lamina_ir.prims import as_dot_precision
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import (check_axes, check_axis, is_axis_name, check_no_axis_name, typeof,
                                    resolve_requested_dtype)
@@ -49,7 +49,7 @@ def dot_general(x: Any, y: Any, contract: tuple[Any, Any], batch: tuple[Any, Any
     if precision is None:
         precision = config.default_matmul_precision.value
     return equation(prims.dot_general_p, x, y, dimension_numbers=(contract, batch),
-                    precision=None if precision is None else as_precision(precision),
+                    precision=None if precision is None else as_dot_precision(precision),
                     preferred_element_type=None if preferred is None else resolve_requested_dtype(preferred))
 
 

@@ -226,7 +226,8 @@ def _poch_second_derivative_z(plain, _, z, m):
 
 
 @derivatives(_poch_derivative_z, _poch_derivative_m, seconds={(0, 0): _poch_second_derivative_z})
-def _poch(z, m):
+def compute_poch(z, m):
+    """The rising factorial of arrays."""
     y = z + m
     over, under = is_pole(y), is_pole(z)
     both = _is_pole_pair(z, m)  # the ratio, by reflection
@@ -362,7 +363,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     >>> poch(np.array([1., 3., -2.]), np.array([4., 2., 2.]))
     Array([24.      , 12.      ,  2.      ], dtype=float32)
     """
-    return call_real("poch", _poch, z, m)
+    return call_real("poch", compute_poch, z, m)
 
 
 @public_api("d")

@@ -15,7 +15,7 @@ from lamina_tracing.extend import Tracer, typeof
 
 from .._util import call_real, check_whole_number, derivatives, guard, to_floats
 
-__all__ = ["lpmn", "lpmn_values", "sph_harm"]
+__all__ = ["lpmn", "lpmn_values", "sph_harm", "sph_harm_y"]
 
 
 def _root_derivative(out: Any, x: Any) -> Any:
@@ -140,19 +140,53 @@ def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max
     >>> sph_harm(np.array([0]), np.array([1]), np.array([0.]), np.array([0.]), n_max=1)
     Array([0.48860252+0.j], dtype=complex64)
     """
+    return _harmonics(m, n, theta, phi, top=_highest_degree("sph_harm", n, n_max))
+
+
+def _highest_degree(call: str, n: Any, n_max: Any) -> int:
     if n_max is None:
         if isinstance(n, Tracer):
-            raise TypeError("sph_harm: the highest degree is not known while `n` is traced; give n_max=")
-        n_max = max(0, int(np.max(np.asarray(to_inexact("sph_harm", n)), initial=0)))
-    top = check_whole_number("sph_harm", "n_max", n_max)
-    return _harmonics(m, n, theta, phi, top=top)
+            raise TypeError(f"{call}: the highest degree is not known while `n` is traced; give n_max=")
+        n_max = max(0, int(np.max(np.asarray(to_inexact(call, n)), initial=0)))
+    return check_whole_number(call, "n_max", n_max)
 
 
-@functools.partial(jit, static_argnames="top", inline=True)
+def sph_harm_y(n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, diff_n: int | None = None,
+               n_max: int | None = None) -> Array:
+    """Spherical harmonics, with the order of arguments and the names of the angles of SciPy 1.15.
+
+    Args:
+      n: array of whole numbers, the degrees.
+      m: array of whole numbers, the orders.
+      theta: real array, the angle from the axis, in radians.
+      phi: real array, the angle around the axis, in radians. All four broadcast to each other.
+      diff_n: must be None: take derivatives with `jvp` or `grad`.
+      n_max: the highest degree in `n`, a known int; it must be given where `n` is traced.
+    Returns:
+      Complex array of the common shape; 0 where the size of m is above n, NaN where n is above `n_max` or negative.
+    Raises:
+      TypeError: an argument is neither an array nor a number; `n` is traced and `n_max` is not given.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+      NotImplementedError: `diff_n` is not None.
+
+    Derivative: of the recurrence, in both angles; `m` and `n` have none.
+    Source: meaning of `scipy.special.sph_harm_y`: `sph_harm(m, n, phi, theta)`.
+
+    >>> sph_harm_y(1, 0, 0., 0.)
+    Array(0.48860252+0.j, dtype=complex64, weak_type=True)
+    """
+    if diff_n is not None:
+        raise NotImplementedError(f"sph_harm_y: diff_n must be None; got {diff_n!r}. Differentiate in theta and phi with "
+                                  "jvp, or with grad of the real and the imaginary part")
+    return _harmonics(m, n, phi, theta, top=_highest_degree("sph_harm_y", n, n_max), call="sph_harm_y")
+
+
+@functools.partial(jit, static_argnames=("top", "call"), inline=True)
 @ignore_strict_promotion
-def _harmonics(m: Any, n: Any, theta: Any, phi: Any, top: int) -> Any:
-    m, n = (to_inexact("sph_harm", x) for x in (m, n))
-    order, degree, around, down = to_floats("sph_harm", m, n, theta, phi)
+def _harmonics(m: Any, n: Any, theta: Any, phi: Any, top: int, call: str = "sph_harm") -> Any:
+    m, n = (to_inexact(call, x) for x in (m, n))
+    order, degree, around, down = to_floats(call, m, n, theta, phi)
     order, degree = lax.stop_gradient(order), lax.stop_gradient(degree)
     if typeof(around).dtype.itemsize < 4:
         order, degree, around, down = (lnp.astype(x, dtypes.real_dtype(np.dtype(np.complex64))) for x in (

@@ -11,8 +11,9 @@ from lamina_tracing.extend import typeof
 
 from .._util import SPECIAL, call_real, derivatives, guard, horner, make_real_function, pick
 from ._binomial_deviance import compute_log1p
+from ._faddeeva import compute_erfcx
 
-__all__ = ["erf", "erfc", "erfinv", "log_ndtr", "ndtr", "ndtri"]
+__all__ = ["erf", "erfc", "erfcinv", "erfinv", "log_ndtr", "ndtr", "ndtri"]
 
 _ROOT_HALF = math.sqrt(0.5)
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -59,6 +60,24 @@ def erfinv(x: ArrayLike) -> Array:
     Array([ 0., inf], dtype=float32)
     """
     return call_real("erfinv", _erfinv, x)
+
+
+@public_api(entries=SPECIAL)
+def erfcinv(x: ArrayLike) -> Array:
+    """The inverse of `erfc`.
+
+    Args: {x}
+    Returns:
+      Float array of the shape of `x`; infinite at 0 and 2, NaN outside.
+    Raises: {TypeError, DTypeError}
+
+    Derivative: `-sqrt(pi) / 2 * exp(y**2)`, y the result.
+    Source: meaning of `scipy.special.erfcinv`; by the routine of `ndtri`, from the smaller tail.
+
+    >>> erfcinv(np.array([0., 1., 2.]))
+    Array([ inf,   0., -inf], dtype=float32)
+    """
+    return call_real("erfcinv", _erfcinv, x)
 
 
 def compute_ndtr(x):
@@ -176,6 +195,21 @@ def _erfinv(x):
     size = lnp.abs(x)
     value = _ROOT_HALF * _quantile(0.5 * x, guard(size < 1, 0.5 - 0.5 * size, 0.5))
     return lnp.astype(lnp.where(size < 1, value, lnp.where(size == 1, x * np.inf, np.nan)), typeof(x).dtype)
+
+
+def _erfcinv_derivative(out, x):
+    """`exp(out**2)` as `erfcx(out) / erfc(out)`, which keeps the digits of small x."""
+    left = x <= 1
+    return -0.5 * math.sqrt(math.pi) * compute_erfcx(lnp.where(left, out, -out)) / lnp.where(left, x, 2.0 - x)
+
+
+@derivatives(_erfcinv_derivative)
+def _erfcinv(x):
+    inside = lnp.logical_and(x > 0, x < 2)
+    low = guard(inside, 0.5 * lnp.minimum(x, 2.0 - x), 0.5)
+    value = _ROOT_HALF * _quantile(0.5 * (1.0 - x), low)
+    edge = lnp.where(x == 0, np.inf, lnp.where(x == 2, -np.inf, np.nan))
+    return lnp.astype(lnp.where(inside, value, edge), typeof(x).dtype)
 
 
 @public_api()

@@ -15,7 +15,8 @@ from lamina_tracing.lax import factorizations
 
 from ._util import adjoint, mm, promote_all, to_matrices, triangle
 
-__all__ = ["cho_factor", "cholesky", "eigh", "hessenberg", "lu", "lu_factor", "polar", "qr", "rsf2csf", "schur", "svd"]
+__all__ = ["cho_factor", "cholesky", "eigh", "hessenberg", "lu", "lu_factor", "polar", "qr", "qr_multiply",
+           "rsf2csf", "schur", "svd"]
 
 
 @public_api("lower", "overwrite_a", "check_finite")
@@ -162,6 +163,45 @@ def qr(a: ArrayLike, overwrite_a: bool = False, lwork: Any = None, mode: str = "
         raise ValueError(f"qr: mode must be 'full', 'economic' or 'r'; got {mode!r}")
     made = factorizations.qr(to_matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
     return tuple(made[1:] if mode == "r" else made)
+
+
+@public_api("mode", "pivoting", "conjugate", "overwrite_a", "overwrite_c")
+def qr_multiply(a: ArrayLike, c: ArrayLike, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
+                overwrite_a: bool = False, overwrite_c: bool = False) -> tuple[Array, ...]:
+    """The product of a matrix with Q of the factors `a = Q R`, and R.
+
+    Args:
+      a: number array `[..., m, n]`; k is the smaller of m and n.
+      c: number array: `[..., p, m]` for "right", `[..., k, p]` for "left"; or a vector `[m]` or `[k]`.
+      mode: "right" for `c @ Q`, "left" for `Q @ c`.
+      pivoting: exchange columns so that the diagonal of R decreases in size.
+      conjugate: take the conjugate of Q, without transposing it.
+      overwrite_a, overwrite_c: of no effect; accepted for SciPy's sake.
+    Returns:
+      `(product, R)`: `[..., p, k]` or `[..., m, p]`, a vector if `c` is one; `[..., k, n]`. With `pivoting` also the order of
+      the columns, int32 `[..., n]`.
+    Raises:
+      ShapeError: `a` has fewer than two axes, or `c` does not fit Q.
+      TypeError: `a` or `c` is neither an array nor a number.
+      ValueError: the mode is unknown.
+
+    Source: meaning of `scipy.linalg.qr_multiply`, on stacks.
+
+    >>> product, r = qr_multiply(np.array([[3., 1.], [0., 2.]]), np.array([1., 1.]))
+    >>> np.abs(product)
+    array([1., 1.], dtype=float32)
+    """
+    if mode not in ("left", "right"):
+        raise ValueError(f'qr_multiply: mode must be "left" or "right"; got {mode!r}')
+    a, c = promote_all("qr_multiply", a, c)
+    q, *rest = factorizations.qr(to_matrices("qr_multiply", a), pivoting=bool(pivoting), full_matrices=False)
+    t, vector = typeof(c), len(typeof(c).shape) == 1
+    m, k = typeof(q).shape[-2:]
+    if not t.shape or t.shape[-1 if vector or mode == "right" else -2] != (m if mode == "right" else k):
+        length = f"{m} columns" if mode == "right" else f"{k} rows"
+        raise ShapeError(f"qr_multiply: c must have {length}, to be multiplied with Q of shape ({m}, {k}); got {t.str_long()}")
+    q = lnp.conj(q) if conjugate else q
+    return mm(c, q) if mode == "right" else mm(q, c), *rest
 
 
 @public_api("full_matrices", "compute_uv", "overwrite_a", "check_finite", "lapack_driver")

@@ -34,6 +34,7 @@ _KINDS = {  # first sentence; result
     "sf": ("Return the survival function of {what}, `1 - cdf`", f"in [0, 1]; {_NAN}"),
     "logsf": ("Return the logarithm of the survival function of {what}", f"not positive; {_NAN}"),
     "ppf": ("Return the quantile of {what}, the inverse of `cdf`", f"NaN if q is outside [0, 1], and {_NAN}"),
+    "entropy": ("Return the entropy of {what}, in nats", f"not negative; {_NAN}"),
     "isf": ("Return the upper quantile of {what}, the inverse of `sf`", f"NaN if q is outside [0, 1], and {_NAN}")}
 _COMMON = {"x": "real array: the points", "k": "real array: the counts, integers",
            "q": "real array: probabilities in [0, 1]",

@@ -12,13 +12,14 @@ from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
 from . import elementwise as _e
 from . import shape as _s
+from .factor_updates import cholesky_update, ormqr, symmetric_product
 from .qdwh import qdwh
 from ._util.operands import ArrayLike, bind, scalar, typeof
 from ._util.conversions import convert_element_type
 
-__all__ = ["cholesky", "eig", "eigh", "geqrf", "hessenberg", "householder_product", "lu",
-           "lu_pivots_to_permutation", "qdwh", "qr", "schur", "svd", "symmetrize", "triangular_solve", "tridiagonal",
-           "tridiagonal_solve"]
+__all__ = ["cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product", "lu",
+           "lu_pivots_to_permutation", "ormqr", "qdwh", "qr", "schur", "svd", "symmetric_product", "symmetrize",
+           "triangular_solve", "tridiagonal", "tridiagonal_solve"]
 
 
 def _matrix(op: str, x: Value) -> ShapedArray:

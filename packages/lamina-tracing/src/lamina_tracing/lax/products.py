@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
-from lamina_ir.prims import DotDimensionNumbers, Precision, as_precision
+from lamina_ir.prims import DotAlgorithm, DotAlgorithmPreset, DotDimensionNumbers, Precision, as_dot_precision
 
 from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
@@ -16,9 +16,10 @@ from ._util.conversions import convert_element_type
 from .creation import broadcasted_iota
 from .._typing import Unchecked
 
-__all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "ragged_dot"]
+__all__ = ["DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "PrecisionLike",
+           "batch_matmul", "dot", "dot_general", "ragged_dot"]
 
-PrecisionLike = Any  # None, a Precision, its name ("high"), or a pair of those
+PrecisionLike = Any  # None, a Precision, its name ("high"), or a pair of those; a DotAlgorithmPreset
 _dot_general_p = prims.dot_general_p
 _default_precision = config.default_matmul_precision
 
@@ -35,7 +36,8 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
       lhs: array `[...]`.
       rhs: array `[...]`; if its dtype differs, both are promoted.
       dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`, axes in corresponding pairs.
-      precision: None, a `Precision`, its name, or one for each operand; None takes `config.default_matmul_precision`.
+      precision: None, a `Precision`, its name, or one for each operand; None takes `config.default_matmul_precision`. Or a
+        `DotAlgorithmPreset`, its name, or an equal `DotAlgorithm`: the dtypes of the products and sums.
       preferred_element_type: dtype of the sums and the result; None for the operands'.
     Returns:
       Array with the batch axes, then the other axes of `lhs`, then those of `rhs`.
@@ -53,7 +55,7 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
         raise TypeError("dot_general: dimension_numbers must be ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)); "
                         f"got {dimension_numbers!r:.80}") from None
     params = {"dimension_numbers": ((_axes(lc), _axes(rc)), (_axes(lb), _axes(rb))),
-              "precision": as_precision(_default_precision.value if precision is None else precision),
+              "precision": as_dot_precision(_default_precision.value if precision is None else precision),
               "preferred_element_type": None if preferred_element_type is None
               else as_dtype("dot_general", "preferred_element_type", preferred_element_type)}
     try:

@@ -15,8 +15,10 @@ if _typing.TYPE_CHECKING:
 
 _OPS = frozenset(["scan_bind", *[name for name in dir(_prims) if name.endswith("_p") and name != "_p"]]).union(
     f"{name}_p" for name in (
-        "add_jaxvals after_all approx_top_k call closed_call create_token cumlogsumexp custom_jvp_call_jaxpr custom_lin "
-        "custom_vjp_call_jaxpr device_put eq_to infeed le_to lt_to outfeed select_and_scatter select_n zeros_like").split())
+        "add_jaxvals after_all approx_top_k call cholesky_update closed_call create_token cumlogsumexp "
+        "custom_jvp_call_jaxpr custom_lin custom_vjp_call_jaxpr device_put eq_to infeed le_to log2 lt_to mulhi "
+        "one_minus_square ormqr outfeed scatter_sub select_and_scatter select_n split stack stage "
+        "symmetric_product tile unstack zeros_like").split())
 
 __all__ = [*vars(_tracing.lax)["__all__"], *sorted(_OPS), "custom_linear_solve", "custom_root", "linalg"]
 
