@@ -9,6 +9,7 @@ from importlib import import_module as _import_module
 
 from ._version import __version__  # before the packages: it checks their versions
 
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_ir.layers import layers, use
 
 if _typing.TYPE_CHECKING:
@@ -79,3 +80,6 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_FLAGS})
+
+
+_explain_absent_names(globals())

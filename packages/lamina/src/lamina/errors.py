@@ -13,6 +13,7 @@ from lamina_ir import TracerBoolError as TracerBoolConversionError
 from lamina_ir import TracerIndexError as JAXIndexError
 from lamina_ir import TracerIndexError as NonConcreteBooleanIndexError
 from lamina_ir import TracerIntegerError as TracerIntegerConversionError
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 
 __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "ConcretizationTypeError",
            "DTypeError", "ExecutionError",
@@ -21,3 +22,5 @@ __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationEr
            "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError", "TracerBoolConversionError",
            "TracerBoolError", "TracerIndexError", "TracerIntegerConversionError", "TracerIntegerError", "UnboundAxisError",
            "UnboundedLoopError", "UnexpectedTracerError"]
+
+_explain_absent_names(globals())
