@@ -85,8 +85,8 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
      {"experimental.pjit": "pjit_p", "extend.core.primitives": "jit_p"}),
 
     # Names of later releases that are absent by design.
-    (EXPLICIT, {"": "auto_pcast get_abstract_mesh remove_size_one_mesh_axis_from_type use_abstract_mesh",
-                "sharding": "ManualAxisType UnreducedKind auto_axes explicit_axes get_abstract_mesh no_collectives "
+    (EXPLICIT, {"": "auto_pcast remove_size_one_mesh_axis_from_type use_abstract_mesh",
+                "sharding": "ManualAxisType UnreducedKind auto_axes explicit_axes no_collectives "
                             "use_abstract_mesh"}),
     ("absent by design: lamina's own names define rules; use lamina_autodiff.extend", {"": "ad"}),
     ("use lax.dynamic_slice, or slice(i, i + n) for static indices", {"": "ds"}),
@@ -131,10 +131,9 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
 
     # Not available yet.
     (NOT_YET, {
-        "": "P copy_to_host_async fwd_and_bwd get_mesh reshard set_mesh smap typeof",
+        "": "fwd_and_bwd smap",
         "ad_checkpoint": "name_p",
         "custom_derivatives": "remat_opt_p zero_from_primal",
-        "errors": "InconclusiveDimensionOperation JaxRuntimeError JaxprTypeError",
         "experimental.mesh_utils": "device_kind_handler_dict",
         "experimental.multihost_utils": "ProcessFailureError live_devices reached_preemption_sync_point",
         "export": "symbolic_dim_bounds",
@@ -150,10 +149,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                       "unregister_event_time_span_listener unregister_scalar_listener",
         "profiler": "ProfileData ProfileEvent ProfileLine ProfileOptions ProfilePlane ProfileSession export_profile_data "
                     "register_subprocess",
-        "sharding": "AbstractDevice AbstractMesh AxisType get_mesh make_single_device_sharding reshard set_mesh",
-        "stages": "CompilerOptions",
-        "tree": "static",
-        "tree_util": "KeyEntry KeyPath flatten_one_level_with_keys is_tree_node"}),
+        "sharding": "AbstractDevice"}),
 
     # Numeric names that are not available yet.
     (NUMERIC, {
