@@ -70,6 +70,8 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("use jaxlib.xla_client", {"lib": "xla_client xla_extension"}),
     ("a script of JAX's repository; lamina.export writes programs to files", {"tools": "jax_to_ir pgo_nsys_converter"}),
     ("internal helpers of JAX; use functools, itertools and zip(strict=True)", {"": "util"}),
+    ("use start_trace and stop_trace; ProfileData.from_file reads the profile",
+     {"profiler": "ProfileSession export_profile_data"}),
     ("use lamina.__version__", {"": "version"}),
 
     # Names of JAX 0.4.30 in modules that exist.
@@ -144,11 +146,6 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                                   "random_fold_in_p random_seed_p random_split_p swap_p",
         "extend.linear_util": "transformation2 transformation_with_aux2",
         "lib.xla_bridge": "get_compile_options",
-        "monitoring": "record_event_time_span record_scalar register_event_time_span_listener register_scalar_listener "
-                      "unregister_event_duration_listener unregister_event_listener "
-                      "unregister_event_time_span_listener unregister_scalar_listener",
-        "profiler": "ProfileData ProfileEvent ProfileLine ProfileOptions ProfilePlane ProfileSession export_profile_data "
-                    "register_subprocess",
         "sharding": "AbstractDevice"}),
 
     # Numeric names that are not available yet.
