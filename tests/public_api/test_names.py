@@ -34,7 +34,7 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
 # Modules with names of several packages, or some names of one.
 GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_transpose": ["lamina_autodiff"],
             "custom_batching": ["lamina_batching"],
-            "custom_derivatives": ["lamina_autodiff", "lamina_ir.prims"],
+            "custom_derivatives": ["lamina_autodiff", "lamina_autodiff.extend", "lamina_ir.prims"],
             "dtypes": ["lamina_ir.dtypes", "lamina_ir._types.result_type"],
             "errors": ["lamina_ir.errors", "lamina_export"], "example_libraries": [], "experimental": ["lamina_tracing"],
             "experimental.maps": ["lamina_parallel"],

@@ -35,7 +35,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("absent by design: lamina does not run Python on other hosts; start a process there with lamina.launch",
      {"experimental": "colocated_python"}),
     (OBJECTS, {"experimental": "EArray hijax primal_tangent_dtype"}),
-    (REFS, {"": "Ref empty_ref free_ref freeze new_ref ref"}),
+    (REFS, {"": "Ref empty_ref free_ref freeze new_ref ref", "extend.core.primitives": "empty2_p get_p swap_p"}),
     (XLA_OPTIONS, {"": "CompilerEffortLevel", "experimental": "fused overlap scheduling_groups xla_metadata"}),
     ("use jaxlib.mlir, and lamina_lowering.extend for lowering rules", {"extend": "lowering mlir"}),
     ("use lamina.numpy, which has the names of the array API standard; x.__array_namespace__() returns it",
@@ -83,8 +83,8 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("read lamina.config.jax_compilation_cache_dir", {"experimental.compilation_cache.compilation_cache": "is_initialized"}),
     ("use ResourceSet and xmap of the same module",
      {"experimental.maps": "EMPTY_ENV ResourceEnv make_xmap_callable thread_resources xmap_p"}),
-    ("use lamina_ir.prims.jit_p, the primitive of nested jitted functions",
-     {"experimental.pjit": "pjit_p", "extend.core.primitives": "jit_p"}),
+    ("use lax.xla_call_p, the primitive of nested jitted functions", {"experimental.pjit": "pjit_p",
+                                                                      "extend.core.primitives": "jit_p"}),
 
     # Names of later releases that are absent by design.
     (EXPLICIT, {"": "auto_pcast remove_size_one_mesh_axis_from_type use_abstract_mesh",
@@ -95,6 +95,16 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("use lamina.jit(inline=True)", {"": "Inline"}),
     ("use gc.get_referrers on the arrays of lamina.live_arrays", {"": "array_garbage_collection_guard"}),
     ("use an argument in static_argnums of lamina.jit: another value stages the function again", {"": "make_user_context"}),
+    ("use lax.random_unwrap_p and lax.random_wrap_p, between which keys are uint32 data",
+     {"extend.core.primitives": "random_bits_p random_fold_in_p random_seed_p random_split_p"}),
+    ("use transformation and transformation_with_aux of the same module, whose functions are generators",
+     {"extend.linear_util": "transformation2 transformation_with_aux2"}),
+    ("use lamina.errors", {"extend.core": "InconclusiveDimensionOperation JaxprTypeError"}),
+    ("use lower(...).compile(compiler_options=...)", {"extend.backend": "get_compile_options",
+                                                      "lib.xla_bridge": "get_compile_options"}),
+    ("internal to the runtime of JAX; lamina.clear_caches() clears the caches of lamina",
+     {"extend.backend": "backend_xla_version register_backend_cache register_backend_factory"}),
+    ("absent by design: programs are compiled for devices that are present", {"sharding": "AbstractDevice"}),
     ("use lamina.debug.DebugEffect, the effect of ordered and unordered callbacks", {"debug": "OrderedDebugEffect"}),
 
     # Names that JAX's modules show and do not document.
@@ -115,6 +125,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     (HELPER, {
         "ad_checkpoint": "checkpoint_name_fwd",
         "debug": "log",
+        "experimental.mesh_utils": "device_kind_handler_dict",
         "experimental.multihost_utils": "global_array_to_host_local_array_impl global_array_to_host_local_array_p "
                                         "gtl_abstract_eval host_local_array_to_global_array_impl "
                                         "host_local_array_to_global_array_p ltg_abstract_eval ltg_batcher",
@@ -132,21 +143,10 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
         "extend.core.primitives": "create_call_primitive eval_jaxpr_transpose register_call_primitive_rules"}),
 
     # Not available yet.
-    (NOT_YET, {
-        "": "fwd_and_bwd smap",
-        "ad_checkpoint": "name_p",
-        "custom_derivatives": "remat_opt_p zero_from_primal",
-        "experimental.mesh_utils": "device_kind_handler_dict",
-        "experimental.multihost_utils": "ProcessFailureError live_devices reached_preemption_sync_point",
-        "export": "symbolic_dim_bounds",
-        "extend.backend": "backend_xla_version backends clear_in_memory_compilation_cache get_compile_options "
-                          "get_default_device register_backend_cache register_backend_factory",
-        "extend.core": "InconclusiveDimensionOperation JaxprTypeError",
-        "extend.core.primitives": "empty2_p get_p log2_p one_minus_square_p polynomial_p ragged_all_to_all_p random_bits_p "
-                                  "random_fold_in_p random_seed_p random_split_p swap_p",
-        "extend.linear_util": "transformation2 transformation_with_aux2",
-        "lib.xla_bridge": "get_compile_options",
-        "sharding": "AbstractDevice"}),
+    ("use lamina.shard_map(axis_names={name}) over the mesh in scope", {"": "smap"}),
+    ("not available yet; lamina.distributed reports lost processes as errors",
+     {"experimental.multihost_utils": "ProcessFailureError live_devices reached_preemption_sync_point"}),
+    (NOT_YET, {"extend.core.primitives": "log2_p one_minus_square_p polynomial_p ragged_all_to_all_p"}),
 
     # Numeric names that are not available yet.
     (NUMERIC, {

@@ -3,7 +3,7 @@
 import lamina_runtime as _runtime
 import lamina_numpy as _numpy  # gives arrays and traced values their operators and methods
 from lamina_autodiff import (checkpoint, checkpoint_policies, closure_convert, custom_gradient, custom_jvp, custom_vjp,
-                             grad, hessian, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize, remat,
+                             fwd_and_bwd, grad, hessian, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize, remat,
                              value_and_grad, vjp)
 from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct
@@ -30,9 +30,9 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "ShapeDtypeStruct", "Shard",
            "default_backend", "default_device", "default_matmul_precision", "default_prng_impl", "device_count", "device_get",
            "device_put", "device_put_replicated", "device_put_sharded", "devices", "disable_jit", "disable_x64",
            "effects_barrier", "enable_checks", "enable_custom_prng", "enable_x64", "ensure_compile_time_eval", "eval_shape",
-           "explain_cache_misses", "float0", "get_abstract_mesh", "get_mesh", "grad", "hessian", "host_count", "host_id",
-           "host_ids", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "legacy_prng_key", "linear_transpose", "linearize",
-           "live_arrays", "local_device_count", "local_devices", "log_compiles", "make_array_from_callback",
+           "explain_cache_misses", "float0", "fwd_and_bwd", "get_abstract_mesh", "get_mesh", "grad", "hessian", "host_count",
+           "host_id", "host_ids", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "legacy_prng_key", "linear_transpose",
+           "linearize", "live_arrays", "local_device_count", "local_devices", "log_compiles", "make_array_from_callback",
            "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
            "named_call", "named_scope", "numpy_dtype_promotion", "numpy_rank_promotion", "pmap", "print_environment_info",
            "process_count", "process_index", "process_indices", "pure_callback", "remat", "reshard", "set_mesh", "shard_map",
