@@ -8,6 +8,7 @@ import doctest
 import importlib
 import importlib.util
 import pickle
+import re
 import subprocess
 import sys
 import traceback
@@ -73,9 +74,20 @@ def test_each_name_is_listed_once():
     assert sorted({name for name in listed if listed.count(name) > 1}) == []
 
 
-@pytest.mark.parametrize("text", {text for text, _ in GROUPS})
+@pytest.mark.parametrize("text", sorted({text for text, _ in GROUPS}))
 def test_explanations_are_short(text):
     assert len(text) <= 150 and not text.endswith(".") and ". " not in text
+
+
+@pytest.mark.parametrize("text", sorted({text for text, _ in GROUPS}))
+def test_recommended_names_exist(text):
+    for dotted in re.findall(r"\b(?:lamina\w*|lax|jaxlib)(?:\.\w+)+", text):
+        parts = dotted.replace("lax.", "lamina.lax.").split(".") if dotted.startswith("lax.") else dotted.split(".")
+        found = importlib.import_module(parts[0])
+        for end, name in enumerate(parts[1:], 2):
+            if not hasattr(found, name):
+                importlib.import_module(".".join(parts[:end]))
+            found = getattr(found, name)
 
 
 @pytest.mark.parametrize("path", ABSENT)
