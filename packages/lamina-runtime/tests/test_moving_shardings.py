@@ -1,7 +1,7 @@
 """`reshard`, the mesh in scope of `set_mesh`, and copies to the host that start early."""
 import numpy as np
 import pytest
-from lamina_parallel import AxisType, Mesh, PartitionSpec as P, set_mesh, shard_map
+from lamina_parallel import AxisType, Mesh, PartitionSpec as P, set_mesh, shard_map, smap
 from lamina_runtime import (NamedSharding, SingleDeviceSharding, copy_to_host_async, device_put, devices, make_mesh,
                             make_single_device_sharding, reshard)
 from lamina_tracing import jit, lax, make_jaxpr
@@ -71,3 +71,14 @@ def test_copies_start_and_the_tree_is_returned():
     tree = {"a": device_put(X), "b": 3, "c": [X, "text"]}
     assert copy_to_host_async(tree) is tree
     np.testing.assert_array_equal(tree["a"], X)
+
+
+def test_smap_over_one_axis():
+    f = smap(lambda x: x + lax.psum(x.sum(), "x"), in_axes=1, out_axes=1, axis_name="x")
+    both = smap(lambda x: smap(lambda y: y * 2 + lax.axis_index("y"), in_axes=1, out_axes=1, axis_name="y")(x),
+                in_axes=0, out_axes=0, axis_name="x")
+    with set_mesh(MESH):
+        np.testing.assert_allclose(f(X), X + X.sum())
+        np.testing.assert_allclose(jit(f)(X), X + X.sum())
+        np.testing.assert_allclose(both(X), X * 2 + [0, 0, 1, 1])
+        assert f(X).sharding.spec == P(None, "x")

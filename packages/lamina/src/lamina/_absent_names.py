@@ -142,7 +142,6 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
         "extend.core.primitives": "create_call_primitive eval_jaxpr_transpose register_call_primitive_rules"}),
 
     # Not available yet.
-    ("use lamina.shard_map(axis_names={name}) over the mesh in scope", {"": "smap"}),
     ("not available yet; lamina.distributed reports lost processes as errors",
      {"experimental.multihost_utils": "ProcessFailureError live_devices reached_preemption_sync_point"}),
     (NOT_YET, {"extend.core.primitives": "log2_p one_minus_square_p polynomial_p ragged_all_to_all_p"}),
