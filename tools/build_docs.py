@@ -4,7 +4,8 @@ usage: python tools/build_docs.py
 
 - `api/`: the reference of the public modules as HTML, by pdoc, from docstrings and signatures.
 - `ops.md`, `ops/`: the primitives (operation_pages.py).
-- `settings.md`: the settings. `coverage.md`: which public names of JAX 0.4.30 exist, and which calls differ.
+- `settings.md`: the settings. `coverage.md`: which public names of JAX 0.4.30 and of its newest release exist, what to use for
+  the others, and which calls differ.
 """
 from __future__ import annotations
 
@@ -86,17 +87,55 @@ def settings_page() -> str:
                       *(line(o) for o in options if o.no_effect_reason), ""])
 
 
+def release_rows(release: str) -> list[tuple[str, int, int, str]]:
+    """Return (module, public names, existing names, missing ones) for the modules of a release of JAX.
+
+    A module that does not exist has its explanation; the modules inside of it have no row.
+    """
+    from test_absent_names import ABSENT, exists, find_module, read_names
+    rows = []
+    for path, public, _ in read_names(release):
+        module, dotted = find_module(path), f"lamina.{path}".rstrip(".")
+        if module is None and path not in ABSENT:
+            continue
+        missing = [name for name in public if module is None or not exists(module, name)]
+        about = f"the module: {ABSENT[path]}" if module is None else ", ".join(f"`{name}`" for name in missing)
+        rows.append((dotted, len(public), len(public) - len(missing), about))
+    return rows
+
+
+def release_sections() -> list[str]:
+    """Return the counts for each release of JAX, the tables of its modules, and the explanations of absent names."""
+    from test_absent_names import GROUPS, RELEASES
+    found = {release: release_rows(release) for release in RELEASES}
+    lines = table("release of JAX", "modules", "public names", "existing names")
+    for release, rows in found.items():
+        existing = sum(existing for _, _, existing, _ in rows)
+        lines.append(f"| {release} | {len(rows)} | {sum(names for _, names, _, _ in rows)} | {existing} |")
+    for release, rows in found.items():
+        lines += ["", f"## Names of JAX {release}", "", *table("module", "names", "existing", "missing"),
+                  *(f"| `{path}` | {names} | {existing} | {missing} |" for path, names, existing, missing in rows)]
+    lines += ["", "## Names that do not exist", "", "The errors about them end with these explanations.", "",
+              *table("explanation", "names")]
+    for text, modules in GROUPS:
+        names = [f"`{f'{module}.{name}'.lstrip('.')}`" for module, listed in modules.items() for name in listed.split()]
+        lines.append(f"| {text} | {', '.join(names)} |")
+    return lines
+
+
 def coverage_page() -> str:
-    """Return the page that counts the public names of JAX 0.4.30 that exist, and lists the calls that differ."""
+    """Return the page that counts the public names of JAX that exist, and lists the calls that differ."""
     sys.path.insert(0, str(PUBLIC_API_TESTS))
     from test_call_forms import DIFFERENT
     from test_core_names import look_up_all
     holders: dict[str, list[tuple[str, bool]]] = {}
     for path, name, there in look_up_all():
         holders.setdefault(f"lamina.{path}".rstrip("."), []).append((name or "the module", there == "yes"))
-    lines = ["# Coverage", "", "Generated from the live package and `tests/public_api/core_names.tsv`, which lists the public "
-             "names of the stable modules of JAX 0.4.30 and the members of their classes.", "",
-             *table("module or class", "names", "existing", "missing")]
+    lines = ["# Coverage", "", "Generated from the live package and the names of JAX that `tests/public_api` lists: those of "
+             "release 0.4.30, whose programs run here, and those of the newest release. Names that JAX's modules only import, "
+             "and modules inside of absent ones, are not counted.", "", *release_sections(), "",
+             "## Stable modules and classes of JAX 0.4.30", "", "With the members of their classes; from "
+             "`core_names.tsv`.", "", *table("module or class", "names", "existing", "missing")]
     for path, names in sorted(holders.items()):
         missing = [f"`{name}`" for name, exists in names if not exists]
         lines.append(f"| `{path}` | {len(names)} | {len(names) - len(missing)} | "

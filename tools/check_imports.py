@@ -128,7 +128,7 @@ def check_attributes(users: list[Package], root: Path) -> Iterator[str]:
 def check_umbrella(package: Package, root: Path) -> Iterator[str]:
     """Yield the statements of the umbrella package that do more than re-export names, lazily or for type checkers."""
     allowed = re.compile(r"from |import |__\w+__|[\w.\[\]]+(: [\w.\[\], ]+)?( = |$)|del |['\"]|_needs\(|"
-                         r"if (not )?_typing.TYPE_CHECKING:|def __(getattr|dir)__\(|"
+                         r"_explain_absent_names\(|if (not )?_typing.TYPE_CHECKING:|def __(getattr|dir)__\(|"
                          r"if __name__ == '__main__':\n    raise SystemExit\(main\(\)\)$")
     for path in sorted((package.folder / "src").rglob("*.py")):
         for node in parse(path).body:

@@ -34,9 +34,9 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
 # Modules with names of several packages, or some names of one.
 GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_transpose": ["lamina_autodiff"],
             "custom_batching": ["lamina_batching"],
-            "custom_derivatives": ["lamina_autodiff", "lamina_ir.prims"],
+            "custom_derivatives": ["lamina_autodiff", "lamina_autodiff.extend", "lamina_ir.prims"],
             "dtypes": ["lamina_ir.dtypes", "lamina_ir._types.result_type"],
-            "errors": ["lamina_ir.errors"], "example_libraries": [], "experimental": ["lamina_tracing"],
+            "errors": ["lamina_ir.errors", "lamina_export"], "example_libraries": [], "experimental": ["lamina_tracing"],
             "experimental.maps": ["lamina_parallel"],
             "experimental.key_reuse": ["lamina_ir.errors"],
             "experimental.shard_map": ["lamina_parallel"],
@@ -48,7 +48,7 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_tra
             "extend": [], "extend.backend": ["lamina_runtime"],
             "extend.core": ["lamina_ir", "lamina_tracing.lax", "lamina_tracing.extend"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff", "lamina_tracing.primitives"]}
-OWN = {"as_jax", "__version__", "float0"}
+OWN = {"P", "as_jax", "__version__", "float0"}
 
 
 def _module_paths(home):
@@ -137,7 +137,8 @@ def test_dir_equals_all():
 
 def test_short_names_of_tree_functions():
     for name in lamina.tree.__all__:
-        assert getattr(lamina.tree, name) is getattr(lamina.tree_util, f"tree_{name}")
+        long = "static" if name == "static" else f"tree_{name}"
+        assert getattr(lamina.tree, name) is getattr(lamina.tree_util, long)
 
 
 def test_error_names_of_jax_are_caught():

@@ -40,10 +40,27 @@ def test_every_setting_has_a_line_and_pages_belong_to_settings() -> None:
     assert set(build_docs.SETTING_PAGES) <= set(config.options)
 
 
-def test_coverage_counts_every_listed_name() -> None:
-    lines = [line.split("|") for line in build_docs.coverage_page().splitlines() if line.startswith("| `lamina")]
+@pytest.fixture(scope="module")
+def coverage() -> dict[str, list[list[str]]]:
+    """The lines of the tables of coverage.md, by heading."""
+    sections = build_docs.coverage_page().split("\n## ")
+    return {text.partition("\n")[0]: [line.split("|") for line in text.splitlines() if line.startswith("| `lamina")]
+            for text in sections}
+
+
+def test_coverage_counts_every_listed_name(coverage: dict[str, list[list[str]]]) -> None:
     names = (build_docs.PUBLIC_API_TESTS / "core_names.tsv").read_text().splitlines()[1:]
-    assert sum(int(line[2]) for line in lines) == len(names)
+    assert sum(int(row[2]) for row in coverage["Stable modules and classes of JAX 0.4.30"]) == len(names)
+
+
+def test_coverage_counts_two_releases(coverage: dict[str, list[list[str]]]) -> None:
+    page = build_docs.coverage_page()
+    for release in ("0.4.30", "0.12"):
+        rows = coverage[f"Names of JAX {release}"]
+        names, existing = (sum(int(row[column]) for row in rows) for column in (2, 3))
+        assert f"| {release} | {len(rows)} | {names} | {existing} |" in page and 0 < existing < names
+    sparse = next(row for row in coverage["Names of JAX 0.12"] if row[1] == " `lamina.experimental.sparse` ")
+    assert int(sparse[3]) == 0 and "lamina-compat" in sparse[4]
 
 
 def test_public_modules_include_nested_ones() -> None:

@@ -2,8 +2,10 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
-from lamina_export import InconclusiveDimensionOperation, SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
+from lamina_export import (InconclusiveDimensionOperation, SymbolicScope, is_symbolic_dim, symbolic_args_specs,
+                           symbolic_dim_bounds, symbolic_shape)
 from lamina_export.symbolic_dim import evaluate
 from lamina_export.symbolic_scope import parse_dim
 
@@ -83,3 +85,12 @@ def test_sizes_of_two_scopes_are_refused():
     with pytest.raises(TypeError, match="must be a SymbolicScope"):
         symbolic_shape("a", scope=3)
     assert str(copy.copy(a)) == "a" and str(pickle.loads(pickle.dumps(a + 1))) == "a + 1"
+
+
+def test_bounds_follow_from_constraints():
+    a, b = symbolic_shape("a, b", constraints=["a >= 3", "b <= 10"])
+    assert symbolic_dim_bounds(a) == (3, float("inf")) and symbolic_dim_bounds(b) == (1, 10)
+    assert symbolic_dim_bounds(2 * a - b) == (-4, float("inf")) and symbolic_dim_bounds(np.int64(5)) == (5, 5)
+    assert all(isinstance(bound, int) for bound in symbolic_dim_bounds(b + 1))
+    with pytest.raises(TypeError, match="symbolic_dim_bounds: dimension must be a symbolic size or an integer; got float: 2.5"):
+        symbolic_dim_bounds(2.5)

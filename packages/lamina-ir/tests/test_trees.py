@@ -277,3 +277,36 @@ def test_dict_with_unsortable_keys_error_names_path(call):
         call({"a": [0, {1: 2, "b": 3}]})
     with pytest.raises(TypeError, match="the dict has the keys"):
         call({1: 2, "b": 3})
+
+
+def test_one_level_with_keys():
+    Pair = namedtuple("Pair", "x y")
+    assert trees.flatten_one_level_with_keys(Pair(1, [2])) == ([(trees.GetAttrKey("x"), 1), (trees.GetAttrKey("y"), [2])], Pair)
+    assert trees.flatten_one_level_with_keys((1, [2]))[0] == [(trees.SequenceKey(0), 1), (trees.SequenceKey(1), [2])]
+    assert trees.flatten_one_level_with_keys(None) == ([], None)
+    with pytest.raises(ValueError, match="flatten_one_level_with_keys: tree must be a node; got a leaf of type int"):
+        trees.flatten_one_level_with_keys(3)
+
+
+def test_classes_of_nodes():
+    Pair = namedtuple("Pair", "x y")
+
+    @trees.register_static
+    class Registered:
+        pass
+
+    assert all(map(trees.is_tree_node, (tuple, list, dict, type(None), OrderedDict, Pair, Registered)))
+    assert not any(map(trees.is_tree_node, (int, str, object, type("Unregistered", (Registered,), {}))))
+    with pytest.raises(TypeError, match="is_tree_node: typ must be a class; got int: 3"):
+        trees.is_tree_node(3)
+
+
+def test_static_fields_are_part_of_the_structure():
+    @trees.register_dataclass
+    @dataclasses.dataclass
+    class Layer:
+        weights: object
+        name: str = trees.static(default="a", metadata={"unit": 1})
+
+    assert trees.tree_leaves(Layer(1.0)) == [1.0] and dataclasses.fields(Layer)[1].metadata == {"static": True, "unit": 1}
+    assert trees.tree_structure(Layer(1.0, "a")) != trees.tree_structure(Layer(1.0, "b"))

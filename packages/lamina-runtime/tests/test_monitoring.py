@@ -24,6 +24,40 @@ def test_events_are_reported_to_listeners():
         monitoring.register_event_listener(3)
 
 
+# (record, register, unregister) functions, and the values after the name of the event
+KINDS = {"event": ("event", "event", "event", ()),
+         "duration": ("event_duration_secs", "event_duration_secs", "event_duration", (1.5,)),
+         "time span": ("event_time_span", "event_time_span", "event_time_span", (1.0, 2.5)),
+         "scalar": ("scalar", "scalar", "scalar", (3,))}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_listeners_of_each_kind_are_removed(kind):
+    recorded, registered, unregistered, values = KINDS[kind]
+    record = getattr(monitoring, f"record_{recorded}")
+    register, unregister = (getattr(monitoring, f"{verb}_{name}_listener")
+                            for verb, name in (("register", registered), ("unregister", unregistered)))
+    seen, others = [], []
+
+    def listener(*args, **data):
+        seen.append((args, data))
+
+    try:
+        register(listener)
+        register(lambda *args, **data: others.append((args, data)))
+        record("/a", *values, n=1)
+        unregister(listener)
+        record("/b", *values)
+    finally:
+        monitoring.clear_event_listeners()
+    record("/c", *values)
+    assert seen == [(("/a", *values), {"n": 1})] and others == [*seen, (("/b", *values), {})]
+    with pytest.raises(ValueError, match="callback must be a registered listener; got "):
+        unregister(listener)
+    with pytest.raises(TypeError, match=f"register_{registered}_listener: expected a function; got int"):
+        register(3)
+
+
 def test_layouts_of_compiled_programs():
     f = jit(lambda x, unused: (lax.sin(x), {"t": lax.transpose(x, (1, 0))}))
     compiled = f.lower(np.ones((2, 3), np.float32), 1.0).compile()

@@ -34,6 +34,15 @@ def spec_of(x):
     return x.sharding.mesh.axis_names, x.sharding.spec
 
 
+@pytest.mark.parametrize("mesh", [MESH, TWIN, Mesh(GRID[::-1], ("x", "y"))])
+def test_moved_arrays_have_the_names_of_their_new_sharding(mesh):
+    x, names = device_put(X, named("x")), mesh.axis_names
+    for spec in (P(None, names[1]), P(names[1], names[0]), P(names), P()):
+        moved = device_put(x, NamedSharding(mesh, spec))
+        assert spec_of(moved) == (names, spec) and moved.sharding == NamedSharding(mesh, spec)
+        np.testing.assert_array_equal(moved, X)
+
+
 def test_shards_are_on_the_devices_of_the_mesh():
     for grid in (GRID, GRID[::-1, ::-1], GRID.T.reshape(4, 2), GRID[[2, 0]]):
         mesh = Mesh(grid, ("x", "y"))

@@ -1,4 +1,5 @@
 import linecache
+import os
 
 import numpy as np
 import pytest
@@ -17,6 +18,28 @@ def test_trace_writes_a_profile(tmp_path):
     with pytest.raises(RuntimeError, match="start_trace first"):
         profiler.stop_trace()
     assert profiler.annotate_function(lambda x: x + 1)(1) == 2
+
+
+def test_profile_is_read_with_its_options(tmp_path):
+    f = jit(lambda x: lax.cos(x))
+    options = profiler.ProfileOptions()
+    options.host_tracer_level, options.python_tracer_level = 2, 0
+    with profiler.trace(tmp_path, profiler_options=options), profiler.TraceAnnotation("named step"):
+        f(1.0).block_until_ready()
+    data = profiler.ProfileData.from_file(str(next(tmp_path.rglob("*.xplane.pb"))))
+    planes = list(data.planes)
+    lines = [line for plane in planes for line in plane.lines]
+    events = [event for line in lines for event in line.events]
+    assert any(event.name == "named step" and event.duration_ns > 0 for event in events)
+    for found, kind in ((data, "Data"), (planes[0], "Plane"), (lines[0], "Line"), (events[0], "Event")):
+        assert isinstance(found, getattr(profiler, f"Profile{kind}"))
+    with pytest.raises(TypeError, match="start_trace: profiler_options must be a ProfileOptions or None; got dict"):
+        profiler.start_trace(tmp_path, profiler_options={})
+
+
+def test_this_process_is_no_subprocess():
+    with pytest.raises(ValueError, match=f"register_subprocess: pid {os.getpid()} cannot be registered"):
+        profiler.register_subprocess(os.getpid(), 12345)
 
 
 def work(w, x):

@@ -13,21 +13,22 @@ from . import extend
 from ._version import __version__
 from ._custom.closure_convert import closure_convert
 from ._custom.custom_jvp import custom_jvp
-from ._custom.rule_checks import SymbolicZero
+from ._custom.rule_checks import SymbolicZero, zero_from_primal
 from ._custom.custom_gradient import custom_gradient
 from ._custom.custom_vjp import CustomVJPPrimal, custom_vjp, custom_vjp_primal_tree_values
 from ._api.forward import jvp, linearize
 from ._api.jacobians import hessian, jacfwd, jacrev
 from ._checkpoint.policies import Recompute, Saveable, checkpoint_policies
 from ._checkpoint.checkpoint import checkpoint, checkpoint_name
+from ._api.fwd_and_bwd import fwd_and_bwd
 from ._api.reverse import grad, linear_transpose, value_and_grad, vjp
 from ._api.implicit import custom_linear_solve, custom_root
 
 __all__ = ["CustomVJPPrimal", "Recompute", "Saveable", "SymbolicZero", "__version__", "checkpoint", "checkpoint_name",
            "checkpoint_policies", "closure_convert", "custom_gradient", "custom_jvp", "custom_linear_solve", "custom_root",
-           "custom_transpose", "custom_vjp", "custom_vjp_primal_tree_values", "extend", "grad", "hessian", "jacfwd",
-           "jacobian", "jacrev", "jvp", "linear_call", "linear_transpose", "linearize", "print_saved_residuals", "remat",
-           "value_and_grad", "vjp"]
+           "custom_transpose", "custom_vjp", "custom_vjp_primal_tree_values", "extend", "fwd_and_bwd", "grad", "hessian",
+           "jacfwd", "jacobian", "jacrev", "jvp", "linear_call", "linear_transpose", "linearize", "print_saved_residuals",
+           "remat", "value_and_grad", "vjp", "zero_from_primal"]
 
 remat = checkpoint
 jacobian = jacrev

@@ -11,11 +11,13 @@ A new transformation needs only `jvp`, `linearize` and `linear_transpose` of the
 - `make_reverse_mode` builds `vjp`, `grad` etc. from another linearizer; alternative implementations of reverse mode use
   it. A linearizer has the type `Linearize`: `linearize(fun, flat_primals, active)` returns (flat results, a
   `LinearizedFunction`).
+- `remat_opt_p` has the name of a primitive of JAX, for programs that look it up. It does not occur in programs.
 """
 from typing import TYPE_CHECKING
 
 from lamina_ir.layers import deprecated_getattr
 
+from ._custom.custom_vjp import remat_opt_p
 from ._engine.replicated_cotangents import outside_map_context
 from ._engine.higher_order import make_higher_order_rule
 from ._engine.linearize import is_linear
@@ -28,7 +30,7 @@ from ._engine.rule_tables import jvp_rules, def_elementwise_jvp, transpose_rules
 __all__ = ["ElementwiseJVP", "Linearize", "LinearizeRule", "LinearizedFunction", "LinearizedProgram", "Pushforward",
            "ReverseMode", "TransposedProgram", "def_elementwise_jvp", "def_zero_jvp", "instantiate", "is_linear",
            "jvp_program", "jvp_rules", "linearize_program", "make_higher_order_rule", "make_reverse_mode",
-           "outside_map_context", "transpose_program", "transpose_rules"]
+           "outside_map_context", "remat_opt_p", "transpose_program", "transpose_rules"]
 
 if TYPE_CHECKING:
     from ._deprecated import *

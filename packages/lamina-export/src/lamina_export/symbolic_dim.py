@@ -6,6 +6,7 @@ with one: programs are traced for sizes that are numbers (`shape_polymorphism`).
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -14,7 +15,8 @@ import numpy as np
 from typing_extensions import override
 from lamina_ir import LaminaError
 
-__all__ = ["InconclusiveDimensionOperation", "Size", "SymbolicDim", "evaluate", "find_variables", "is_symbolic_dim"]
+__all__ = ["InconclusiveDimensionOperation", "Size", "SymbolicDim", "evaluate", "find_variables", "is_symbolic_dim",
+           "symbolic_dim_bounds"]
 
 Atom = Any  # a name, or (function, argument, argument)
 Monomial = tuple[tuple[Atom, int], ...]
@@ -283,6 +285,32 @@ def _multiply_monomials(m: Monomial, n: Monomial) -> Monomial:
 
 
 # --- what they are made of ------------------------------------------------------------------------------------------------
+def symbolic_dim_bounds(dimension: Size) -> tuple[float, float]:
+    """Return bounds of a size that hold for all values of its names; they may not be tight.
+
+    Args:
+      dimension: a symbolic size or an integer.
+    Returns:
+      (lower, upper), both included. A bound that is not known is `-inf` or `inf`.
+    Raises:
+      TypeError: it is neither.
+
+    >>> from lamina_export import symbolic_shape
+    >>> a, b = symbolic_shape("a, b", constraints=["a <= 10"])
+    >>> symbolic_dim_bounds(2 * a + b), symbolic_dim_bounds(3)
+    ((3, inf), (3, 3))
+    """
+    if isinstance(dimension, SymbolicDim):
+        low, high = dimension.scope.bounds(dimension)
+        return int(low) if low > -_INFINITE else low, int(high) if high < _INFINITE else high
+    try:
+        number = operator.index(dimension)
+    except TypeError:
+        raise TypeError("symbolic_dim_bounds: dimension must be a symbolic size or an integer; got "
+                        f"{type(dimension).__name__}: {dimension!r:.60}") from None
+    return number, number
+
+
 def is_symbolic_dim(p: Any) -> bool:
     """Whether a size is symbolic, not a number.
 

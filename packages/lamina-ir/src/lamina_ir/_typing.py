@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Avals", "AxisNames", "DTypeSpec", "IndexGroups", "Json", "KeyPath", "NodeData", "Number", "Observer",
+__all__ = ["Avals", "AxisNames", "DTypeSpec", "IndexGroups", "Json", "KeyEntry", "KeyPath", "NodeData", "Number", "Observer",
            "Operand", "OptionValue", "OptionWatcher", "ProgramSpec", "RunProgram", "ShapeSpec", "TreeBackend", "TypeSpec"]
 
 # The types of the results of a primitive: a ShapedArray, or a sequence of them if it has several results.
@@ -35,8 +35,10 @@ OptionValue: TypeAlias = Any
 OptionWatcher: TypeAlias = Callable[[OptionValue, bool], None]
 # Auxiliary data of a tree node, which its class defines: the keys of a dict, the type of a namedtuple, ...
 NodeData: TypeAlias = Any
+# A step of a path: `DictKey`, `SequenceKey`, `GetAttrKey`, `FlattenedIndexKey`, or a key of a registered class.
+KeyEntry: TypeAlias = Any
 # The path of a node in a tree: `DictKey`, `SequenceKey`, `GetAttrKey` or a key of a registered class for each level.
-KeyPath: TypeAlias = tuple[Any, ...]
+KeyPath: TypeAlias = tuple[KeyEntry, ...]
 # What flattens trees: `PythonBackend`, or an object with its methods, such as a registry of jaxlib.
 TreeBackend: TypeAlias = Any
 # Called with (eqn, operands, results) after each equation. Operands and results have one array per device.

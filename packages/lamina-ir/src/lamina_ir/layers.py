@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
+from ._util.absent_names import explain_absent_names
 from ._util.former_names import former_attributes, former_parameters
 from .errors import LaminaError
 
-__all__ = ["CONTRACTS", "Layer", "LayerError", "deprecated_getattr", "former_attributes", "former_parameters", "layers",
-           "reexport_implementation", "use"]
+__all__ = ["CONTRACTS", "Layer", "LayerError", "deprecated_getattr", "explain_absent_names", "former_attributes",
+           "former_parameters", "layers", "reexport_implementation", "use"]
 
 # layer -> version of its conformance tests, increased by changes of behaviour that make correct plugins incorrect
 CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "numpy": 1, "random": 1,

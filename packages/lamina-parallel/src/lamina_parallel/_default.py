@@ -8,17 +8,21 @@ from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, p
 from . import extend
 from ._maps import rules
 from ._version import __version__
+from ._mesh.abstract_mesh import AbstractMesh, AxisType
 from ._mesh.mesh import Mesh
+from ._mesh.set_mesh import get_abstract_mesh, get_mesh, set_mesh
 from ._padded.padded import padded
 from ._mesh.partition_spec import PartitionSpec
 from ._maps.pmap import pmap
 from ._mesh.serial_loop import SerialLoop, serial_loop
 from ._maps.shard_map import shard_map
+from ._maps.smap import smap
 from ._maps.xmap import AxisName, ResourceSet, xmap
 
-__all__ = ["AxisName", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop", "__version__", "all_gather", "all_to_all",
-           "axis_index", "axis_size", "extend", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean",
-           "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "shard_map", "xeinsum", "xmap"]
+__all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop", "__version__",
+           "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "get_abstract_mesh", "get_mesh", "padded",
+           "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum",
+           "psum_scatter", "pswapaxes", "serial_loop", "set_mesh", "shard_map", "smap", "xeinsum", "xmap"]
 
 del rules
 

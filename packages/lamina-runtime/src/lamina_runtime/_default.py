@@ -21,9 +21,10 @@ from ._version import __version__
 from ._array.arrays import Array, Shard
 from ._array.assemble import (make_array_from_callback, make_array_from_process_local_data,
                               make_array_from_single_device_arrays)
-from ._backend.backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids,
+from ._backend.backends import (backends, default_backend, device_count, devices, get_backend, host_count, host_id, host_ids,
                                 live_arrays, local_device_count, local_devices, lowering_platform, process_count,
                                 process_index, process_indices, setup_tpu)
+from ._backend.backends import default_device as get_default_device
 from ._backend.backends import default_device_option as default_device
 from ._compile.compiler import XLACompiler, accepts, compiler, set_compiler
 from ._dispatch.computation import xla_computation
@@ -38,23 +39,24 @@ from ._launch.observers import Launch, unwatch_launches, watch_launches, watchin
 from .mesh_utils import make_mesh
 from ._backend.launch_guards import WINDOW
 from ._sharding.public_classes import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding,
-                                       SingleDeviceSharding)
+                                       SingleDeviceSharding, make_single_device_sharding)
 from ._backend.transfer_counters import TransferCounts, transfer_counts
 from ._backend.transfer_guard import (transfer_guard, transfer_guard_device_to_device, transfer_guard_device_to_host,
                                       transfer_guard_host_to_device)
-from ._array.transfer import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
-                              from_dlpack)
+from ._array.transfer import (block_until_ready, copy_to_host_async, device_get, device_put, device_put_replicated,
+                              device_put_sharded, from_dlpack, reshard)
 
 __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSharding", "PmapSharding", "PositionalSharding",
            "Shard", "Sharding", "SingleDeviceSharding", "TransferCounts", "WINDOW", "XLACompiler", "__version__", "accepts",
-           "block_until_ready", "cache_dir", "cache_stats", "checkpointing", "clear_backends", "clear_caches", "clear_memory",
-           "compilation_cache", "compiler", "default_backend", "default_device", "device_count", "device_get", "device_put",
-           "device_put_replicated", "device_put_sharded", "devices", "distributed", "dlpack", "effects_barrier", "ffi",
-           "from_dlpack", "get_backend", "host_callback", "host_count", "host_id", "host_ids", "launch", "live_arrays",
-           "local_device_count", "local_devices", "lowering_platform", "make_array_from_callback",
-           "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh", "memory_layouts",
-           "mesh_utils", "multihost_utils", "pjit", "plans", "print_environment_info", "process_count", "process_index",
-           "process_indices", "profiler", "set_compiler", "setup_tpu", "stages", "transfer_counts", "transfer_guard",
+           "backends", "block_until_ready", "cache_dir", "cache_stats", "checkpointing", "clear_backends", "clear_caches",
+           "clear_memory", "compilation_cache", "compiler", "copy_to_host_async", "default_backend", "default_device",
+           "device_count", "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices",
+           "distributed", "dlpack", "effects_barrier", "ffi", "from_dlpack", "get_backend", "get_default_device",
+           "host_callback", "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count",
+           "local_devices", "lowering_platform", "make_array_from_callback", "make_array_from_process_local_data",
+           "make_array_from_single_device_arrays", "make_mesh", "make_single_device_sharding", "memory_layouts", "mesh_utils",
+           "multihost_utils", "pjit", "plans", "print_environment_info", "process_count", "process_index", "process_indices",
+           "profiler", "reshard", "set_compiler", "setup_tpu", "stages", "transfer_counts", "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
            "unwatch_launches", "visualizing", "watch_launches", "watching_launches", "xla_computation"]
 

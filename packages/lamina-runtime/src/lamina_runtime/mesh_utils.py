@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_parallel import Mesh
+from lamina_parallel import AxisType, Mesh
 from lamina_ir.typing import Device
 
 from ._backend import backends
@@ -108,18 +108,20 @@ def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequenc
     return found
 
 
-def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Hashable], *,
+def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Hashable],
+              axis_types: AxisType | Sequence[AxisType] | None = None, *,
               devices: Sequence[Device] | None = None) -> Mesh:
     """Return a mesh of devices in row-major order.
 
     Args:
       axis_shapes: lengths of the axes.
       axis_names: a name for each.
+      axis_types: None, or `AxisType.Auto` for all axes or each.
       devices: the devices; default: the first devices of all.
     Returns:
       A `Mesh`.
     Raises:
-      ValueError: there are too few devices, or the number of `devices` does not match.
+      ValueError: there are too few devices, the number of `devices` does not match, or an axis type is not `Auto`.
 
     >>> make_mesh((1,), ("x",))
     Mesh('x': 1)
@@ -131,4 +133,5 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Hashable], *,
     if len(every) < need or devices is not None and len(every) > need:
         raise ValueError(f"{call}: axis_shapes: {shape} needs {need} devices; "
                          + (f"there are {len(every)}" if devices is None else f"devices has {len(every)}"))
-    return Mesh(_grid(every[:need], shape), tuple(axis_names) if not isinstance(axis_names, str) else axis_names)
+    return Mesh(_grid(every[:need], shape), tuple(axis_names) if not isinstance(axis_names, str) else axis_names,
+                axis_types)

@@ -16,9 +16,9 @@ from lamina_ir.typing import Function, Tree
 from . import _jaxlib
 from ._backend import backends
 
-__all__ = ["LineTime", "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile",
-           "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "time_by_line",
-           "trace"]
+__all__ = ["LineTime", "ProfileData", "ProfileEvent", "ProfileLine", "ProfileOptions", "ProfilePlane", "StepTraceAnnotation",
+           "TraceAnnotation", "annotate_function", "device_memory_profile", "register_subprocess",
+           "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "time_by_line", "trace"]
 
 _lock = threading.Lock()
 _session: tuple[Any, str] | None = None
@@ -26,6 +26,13 @@ _server: object = None
 
 TraceAnnotation, _Session = _jaxlib.profiler_classes()
 """Context manager that names the enclosed work in the profile. Keywords are shown as metadata."""
+
+ProfileData, ProfilePlane, ProfileLine, ProfileEvent = _jaxlib.profile_reader_classes()
+"""Readers of recorded profiles: `ProfileData.from_file(path)` of a file `*.xplane.pb` has `planes`, these have `lines`,
+these have `events`, each with `name`, `start_ns`, `duration_ns` and `stats`. They are jaxlib's classes."""
+
+ProfileOptions = _jaxlib.profile_recorder().ProfileOptions
+"""What a profile records: `host_tracer_level` (0 to 3), `python_tracer_level` (0 or 1), ... It is jaxlib's class."""
 
 
 class StepTraceAnnotation(TraceAnnotation):  # type: ignore[misc, valid-type]
@@ -35,13 +42,25 @@ class StepTraceAnnotation(TraceAnnotation):  # type: ignore[misc, valid-type]
         super().__init__(name, _r=1, **metadata)
 
 
-def start_trace(log_dir: str | os.PathLike[str]) -> None:
-    """Start recording. Raise RuntimeError if a recording is already running."""
+def start_trace(log_dir: str | os.PathLike[str], *, profiler_options: Any = None) -> None:
+    """Start recording.
+
+    Args:
+      log_dir: the folder of the profile.
+      profiler_options: a `ProfileOptions`; None: the default ones.
+    Raises:
+      TypeError: `profiler_options` is something else.
+      RuntimeError: a recording is already running.
+    """
+    if not isinstance(profiler_options, ProfileOptions | None):
+        raise TypeError("start_trace: profiler_options must be a ProfileOptions or None; got "
+                        f"{type(profiler_options).__name__}")
     global _session
     with _lock:
         if _session is not None:
             raise RuntimeError("start_trace: a profile is already being recorded; call stop_trace first")
-        _session = _Session(), os.fspath(log_dir)
+        session = _Session() if profiler_options is None else _Session(profiler_options)
+        _session = session, os.fspath(log_dir)
 
 
 def stop_trace() -> None:
@@ -56,12 +75,25 @@ def stop_trace() -> None:
 
 
 @contextmanager
-def trace(log_dir: str | os.PathLike[str]) -> Iterator[None]:
+def trace(log_dir: str | os.PathLike[str], *, profiler_options: Any = None) -> Iterator[None]:
     """Context manager that records a profile of its block.
 
     Wait for results inside the block (`block_until_ready`), otherwise their work may end after the recording.
+
+    Args:
+      log_dir, profiler_options: as for `start_trace`.
+
+    >>> import glob, tempfile
+    >>> options = ProfileOptions()
+    >>> options.python_tracer_level = 0
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with trace(folder, profiler_options=options):
+    ...         pass
+    ...     [path] = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
+    ...     any(plane.name == "/host:CPU" for plane in ProfileData.from_file(path).planes)
+    True
     """
-    start_trace(log_dir)
+    start_trace(log_dir, profiler_options=profiler_options)
     try:
         yield
     finally:
@@ -90,6 +122,23 @@ def save_device_memory_profile(filename: str | os.PathLike[str], backend: str | 
     """
     with open(filename, "wb") as f:
         f.write(device_memory_profile(backend))
+
+
+def register_subprocess(pid: int, port: int) -> Function:
+    """Record the profiles of a process that this one started together with its own.
+
+    Args:
+      pid: the id of the process.
+      port: the port of its `start_server`.
+    Returns:
+      A function that ends this.
+    Raises:
+      ValueError: `pid` is that of this process, or no server answers at the port.
+    """
+    try:
+        return _jaxlib.profile_recorder().register_subprocess(pid, port)
+    except _jaxlib.JaxRuntimeError as e:
+        raise ValueError(f"register_subprocess: pid {pid} cannot be registered: {e}") from e
 
 
 def start_server(port: int) -> object:

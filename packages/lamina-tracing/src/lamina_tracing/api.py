@@ -1,6 +1,6 @@
 """Public functions around tracing: inspect programs, name parts of them, and control when code runs.
 
-- Inspect: `make_jaxpr`, `eval_shape`.
+- Inspect: `make_jaxpr`, `eval_shape`, `typeof`.
 - Name: `named_call`, `named_scope`.
 - Control: `disable_jit`, `ensure_compile_time_eval`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
-from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
+from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, ShapedArray, config, prims, shaped, trees
 from lamina_ir.extend import check_axis_name
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
@@ -22,11 +22,13 @@ from ._core.static_args import StaticArgs
 from ._core.staging import stage
 from ._core.trace import (EVALUATION, AxisFrame, bind, extend_axis_env, trace_state, extend_name_stack,
                           notify_staging_hooks)
+from ._core import tracer
 from ._core.tracer import Tracer
 from ._diagnostics.tracebacks import api_boundary
 from ._typing import Unchecked
 
-__all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
+__all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr", "named_call", "named_scope",
+           "typeof"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -214,6 +216,27 @@ def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
     if not any(returned_structs):
         return found
     return out_tree.unflatten([s or x for s, x in zip(returned_structs, trees.tree_leaves(found), strict=True)])
+
+
+def typeof(x: Value | ShapeDtypeStruct) -> ShapedArray:
+    """Return the type of a value: its shape, dtype and weak type.
+
+    Args:
+      x: array, number, traced value, or an object with shape and dtype such as a `ShapeDtypeStruct`.
+    Returns:
+      A `ShapedArray`. Of a traced value it also has the mapped axes over which the value varies.
+    Raises:
+      TypeError: `x` is something else.
+
+    >>> typeof(3), typeof(ShapeDtypeStruct((2, 3), "float32"))
+    (ShapedArray(int32[], weak_type=True), ShapedArray(float32[2,3]))
+    """
+    if isinstance(x, ShapeDtypeStruct):
+        return shaped(x.shape, x.dtype, x.weak_type)
+    try:
+        return tracer.typeof(x)
+    except TypeError as error:
+        raise type(error)(f"typeof: x: {error}") from None
 
 
 def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:

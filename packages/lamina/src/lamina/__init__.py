@@ -9,6 +9,7 @@ from importlib import import_module as _import_module
 
 from ._version import __version__  # before the packages: it checks their versions
 
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_ir.layers import layers, use
 
 if _typing.TYPE_CHECKING:
@@ -22,26 +23,28 @@ if _typing.TYPE_CHECKING:
                    tree as tree, tree_util as tree_util, typing as typing)
     from ._packages import *
 
-__all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
+__all__ = ["Array", "Device", "NamedSharding", "P", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
            "allow_f16_reductions", "as_jax", "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint",
-           "checkpoint_policies", "clear_caches", "closure_convert", "compilation_cache", "config", "custom_batching",
-           "custom_derivatives", "custom_gradient", "custom_jvp", "custom_transpose", "custom_vjp", "debug", "debug_bounds",
-           "debug_infs", "debug_key_reuse", "debug_nans", "default_backend", "default_device", "default_matmul_precision",
-           "default_prng_impl", "device_count", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
-           "devices", "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes", "effects_barrier", "enable_checks",
-           "enable_custom_prng", "enable_custom_vjp_by_custom_transpose", "enable_x64", "ensure_compile_time_eval", "errors",
-           "eval_shape", "example_libraries", "experimental", "explain_cache_misses", "export", "extend", "flatten_util",
-           "float0", "grad", "hessian", "host_count", "host_id", "host_ids", "image", "jacfwd", "jacobian", "jacrev",
+           "checkpoint_policies", "clear_caches", "closure_convert", "compilation_cache", "config", "copy_to_host_async",
+           "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_transpose", "custom_vjp",
+           "debug", "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans", "default_backend", "default_device",
+           "default_matmul_precision", "default_prng_impl", "device_count", "device_get", "device_put",
+           "device_put_replicated", "device_put_sharded", "devices", "disable_jit", "disable_x64", "distributed", "dlpack",
+           "dtypes", "effects_barrier", "enable_checks", "enable_custom_prng", "enable_custom_vjp_by_custom_transpose",
+           "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "example_libraries", "experimental",
+           "explain_cache_misses", "export", "extend", "flatten_util", "float0", "fwd_and_bwd", "get_abstract_mesh",
+           "get_mesh", "grad", "hessian", "host_count", "host_id", "host_ids", "image", "jacfwd", "jacobian", "jacrev",
            "jax2tf_associative_scan_reductions", "jit", "jvp", "launch", "lax", "layers", "legacy_prng_key", "lib",
            "linear_transpose", "linearize", "live_arrays", "local_device_count", "local_devices", "log_compiles",
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
            "make_jaxpr", "make_mesh", "monitoring", "named_call", "named_scope", "nn", "no_execution", "no_tracing", "numpy",
            "numpy_dtype_promotion", "numpy_rank_promotion", "ops", "parallel", "pmap", "print_environment_info",
-           "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random", "remat", "scipy",
-           "shard_map", "sharding", "softmax_custom_jvp", "spmd_mode", "stages", "test_util", "thread_guard",
-           "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
-           "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves", "tree_map",
-           "tree_structure", "tree_unflatten", "tree_util", "typing", "use", "value_and_grad", "vjp", "vmap", "xla_computation"]
+           "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random", "remat", "reshard",
+           "scipy", "set_mesh", "shard_map", "sharding", "smap", "softmax_custom_jvp", "spmd_mode", "stages", "test_util",
+           "thread_guard", "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
+           "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves",
+           "tree_map", "tree_structure", "tree_unflatten", "tree_util", "typeof", "typing", "use", "value_and_grad", "vjp",
+           "vmap", "xla_computation"]
 
 # Modules, imported when asked for; that of the packages with the first name that is none of these.
 _ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
@@ -79,3 +82,6 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_FLAGS})
+
+
+_explain_absent_names(globals())

@@ -1,4 +1,7 @@
 """`lamina.stages`: a jitted function step by step, from `lamina_runtime.stages`."""
 from . import _packages as _packages  # the runtime first: what follows is dispatched through it
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_runtime.stages import *
 from lamina_runtime.stages import __all__ as __all__
+
+_explain_absent_names(globals())

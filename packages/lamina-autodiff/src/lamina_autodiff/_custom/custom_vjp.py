@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from typing_extensions import override
-from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, prims, trees
+from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, prims, trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import AxisName, Function, Params, StaticValue, Tree, Value
 from lamina_tracing.extend import (
@@ -22,7 +22,10 @@ from .._engine.custom_vjp_pullback import Pullback, pullback_p
 from .._engine.rule_kinds import drop_zeros, expand_by_mask
 from .._typing import Tangent
 
-__all__ = ["CustomVJPPrimal", "custom_vjp", "custom_vjp_primal_tree_values"]
+__all__ = ["CustomVJPPrimal", "custom_vjp", "custom_vjp_primal_tree_values", "remat_opt_p"]
+
+# JAX's primitive of `defvjp(optimize_remat=True)`, for programs that look primitives up by name. No equation has it here.
+remat_opt_p = Primitive("remat_opt", params=("num_consts", "num_res", "fwd_jaxpr", "fun_jaxpr_thunk"), multiple=True)
 
 
 class CustomVJPPrimal:

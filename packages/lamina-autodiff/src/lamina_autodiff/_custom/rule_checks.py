@@ -17,8 +17,8 @@ from .._engine.arg_checks import float0_zeros, zeros_of
 from .._engine.jvp_trace import JVPTracer
 from .._typing import Tangent
 
-__all__ = ["Arguments", "SymbolicZero", "check_type", "output_path", "refuse_closures", "staging_rules",
-           "tangent_aval", "zero_tangent"]
+__all__ = ["Arguments", "SymbolicZero", "check_type", "output_path", "refuse_closures", "staging_rules", "tangent_aval",
+           "zero_from_primal", "zero_tangent"]
 
 
 class _Staging(threading.local):
@@ -80,6 +80,29 @@ def zero_tangent(aval: ShapedArray, symbolic: bool) -> Value:
     if dtypes.is_inexact(aval.dtype):
         return SymbolicZero(aval.strip_weak_type()) if symbolic else zeros_of(aval)
     return SymbolicZero(ShapedArray(aval.shape, dtypes.float0, False)) if symbolic else float0_zeros(aval)
+
+
+def zero_from_primal(val: Value, symbolic_zeros: bool = False) -> Value:
+    """Return the zero tangent of a value.
+
+    Args:
+      val: array or number.
+      symbolic_zeros: whether to return a `SymbolicZero` instead of an array.
+    Returns:
+      Zeros of the shape and dtype of `val`; for integers and booleans of dtype `float0`.
+    Raises:
+      TypeError: `val` is not an array or a number.
+
+    >>> zero_from_primal(2.0)
+    Array(0., dtype=float32)
+    >>> zero_from_primal(2.0, symbolic_zeros=True)
+    SymbolicZero(float32[])
+    """
+    try:
+        aval = typeof(val)
+    except TypeError as error:
+        raise type(error)(f"zero_from_primal: val: {error}") from None
+    return zero_tangent(aval.strip_weak_type(), symbolic_zeros)
 
 
 def output_path(tree: PyTreeDef, i: int) -> str:

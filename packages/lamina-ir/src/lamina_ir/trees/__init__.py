@@ -16,18 +16,19 @@ from typing import Any
 
 from ._python_backend import PythonBackend, PyTreeDef, python_backend
 from ._registry import (Partial, register_dataclass, register_pytree_node, register_pytree_node_class,
-                        register_pytree_with_keys, register_pytree_with_keys_class, register_static)
+                        register_pytree_with_keys, register_pytree_with_keys_class, register_static, static)
 from ._registry import add_backend as _connect
 from ._keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 from ..errors import ShapeError
-from ._paths import explain_mismatch, get_leaf_paths, unsorted_keys_error
+from ._paths import explain_mismatch, get_child_keys, get_leaf_paths, unsorted_keys_error
 from ..typing import Function, Leaf, Tree
-from .._typing import KeyPath, NodeData, TreeBackend
+from .._typing import KeyEntry, KeyPath, NodeData, TreeBackend
 
-__all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "PythonBackend", "SequenceKey",
-           "all_leaves", "backend", "broadcast_prefix", "build_tree", "default_registry", "flatten_one_level", "keystr",
-           "make_treedef", "prefix_errors", "register_dataclass", "register_pytree_node", "register_pytree_node_class",
-           "register_pytree_with_keys", "register_pytree_with_keys_class", "register_static", "set_backend", "tree_all",
+__all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial", "PyTreeDef", "PythonBackend",
+           "SequenceKey", "all_leaves", "backend", "broadcast_prefix", "build_tree", "default_registry", "flatten_one_level",
+           "flatten_one_level_with_keys", "is_tree_node", "keystr", "make_treedef", "prefix_errors", "register_dataclass",
+           "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
+           "register_pytree_with_keys_class", "register_static", "set_backend", "static", "tree_all",
            "tree_broadcast", "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path", "tree_map",
            "tree_map_with_path", "tree_reduce", "tree_reduce_associative", "tree_structure", "tree_transpose", "tree_unflatten",
            "treedef_children", "treedef_is_leaf", "treedef_tuple", "unsorted_keys_error"]
@@ -298,6 +299,42 @@ def flatten_one_level(tree: Tree) -> tuple[Iterable[Tree], NodeData] | None:
         return _backend.flatten_one_level(tree)
     except (TypeError, ValueError) as e:
         raise unsorted_keys_error(tree) or e from None
+
+
+def flatten_one_level_with_keys(tree: Tree) -> tuple[list[tuple[KeyEntry, Tree]], NodeData]:
+    """Return `([(key, child), ...], data)` of the root of a tree.
+
+    Args:
+      tree: a node.
+    Raises:
+      ValueError: it is a leaf.
+
+    >>> flatten_one_level_with_keys({"b": [1], "a": 2})[0]
+    [(DictKey(key='a'), 2), (DictKey(key='b'), [1])]
+    """
+    level = flatten_one_level(tree)
+    if level is None:
+        raise ValueError(f"flatten_one_level_with_keys: tree must be a node; got a leaf of type {type(tree).__name__}")
+    children = list(level[0])
+    return list(zip(get_child_keys(tree, len(children)), children, strict=True)), level[1]
+
+
+def is_tree_node(typ: type) -> bool:
+    """Whether values of a class are nodes: it is registered, a built-in container, a namedtuple or that of `None`.
+
+    Args:
+      typ: the class.
+    Raises:
+      TypeError: it is not a class.
+
+    >>> is_tree_node(dict), is_tree_node(int)
+    (True, False)
+    """
+    if not isinstance(typ, type):
+        raise TypeError(f"is_tree_node: typ must be a class; got {type(typ).__name__}: {typ!r:.60}")
+    # This backend gets all registrations, also if another one flattens.
+    return (typ in (tuple, list, dict, type(None)) or typ in python_backend.nodes
+            or issubclass(typ, tuple) and hasattr(typ, "_fields"))
 
 
 def broadcast_prefix(prefix_tree: Tree, full_tree: Tree, is_leaf: Callable[[Tree], bool] | None = None) -> list[Leaf]:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from typing_extensions import override
@@ -17,7 +17,7 @@ from .._typing import NodeData, TreeBackend
 
 __all__ = ["Partial", "add_backend", "child_key_functions", "register_dataclass", "register_pytree_node",
            "register_pytree_node_class", "register_pytree_with_keys", "register_pytree_with_keys_class",
-           "register_static"]
+           "register_static", "static"]
 
 _T = TypeVar("_T")
 _Flatten: TypeAlias = Callable[[Any], tuple[Iterable[Any], NodeData]]  # node -> (children, data)
@@ -162,6 +162,26 @@ def register_static(cls: type[_T]) -> type[_T]:
     comparable."""
     register_pytree_node(cls, lambda node: ((), node), lambda data, children: data)
     return cls
+
+
+def static(*, metadata: Mapping[Any, Any] | None = None, **options: Any) -> Any:
+    """Declare a field of a dataclass that `register_dataclass` makes part of the structure: it is not a child.
+
+    Args:
+      metadata: further metadata of the field.
+      options: `default`, `repr` and the other parameters of `dataclasses.field`.
+    Returns:
+      The field, with the metadata `{"static": True}`.
+
+    >>> @register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weights: float
+    ...     name: str = static(default="dense")
+    >>> python_backend.flatten(Layer(2.0))[0]
+    [2.0]
+    """
+    return dataclasses.field(metadata={"static": True, **(metadata or {})}, **options)
 
 
 class _OpaquePartial:

@@ -23,6 +23,7 @@ from lamina_ir.extend.unchecked import (
     annotate_varying_axes, check_uniform_control_flow, drop_redundant_collectives, record_annotated)
 
 from .base import MapSpec, describe_origin
+from .._mesh.abstract_mesh import AbstractMesh
 from .._mesh.mesh import Mesh, mesh_in_scope
 from .._mesh.partition_spec import PartitionSpec, check_spec
 from .._mesh.axis_resources import check_no_divided_xmap
@@ -57,7 +58,7 @@ class ShardMapSpec(MapSpec):
     { lambda ; a:f32[2]{x}. let b:f32[2]{x} = mul a 2.0:f32[] in (b,) }
     """
 
-    def __init__(self, fun: Function, mesh: Mesh | None, in_specs: Tree, out_specs: Tree, check: bool = True,
+    def __init__(self, fun: Function, mesh: Mesh | AbstractMesh | None, in_specs: Tree, out_specs: Tree, check: bool = True,
                  auto: frozenset[Hashable] = frozenset(), names: frozenset[Hashable] = frozenset()) -> None:
         super().__init__("shard_map", fun)
         self.mesh = mesh
@@ -78,7 +79,12 @@ class ShardMapSpec(MapSpec):
     @override
     def share(self, flat: Sequence[Value] = ()) -> Mesh:
         """Return the mesh of a call."""
-        found = mesh_in_scope() if self.mesh is None else self.mesh
+        if isinstance(self.mesh, Mesh):
+            return self.mesh
+        found = mesh_in_scope()
+        if self.mesh is not None and (found is None or found.abstract_mesh != self.mesh):
+            raise ValueError(f"{self.error_prefix}: mesh: the mesh in scope must have the axes of {self.mesh}; "
+                             f"{'there is none' if found is None else f'got {found}'}. Call it in a block `with mesh:`")
         if found is None:
             raise ValueError(f"{self.error_prefix}: no mesh is given, and none is in scope. Pass mesh=Mesh(devices, names), or "
                              "call it in a block `with mesh:`")
@@ -93,7 +99,7 @@ class ShardMapSpec(MapSpec):
                             "them by position, or bind them with functools.partial")
         return super().split(args, kwargs)
 
-    def _axes(self, mesh: Mesh) -> tuple[dict[Hashable, int], tuple[Hashable, ...]]:
+    def _axes(self, mesh: Mesh | AbstractMesh) -> tuple[dict[Hashable, int], tuple[Hashable, ...]]:
         """Return name -> size of the axes that the function sees, and the axes left to the compiler."""
         for what, names in (("auto", self.auto), ("axis_names", self.names)):
             for name in names:
@@ -244,7 +250,7 @@ def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop programs of meshes that have been deleted or belong to closed clients."""
     for table in _programs.tables():
         for options in list(table):
-            if options[0] is None or is_closed(options[0].flat_devices[0]):
+            if not isinstance(options[0], Mesh) or is_closed(options[0].flat_devices[0]):
                 table.pop(options, None)
 
 
@@ -252,7 +258,7 @@ hooks.on_devices_closed.append(_forget_devices)
 
 
 @api_boundary
-def shard_map(f: Function | None = None, mesh: Mesh | None = None, in_specs: Tree = _MISSING,
+def shard_map(f: Function | None = None, mesh: Mesh | AbstractMesh | None = None, in_specs: Tree = _MISSING,
               out_specs: Tree = _MISSING, check_rep: bool = True, auto: Iterable[Hashable] = frozenset(), *,
               check_vma: bool = True, axis_names: Iterable[Hashable] = frozenset()) -> Function:
     """Map a function of blocks over the devices of a mesh.
@@ -263,7 +269,7 @@ def shard_map(f: Function | None = None, mesh: Mesh | None = None, in_specs: Tre
 
     Args:
       f: function of blocks: arrays and trees of them. Left out, `shard_map` is a decorator with options.
-      mesh: the devices; None for the mesh of the enclosing `with mesh:`.
+      mesh: the devices; None for the mesh of the enclosing `with mesh:`; an `AbstractMesh` for one with these axes.
       in_specs: a `PartitionSpec` for each argument, or trees of them that are prefixes of the arguments. A dimension is split
         over the axes that its entry names; devices along axes that no entry names have the same block.
       out_specs: the same for the result: how blocks are joined. Along an axis that no entry names, the result must be
@@ -292,7 +298,7 @@ def shard_map(f: Function | None = None, mesh: Mesh | None = None, in_specs: Tre
         raise TypeError(f"shard_map: expected a function; got {type(f).__name__}: {f!r:.60}")
     if in_specs is _MISSING or out_specs is _MISSING:
         raise TypeError("shard_map: give both in_specs and out_specs, as in_specs=(P('x'),), out_specs=P()")
-    if mesh is not None and not isinstance(mesh, Mesh):
+    if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
         raise TypeError(f"shard_map: mesh: expected a Mesh, as Mesh(devices, ('x', 'y')); got {type(mesh).__name__}: "
                         f"{mesh!r:.60}")
     return hooks.dispatcher.pmap(ShardMapSpec(f, mesh, in_specs, out_specs, bool(check_rep and check_vma), _names("auto", auto),

@@ -10,7 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeAlias
 from functools import cached_property
 
 import numpy as np
@@ -18,18 +18,24 @@ from typing_extensions import override
 from lamina_ir import config
 from lamina_ir.typing import CacheKey, Device
 
-__all__ = ["Mesh", "local_mesh_shape", "mesh_in_scope"]
+from .abstract_mesh import AbstractMesh, AxisType, check_axis_types
+
+__all__ = ["Block", "Mesh", "enter_mesh", "exit_mesh", "local_mesh_shape", "mesh_in_scope"]
 
 # The part of the cache key: names, sizes and ids of the devices. The mesh itself would keep its devices alive.
 _in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
                           help="the mesh of `with mesh:`, which sets it")
 
 
+# An open block: the mesh, or None for a block without one, and the context of the setting.
+Block: TypeAlias = "tuple[Mesh | None, AbstractContextManager[object]]"
+
+
 class _Open(threading.local):
-    """Per thread, the open blocks: (mesh, context of the setting)."""
+    """Per thread, the open blocks."""
 
     def __init__(self) -> None:
-        self.blocks: list[tuple[Mesh, AbstractContextManager[object]]] = []
+        self.blocks: list[Block] = []
 
 
 _open = _Open()
@@ -46,6 +52,7 @@ class Mesh:
     Args:
       devices: an array or nested list of devices, of one platform, each once.
       axis_names: a name for each axis of it, or one name.
+      axis_types: None, or `AxisType.Auto` for all axes or each.
     Attributes:
       devices: an array of devices.
       axis_names: a tuple.
@@ -53,7 +60,8 @@ class Mesh:
       size: the number of devices.
     Raises:
       TypeError: `devices` contains something else than devices, or a name is invalid.
-      ValueError: there is no device, a device occurs twice, devices are of two platforms, or the number of names is wrong.
+      ValueError: there is no device, a device occurs twice, devices are of two platforms, or the number of names is wrong,
+        or an axis type is not `Auto`.
 
     >>> from lamina_parallel.testing import fake_devices
     >>> mesh = Mesh(np.reshape(fake_devices(8), (4, 2)), ("x", "y"))
@@ -66,10 +74,12 @@ class Mesh:
     devices: np.ndarray
     axis_names: tuple[Hashable, ...]
 
-    def __init__(self, devices: Device, axis_names: Hashable | Sequence[Hashable]) -> None:
+    def __init__(self, devices: Device, axis_names: Hashable | Sequence[Hashable],
+                 axis_types: AxisType | Sequence[AxisType] | None = None) -> None:
         grid = _grid(devices)
         names = tuple(axis_names) if isinstance(axis_names, (tuple, list)) else (axis_names,)
         flat = _check_devices(grid, names)
+        check_axis_types("Mesh", axis_types, len(names))
         grid.flags.writeable = False
         self.devices, self.axis_names = grid, names
         self._key = names, grid.shape, tuple(flat)
@@ -89,6 +99,16 @@ class Mesh:
     def axis_sizes(self) -> tuple[int, ...]:
         """The lengths of the axes."""
         return self.devices.shape
+
+    @property
+    def axis_types(self) -> tuple[AxisType, ...]:
+        """`AxisType.Auto` for each axis."""
+        return (AxisType.Auto,) * len(self.axis_names)
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        """The names and sizes of the axes, without the devices."""
+        return AbstractMesh(self.axis_sizes, self.axis_names)
 
     @property
     def shape_tuple(self) -> tuple[tuple[Hashable, int], ...]:
@@ -154,18 +174,14 @@ class Mesh:
         return self if own.all() else Mesh(self.devices[inside], self.axis_names)
 
     def __enter__(self) -> Mesh:
-        block = _in_scope(self.token)
-        block.__enter__()
-        _entered[self.token] = self
-        _open.blocks.append((self, block))
+        enter_mesh(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        blocks = _open.blocks
-        at = next((i for i in reversed(range(len(blocks))) if blocks[i][0] is self), None)
-        if at is None:
+        block = next((block for block in reversed(_open.blocks) if block[0] is self), None)
+        if block is None:
             raise RuntimeError(f"{self}: its block was not entered in this thread")
-        blocks.pop(at)[1].__exit__(*error)
+        exit_mesh(block)
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -182,6 +198,24 @@ class Mesh:
     @override
     def __repr__(self) -> str:
         return f"Mesh({', '.join([f'{name!r}: {n}' for name, n in self.shape.items()])})"
+
+
+def enter_mesh(mesh: Mesh | None) -> Block:
+    """Begin a block of this thread with a mesh in scope, or without one."""
+    block = mesh, _in_scope(None if mesh is None else mesh.token)
+    block[1].__enter__()
+    if mesh is not None:
+        _entered[mesh.token] = mesh
+    _open.blocks.append(block)
+    return block
+
+
+def exit_mesh(block: Block) -> None:
+    """End a block, which need not be the innermost one. Raise RuntimeError if it is not open in this thread."""
+    if block not in _open.blocks:
+        raise RuntimeError(f"{block[0]}: its block was not entered in this thread")
+    _open.blocks.remove(block)
+    block[1].__exit__(None, None, None)
 
 
 def local_mesh_shape(lead: str, mesh: Mesh) -> tuple[int, ...]:
@@ -230,8 +264,9 @@ def mesh_in_scope() -> Mesh | None:
     if token is None:
         return None
     blocks = _open.blocks
-    if blocks and blocks[-1][0].token == token:
-        return blocks[-1][0]
+    innermost = blocks[-1][0] if blocks else None
+    if innermost is not None and innermost.token == token:
+        return innermost
     found = _entered.get(token)
     if found is None:
         axes = ", ".join([f"{name!r}: {n}" for name, n in zip(*token[:2])])

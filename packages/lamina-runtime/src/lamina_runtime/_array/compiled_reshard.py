@@ -84,7 +84,8 @@ def reshard_compiled(x: Array, new: Sharding) -> Array | None:
     outs = program.launch(x)
     if program.window is not None:
         program.window.note_launch(outs)
-    if program.device_order is None:
+    if program.device_order is None and not new.alias_id:
         return outs[0]
+    # The result gets the sharding itself: the one of the program has the same parts, without names.
     pieces = outs[0]._arrays
-    return _jaxlib.result_handler(aval, new, True)([pieces[i] for i in program.device_order])
+    return _jaxlib.result_handler(aval, new, True)([pieces[i] for i in program.device_order or range(len(pieces))])

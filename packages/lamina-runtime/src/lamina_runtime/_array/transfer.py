@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_parallel import PartitionSpec
+from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, has_jax_array, read_jax_array
 from lamina_ir.typing import Device, Sharding, Tree, Value
 
 from .. import _jaxlib
-from . import arrays, reshard
+from . import arrays
+from . import reshard as resharding
 from .._backend import (backends, client_state, error_translation, launch_guards, peer_errors, transfer_guard,
                         waiting)
 from .._sharding import shardings
@@ -19,8 +21,8 @@ from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .key_array import KeyArray, put_keys
 from .._typing import Array
 
-__all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
-           "from_dlpack"]
+__all__ = ["block_until_ready", "copy_to_host_async", "device_get", "device_put", "device_put_replicated",
+           "device_put_sharded", "from_dlpack", "reshard"]
 
 
 def _is_target(x: object) -> bool:
@@ -156,7 +158,7 @@ def _move_array(x: Array, target: Device | Sharding) -> Array:
         raise ValueError(f"device_put: {aval.str_long()} is on devices of this process only, and {sharding} spans several "
                          "processes. If it is this process's part, use lamina.make_array_from_process_local_data. If "
                          "it is the full array, the same in each process, pass np.asarray(x)")
-    out = reshard.reshard(x, sharding)
+    out = resharding.reshard(x, sharding)
     return put_with_sharding(arrays.host_value(x), aval, sharding) if out is None else out
 
 
@@ -174,6 +176,58 @@ def _device_tuple(call: str, devices: Device) -> tuple[Device, ...]:
     if not devices:
         raise ValueError(f"{call}: devices: expected at least one device; got an empty sequence")
     return backends.check_devices(call, devices)
+
+
+def reshard(xs: Tree, out_shardings: Tree) -> Tree:
+    """Give the arrays of a tree another sharding.
+
+    Arrays are moved, as by `device_put`. A traced array gets a constraint, as by `lax.with_sharding_constraint`.
+
+    Args:
+      xs: array, number or tree of them.
+      out_shardings: a sharding, or a tree of them that is a prefix of `xs`. In the scope of a mesh it may be a
+        `PartitionSpec`.
+    Returns:
+      `xs` with an array at each leaf.
+    Raises:
+      TypeError: a leaf of `out_shardings` is not a sharding.
+      ValueError: a sharding does not fit an array, or no mesh is in scope.
+
+    >>> import lamina_runtime
+    >>> from lamina_parallel import Mesh, PartitionSpec
+    >>> mesh = Mesh(lamina_runtime.devices()[:1], "x")
+    >>> reshard(np.ones(2, np.float32), lamina_runtime.NamedSharding(mesh, PartitionSpec("x"))).sharding.spec
+    PartitionSpec('x',)
+    """
+    flat, tree = trees.tree_flatten(xs)
+    try:
+        targets = trees.broadcast_prefix(out_shardings, xs, is_leaf=_is_target)
+    except ValueError as e:
+        raise ValueError(f"reshard: out_shardings: {e}") from None
+    for target in targets:
+        if not isinstance(target, (_jaxlib.Sharding, PartitionSpec)):
+            raise TypeError("reshard: out_shardings: expected shardings, as NamedSharding(mesh, spec) or an array's "
+                            "`.sharding`, or a PartitionSpec in the scope of a mesh; got "
+                            f"{type(target).__name__}: {target!r:.60}")
+    return tree.unflatten([lax.with_sharding_constraint(x, target) if isinstance(x, Tracer) else device_put(x, target)
+                           for x, target in zip(flat, targets, strict=True)])
+
+
+def copy_to_host_async(x: Tree) -> Tree:
+    """Start to copy the arrays of a tree to the host, so that a later `device_get` waits less.
+
+    Args:
+      x: a tree; leaves without a method `copy_to_host_async` are ignored.
+    Returns:
+      `x`.
+
+    >>> copy_to_host_async({"a": device_put(1.0), "b": "text"})
+    {'a': Array(1., dtype=float32, weak_type=True), 'b': 'text'}
+    """
+    for leaf in trees.tree_leaves(x):
+        if hasattr(type(leaf), "copy_to_host_async"):
+            leaf.copy_to_host_async()
+    return x
 
 
 @transfer_guard.explicit_transfers("put")
@@ -225,7 +279,7 @@ def _stack(call: str, shards: Sequence[Value], devices: tuple[Device, ...]) -> A
         if type(x) is ArrayImpl and id(x) not in done and x._sharding._internal_device_list[0].client is client:
             arrays.check_not_deleted(x)
             single = _move_array(x, devices[0]) if x._sharding.num_devices > 1 else x
-            done[id(x)] = reshard.reshape_on_device(single, x.aval, shard_aval, single._sharding._device, True)
+            done[id(x)] = resharding.reshape_on_device(single, x.aval, shard_aval, single._sharding._device, True)
     # Copy host values, because no two pieces may share memory, see arrays.put_pieces.
     pieces = [done[id(x)] if id(x) in done else np.array(x, one.dtype)[None] for x in shards]
     sharding = shardings.mapped_sharding(devices, len(aval.shape), ((0, len(shards)),))

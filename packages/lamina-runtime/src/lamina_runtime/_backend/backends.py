@@ -26,10 +26,10 @@ from .. import _jaxlib
 from . import client_state, launch_guards, peer_errors
 from .._typing import Array, Client, SettingValue
 
-__all__ = ["client", "client_epoch", "default_backend", "default_device", "default_device_option", "device_count",
-           "devices", "get_backend", "has_clients", "host_count", "host_id", "host_ids", "live_arrays",
-           "local_device_count", "local_devices", "lowering_platform", "process_count", "process_index",
-           "process_indices", "reset", "resolve_device", "set_client_maker", "setup_tpu"]
+__all__ = ["backends", "client", "client_epoch", "default_backend", "default_device", "default_device_option", "device_count",
+           "devices", "get_backend", "has_clients", "host_count", "host_id", "host_ids", "live_arrays", "local_device_count",
+           "local_devices", "lowering_platform", "process_count", "process_index", "process_indices", "reset",
+           "resolve_device", "set_client_maker", "setup_tpu"]
 
 
 def _check_before_use(name: str) -> Callable[[SettingValue], None]:
@@ -199,6 +199,16 @@ def get_backend(platform: str | None = None) -> Client:
     'cpu'
     """
     return client(platform)
+
+
+def backends() -> dict[str, Client]:
+    """Return jaxlib's clients that are in use, by platform: the default one, and those of platforms that were asked for.
+
+    >>> backends()["cpu"].platform
+    'cpu'
+    """
+    client()
+    return dict(client_state.current.clients)
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:

@@ -36,8 +36,8 @@ from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaCompu
 if TYPE_CHECKING:
     from .._placement.plan import Plan
 
-__all__ = ["ArgInfo", "Compiled", "Lowered", "OutInfo", "STAGE_METHODS", "Traced", "Wrapped", "check_call_args",
-           "lower", "trace"]
+__all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "OutInfo", "STAGE_METHODS", "Traced", "Wrapped",
+           "check_call_args", "lower", "trace"]
 
 STAGE_METHODS = ("lower", "trace", "eval_shape", "clear_cache")
 

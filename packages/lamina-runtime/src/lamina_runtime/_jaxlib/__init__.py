@@ -262,6 +262,17 @@ def profiler_classes() -> tuple[Any, Any]:
     return _profiler.TraceMe, _profiler.ProfilerSession
 
 
+def profile_reader_classes() -> tuple[Any, Any, Any, Any]:
+    """Return jaxlib's classes (ProfileData, ProfilePlane, ProfileLine, ProfileEvent)."""
+    module = import_submodule("_profile_data")
+    return module.ProfileData, module.ProfilePlane, module.ProfileLine, module.ProfileEvent
+
+
+def profile_recorder() -> Any:
+    """Return jaxlib's module with `ProfileOptions` and `register_subprocess`."""
+    return import_submodule("_profiler")
+
+
 # Before 0.12 a CPU client launches programs on the threads that also run them. Each device allows 32 executions in
 # flight. With more queued, the launches occupy threads that an earlier collective still needs: a deadlock.
 COLLECTIVES_BLOCK_LAUNCHES = VERSION_NUMBERS < (0, 12)

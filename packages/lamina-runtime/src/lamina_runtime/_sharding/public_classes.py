@@ -20,7 +20,8 @@ from . import methods, shardings
 from .._jaxlib import HloSharding
 from .._typing import HloTiles, OpSharding
 
-__all__ = ["GSPMDSharding", "NamedSharding", "PmapSharding", "PositionalSharding", "SingleDeviceSharding"]
+__all__ = ["GSPMDSharding", "NamedSharding", "PmapSharding", "PositionalSharding", "SingleDeviceSharding",
+           "make_single_device_sharding"]
 
 _Single, _Gspmd = _jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding
 
@@ -98,6 +99,22 @@ class SingleDeviceSharding(metaclass=_Facade):
     @staticmethod
     def _is(x: Sharding) -> bool:
         return type(x) is _Single and x._mesh is None and x._device_grid is None
+
+
+def make_single_device_sharding(device: Device, *, memory_kind: str | None = None) -> Sharding:
+    """Return the sharding of arrays on one device: `SingleDeviceSharding(device)`.
+
+    Args:
+      device: the device.
+      memory_kind: None or 'device'.
+    Raises:
+      TypeError: `device` is not a device.
+
+    >>> import lamina_runtime
+    >>> make_single_device_sharding(lamina_runtime.devices()[0]).num_devices
+    1
+    """
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
 class GSPMDSharding(metaclass=_Facade):

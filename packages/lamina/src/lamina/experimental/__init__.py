@@ -3,6 +3,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_tracing import disable_x64, enable_x64, io_callback
 
 if _typing.TYPE_CHECKING:
@@ -23,3 +24,6 @@ def __getattr__(name: str) -> _typing.Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_explain_absent_names(globals())

@@ -1,4 +1,7 @@
 """`lamina.experimental.rnn`: long short-term memory, from `lamina_nn.rnn`."""
 from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_nn.rnn import *
 from lamina_nn.rnn import __all__ as __all__
+
+_explain_absent_names(globals())

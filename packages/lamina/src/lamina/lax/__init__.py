@@ -6,6 +6,7 @@ import typing as _typing
 import lamina_tracing as _tracing
 from lamina_autodiff import custom_linear_solve, custom_root
 from lamina_ir import prims as _prims
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_tracing.lax import *
 
 from . import linalg
@@ -33,3 +34,6 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_explain_absent_names(globals())

@@ -4,6 +4,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 import lamina_numpy as _home
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_numpy import __all__ as __all__
 
 if _typing.TYPE_CHECKING:
@@ -25,3 +26,6 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_explain_absent_names(globals())

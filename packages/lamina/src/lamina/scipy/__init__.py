@@ -3,6 +3,7 @@ from .. import _packages as _packages  # the runtime first: what follows is disp
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_scipy import __all__ as _listed
 
 __all__ = [name for name in _listed if name != "__version__"]
@@ -16,3 +17,6 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_explain_absent_names(globals())

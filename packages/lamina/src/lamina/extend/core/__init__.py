@@ -18,6 +18,7 @@ An interpreter of programs is a loop over equations:
 from ... import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 from lamina_ir import Eqn as JaxprEqn
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_tracing.extend import array_types, jaxpr_as_fun
 from lamina_tracing.lax import Token
 
@@ -25,3 +26,5 @@ from . import primitives
 
 __all__ = ["ClosedJaxpr", "Jaxpr", "JaxprEqn", "Literal", "Primitive", "Token", "Var", "array_types", "jaxpr_as_fun",
            "primitives"]
+
+_explain_absent_names(globals())

@@ -3,6 +3,7 @@ from ... import _packages as _packages  # the runtime first: what follows is dis
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_scipy.stats import __all__ as __all__
 from lamina_scipy.stats import gaussian_kde, mode, rankdata, sem
 
@@ -15,3 +16,6 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_explain_absent_names(globals())

@@ -1,4 +1,7 @@
 """`lamina.scipy.stats.poisson`, from `lamina_scipy.stats.poisson`."""
 from ... import _packages as _packages  # the runtime first: what follows is dispatched through it
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_scipy.stats.poisson import *
 from lamina_scipy.stats.poisson import __all__ as __all__
+
+_explain_absent_names(globals())
