@@ -77,15 +77,21 @@ def test_nothing_is_loaded_before_jax_is_imported():
 
 
 @pytest.mark.parametrize("code, error", [
-    ("as_jax('0.3')", 'ValueError: as_jax: level must be "0.4.30" or "0.10.2"; got \'0.3\''),
-    ("as_jax(); as_jax('0.10')", "RuntimeError: as_jax: this process offers JAX 0.4.30 already"),
+    ("as_jax('0.3')", 'ValueError: as_jax: level must be a version of JAX from "0.4.30" to "0.12"; got \'0.3\''),
+    ("as_jax('newest')", "ValueError: as_jax: level must be a version of JAX"),
+    ("as_jax(0.4)", "TypeError: as_jax: level must be a string"),
     ("import sys; sys.modules['jax'] = sys; as_jax()", "RuntimeError: as_jax: a real jax is loaded in this process")])
 def test_wrong_use(code, error):
     assert error in run_python(f"from lamina_compat import as_jax; {code}", check=False).stderr
 
 
-def test_second_call_with_the_same_level_does_nothing():
-    assert as_jax("as_jax('0.4.30'); import jax; print(jax.__name__)") == ["jax"]
+def test_later_call_changes_the_level():
+    assert as_jax("import jax; as_jax('0.12'); print(jax.__version__, jax.__version_info__[1])") == ["0.10.2", "10"]
+
+
+def test_wrong_level_on_the_command_line():
+    done = run_python("", "-m", "lamina_compat", "--as", "0.1", "program.py", check=False)
+    assert done.returncode == 2 and "level must be a version of JAX" in done.stderr
 
 
 PROGRAM = """

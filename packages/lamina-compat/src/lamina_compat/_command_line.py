@@ -7,7 +7,7 @@ import runpy
 import sys
 import traceback
 
-from ._importer import LEVELS, as_jax
+from ._importer import as_jax
 from ._missing_names import format_report
 
 __all__ = ["main"]
@@ -21,15 +21,18 @@ def main(arguments: list[str]) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m lamina", description="Run a program written for JAX on lamina.",
                                      usage="%(prog)s [-h] [--as LEVEL] [--report] (program.py | -m module) [args...]")
-    parser.add_argument("--as", dest="level", default="0.4.30", choices=sorted(LEVELS), metavar="LEVEL",
-                        help="the release of JAX whose interface is offered: 0.4.30 (default) or 0.10.2")
+    parser.add_argument("--as", dest="level", default="0.4.30", metavar="LEVEL",
+                        help="the release of JAX whose interface is offered, from 0.4.30 (default) to 0.12")
     parser.add_argument("--report", action="store_true",
                         help="print at the end which names of jax were missing; also printed if the program fails")
     parser.add_argument("-m", dest="module", action="store_true", help="run a module instead of a file")
     parser.add_argument("program", help="the file or module")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the program")
     given = parser.parse_args(arguments)
-    as_jax(given.level)
+    try:
+        as_jax(given.level)
+    except ValueError as e:
+        parser.error(str(e))
     sys.argv = [given.program, *given.args]
     status = 0
     try:

@@ -24,9 +24,9 @@ from typing_extensions import override
 
 from ._missing_names import note_missing
 
-__all__ = ["LEVELS", "JaxImporter", "as_jax", "install", "installed_level"]
+__all__ = ["JaxImporter", "as_jax", "install", "installed_level"]
 
-LEVELS = {"0.4.30": "0.4.30", "0.4": "0.4.30", "0.10": "0.10.2", "0.10.2": "0.10.2"}  # what users write -> version shown
+VERSIONS = {(0, 4, 30): "0.4.30", (0, 5): "0.10.2"}  # the first level -> the version that `jax` shows from there on
 VARIABLE = "LAMINA_AS_JAX"
 _SITE = str(Path(__file__).parent / "_site")
 # Objects that are passed on as they are: their attributes are assigned, or they are no plain modules.
@@ -37,51 +37,73 @@ def as_jax(level: str = "0.4.30") -> None:
     """Make `import jax` import lamina, in this process and in the processes that it starts.
 
     Call it before the first `import jax`: at the top of a notebook or of `conftest.py`. `jax` and its submodules are then
-    views of lamina's modules. `jax.__version__` and `importlib.metadata.version("jax")` are the level. Settings whose defaults
-    differ between releases follow it, such as the random stream.
+    views of lamina's modules. `jax.__version__` and `importlib.metadata.version("jax")` are "0.4.30", or "0.10.2" from level
+    "0.5" on. Settings whose defaults differ between releases follow the level at once, such as the random stream
+    (`lamina.config.as_jax` changes these alone).
 
     Args:
-      level: the release of JAX whose interface is offered: "0.4.30" or "0.10.2" (also written "0.10").
+      level: the release of JAX whose interface is offered, from "0.4.30" to "0.12". A later call changes it.
     Raises:
-      ValueError: another level.
-      RuntimeError: a real jax is loaded already, or another level was chosen before.
+      TypeError: `level` is not a string.
+      ValueError: it is not such a release.
+      RuntimeError: a real jax is loaded already.
 
-    >>> as_jax("0.7")
+    >>> as_jax("0.3")
     Traceback (most recent call last):
-    ValueError: as_jax: level must be "0.4.30" or "0.10.2"; got '0.7'
+    ValueError: as_jax: level must be a version of JAX from "0.4.30" to "0.12"; got '0.3'
     """
-    if not isinstance(level, str) or level not in LEVELS:
-        raise ValueError(f'as_jax: level must be "0.4.30" or "0.10.2"; got {level!r}')
-    install(LEVELS[level])
-    os.environ[VARIABLE] = LEVELS[level]
+    _find_version(level)
+    install(level)
+    os.environ[VARIABLE] = level
     paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != _SITE]
     os.environ["PYTHONPATH"] = os.pathsep.join([_SITE, *paths])
 
 
+def _find_version(level: str) -> str:
+    """Return the version that `jax` shows at a level."""
+    if not isinstance(level, str):
+        raise TypeError(f'as_jax: level must be a string such as "0.10"; got {level!r}')
+    parts = level.split(".")
+    numbers = tuple(map(int, parts)) if all(p.isdecimal() for p in parts) else ()
+    if not (0, 4, 30) <= numbers < (0, 13):
+        raise ValueError(f'as_jax: level must be a version of JAX from "0.4.30" to "0.12"; got {level!r}')
+    return next(version for first, version in reversed(VERSIONS.items()) if numbers >= first)
+
+
 def installed_level() -> str | None:
-    """Return the version that `jax` shows in this process; None if `as_jax` was not called."""
+    """Return the level of this process; None if `as_jax` was not called."""
     return next((f.level for f in sys.meta_path if isinstance(f, JaxImporter)), None)
 
 
 def install(level: str) -> None:
     """Install the finder in this process only."""
-    before = installed_level()
-    if before is not None:
-        if before != level:
-            raise RuntimeError(f"as_jax: this process offers JAX {before} already; call as_jax once, before the first "
-                               "import of jax")
+    importer = next((f for f in sys.meta_path if isinstance(f, JaxImporter)), None)
+    if importer is not None:
+        importer.set_level(level)
         return
     if "jax" in sys.modules:
         raise RuntimeError("as_jax: a real jax is loaded in this process. Call as_jax before anything imports jax, in a "
                            "process of its own")
-    sys.meta_path.insert(0, JaxImporter(level))
+    importer = JaxImporter()
+    importer.set_level(level)
+    sys.meta_path.insert(0, importer)
 
 
 class JaxImporter(importlib.metadata.DistributionFinder):
     """Finder and loader of `jax`, its submodules, `jaxlib.xla_extension`, and the metadata of the distribution `jax`."""
 
-    def __init__(self, level: str) -> None:
-        self.level = level
+    level = version = ""
+
+    def set_level(self, level: str) -> None:
+        """Change the level, also of modules that are loaded."""
+        self.level, self.version = level, _find_version(level)
+        if "jax" in sys.modules:
+            self._show_version(sys.modules["jax"])
+        if "lamina_ir" in sys.modules:
+            _set_defaults(level)
+
+    def _show_version(self, view: ModuleType) -> None:
+        vars(view).update(__version__=self.version, __version_info__=tuple(map(int, self.version.split("."))))
 
     @override
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -104,7 +126,7 @@ class JaxImporter(importlib.metadata.DistributionFinder):
         parts = [importlib.import_module(part) for part in _find_parts(spec.name)]
         view = View(spec.name, parts)
         if spec.name == "jax":
-            vars(view).update(__version__=self.level, __version_info__=tuple(map(int, self.level.split("."))))
+            self._show_version(view)
         return view
 
     def exec_module(self, module: ModuleType) -> None:
@@ -115,27 +137,30 @@ class JaxImporter(importlib.metadata.DistributionFinder):
         import_module = importlib.import_module
         import_module("lamina_compat._version")
         import_module("lamina").devices  # loads the packages
-        as_level = getattr(import_module("lamina_ir.config"), "as_jax", None)
-        if as_level is not None:
-            as_level(self.level)
+        _set_defaults(self.level)
 
     @override
     def find_distributions(self, context: importlib.metadata.DistributionFinder.Context = (
             importlib.metadata.DistributionFinder.Context())) -> Iterator[importlib.metadata.Distribution]:
         """Yield the distribution `jax` if it is asked for."""
         if (context.name or "").lower() == "jax":
-            yield _JaxDistribution(self.level)
+            yield _JaxDistribution(self.version)
+
+
+def _set_defaults(level: str) -> None:
+    """Give the settings of lamina the defaults of a release."""
+    importlib.import_module("lamina_ir.config").as_jax(level)
 
 
 class _JaxDistribution(importlib.metadata.Distribution):
     """The metadata of `jax` that libraries read: its name and version."""
 
-    def __init__(self, level: str) -> None:
-        self.level = level
+    def __init__(self, version: str) -> None:
+        self.shown_version = version
 
     @override
     def read_text(self, filename: str) -> str | None:
-        return f"Metadata-Version: 2.1\nName: jax\nVersion: {self.level}\n" if filename == "METADATA" else None
+        return f"Metadata-Version: 2.1\nName: jax\nVersion: {self.shown_version}\n" if filename == "METADATA" else None
 
     @override
     def locate_file(self, path: Any) -> Any:

@@ -16,7 +16,6 @@ KERNELS: Final = "absent by design: kernels for one device are written outside o
 OBJECTS: Final = "absent by design: lamina has no new kinds of arrays; register a pytree with lamina.tree_util"
 XLA_OPTIONS: Final = "absent by design: pass options to the compiler with lower(...).compile(compiler_options=...)"
 NOT_YET: Final = "not available yet"
-NUMERIC: Final = "not available yet; write it with the functions of lamina.numpy and lamina.lax"
 
 GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     # Modules that lamina-compat will have.
@@ -48,7 +47,6 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
      {"experimental": "compute_on"}),
     ("use lamina.shard_map, whose function computes on the block of one device", {"experimental": "custom_partitioning"}),
     ("use lamina.export, whose files contain StableHLO, which other frameworks read", {"experimental": "jax2tf"}),
-    ("use nested lamina.jvp or repeated lamina.grad for higher derivatives", {"experimental": "jet"}),
     ("absent by design: the compiler chooses the memory layout of arrays", {"experimental": "layout"}),
     ("absent by design: programs compute in the memory of their devices; lamina.device_get copies to the host",
      {"": "memory"}),
@@ -114,6 +112,8 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
         "experimental.multihost_utils": "Any P ad annotations array batching contextlib core distributed dtypes jax jnp "
                                         "lru_cache mlir np partial pjit_lib prng pxla safe_zip sharding_impls tree_flatten "
                                         "tree_unflatten xla_bridge xla_client zlib",
+        "experimental.jet": "Any Callable partial register_pytree_node safe_zip tree_flatten tree_structure tree_unflatten "
+                            "treedef_is_leaf unzip2 weakref_lru_cache",
         "experimental.ode": "Callable core custom_derivatives jax jnp lax map op partial promote_dtypes_inexact "
                             "ravel_pytree safe_map safe_zip tree_leaves tree_map zip",
         "experimental.rnn": "Any Array PRNGKeyArray Shape core custom_vjp dispatch gpu_rnn jax jnp lax math mlir np partial "
@@ -141,29 +141,29 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                        "unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE valid_jaxtype",
         "extend.core.primitives": "create_call_primitive eval_jaxpr_transpose register_call_primitive_rules"}),
 
+    ("internal to JAX's jet; lamina_jet.extend.jet_rules has the rules of Taylor mode", {
+        "experimental.jet": "JetTrace JetTracer ZeroSeries ZeroTerm call_param_updaters def_comp def_deriv deflinear defzero "
+                            "deriv_prop fact jet2 jet_fun jet_rules jet_subtrace linear_prop traceable zero_prop "
+                            "zero_series zero_term"}),
+
     # Not available yet.
     ("not available yet; lamina.distributed reports lost processes as errors",
      {"experimental.multihost_utils": "ProcessFailureError live_devices reached_preemption_sync_point"}),
-    (NOT_YET, {"extend.core.primitives": "log2_p one_minus_square_p polynomial_p ragged_all_to_all_p"}),
+    (NOT_YET, {"extend.core.primitives": "polynomial_p ragged_all_to_all_p"}),
 
-    # Numeric names that are not available yet.
-    (NUMERIC, {
-        "dlpack": "is_supported_dtype",
-        "dtypes": "TypePromotionError itemsize_bits",
-        "lax": "AccuracyMode DotAlgorithm DotAlgorithmPreset RaggedDotDimensionNumbers Tolerance broadcast_like composite "
-               "dce_sink empty log2 log2_p mulhi mulhi_p one_minus_square one_minus_square_p pcast polynomial polynomial_p "
-               "precv psend psum_scatter_start ragged_all_to_all ragged_all_to_all_p ragged_dot_general scaled_dot "
-               "scatter_sub_p shape_as_value split_p stack stack_p stage stage_p tile tile_p unstack unstack_p",
-        "lax.linalg": "EigImplementation EighImplementation SvdAlgorithm cholesky_update cholesky_update_p "
-                      "lu_pivots_to_permutation_p ormqr ormqr_p symmetric_product symmetric_product_p",
-        "nn": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
-        "numpy": "int1 minmax top_k uint1",
-        "random": "Key key_dtype",
-        "scipy.linalg": "circulant companion convolution_matrix dft fiedler fiedler_companion hadamard hankel helmert "
-                        "invhilbert invpascal leslie pascal qr_multiply solve_sylvester",
-        "scipy.special": "boxcox boxcox1p comb dawsn erfcinv erfcx fresnel hyp2f1 log_softmax loggamma owens_t sici softmax "
-                         "sph_harm_y wofz",
-        "scipy.stats.poisson": "entropy"}),
+    # Numeric names that are absent.
+    ("elementwise functions have the accuracy of the platform; leave out accuracy=", {"lax": "AccuracyMode Tolerance"}),
+    ("programs are lowered to plain StableHLO; call the decomposition itself", {"lax": "composite"}),
+    ("values that nothing uses are dropped; return the value from the function", {"lax": "dce_sink"}),
+    ("use lamina.numpy.polyval", {"lax": "polynomial polynomial_p"}),
+    ("collectives are not divided into start and end; use lax.psum_scatter", {"lax": "psum_scatter_start"}),
+    ("varying axes are inferred; leave it out", {"lax": "pcast"}),
+    ("use lax.ppermute", {"lax": "precv psend"}),
+    ("not available yet; pad the arrays and use lax.all_to_all", {"lax": "ragged_all_to_all ragged_all_to_all_p"}),
+    ("each platform has one algorithm; leave out algorithm= or implementation=",
+     {"lax.linalg": "EigImplementation EighImplementation SvdAlgorithm"}),
+    ("StableHLO of jaxlib 0.10.2 has no integers of one bit; use bool_ or int2", {"numpy": "int1 uint1"}),
+    ("annotate keys with lamina.Array", {"random": "Key"}),
 )
 
 # Dotted name below lamina -> end of the error message.
