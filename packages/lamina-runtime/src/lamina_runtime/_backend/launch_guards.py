@@ -19,23 +19,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
 from lamina_ir import LaminaError, ShapedArray
 from lamina_ir.typing import Device, Value
 
 from .. import _jaxlib
-from . import client_state, fork_state
+from . import client_state, deletion, fork_state
 from .._jaxlib import ArrayImpl
 from .._typing import Array, CallObject, Client, DeviceList, Executable
 
-__all__ = ["DeletedArrayError", "DonationGuard", "IN_FLIGHT_AVAL", "MAX_HELD_BYTES", "WINDOW", "Window",
+__all__ = ["DeletedArrayError", "DonationGuard", "MAX_HELD_BYTES", "WINDOW", "Window",
            "check_constants", "check_donation", "check_usable", "client_window", "collective_window",
            "invalidate_readers", "record_shared_memory", "register_reader"]
 
 WINDOW = 8  # programs with collectives in flight, per client
 STRIDE = 4  # small launches in sequence per marker array
 MAX_HELD_BYTES = 1 << 22  # bytes of results that the markers of a window may retain
-IN_FLIGHT_AVAL = ShapedArray((), np.dtype("float32"))  # the aval of marker arrays, by which `live_arrays` leaves them out
 
 
 class Window:
@@ -106,7 +104,7 @@ class Window:
         self._devices, self._since, self._bytes = devices, 0, 0
         if size > MAX_HELD_BYTES // WINDOW:
             self._drop_ended()
-        pending.append((smallest._rewrap_with_aval_and_sharding(IN_FLIGHT_AVAL, smallest._sharding), since, size))
+        pending.append((smallest._rewrap_with_aval_and_sharding(deletion.INTERNAL_AVAL, smallest._sharding), since, size))
         self._in_flight += since
         self._held += size
         while self._in_flight > WINDOW or (self._held > MAX_HELD_BYTES and len(pending) > 1):
@@ -222,13 +220,14 @@ def check_usable(call: str, name: str, flat: Iterable[Value], describe: Callable
     """
     if fork_state.is_disabled:
         fork_state.refuse()
+    some_closed = client_state.current.epoch > 0  # read once, for speed
     for i, x in enumerate(flat):
         if type(x) is ArrayImpl:
             if x.is_deleted():
                 raise DeletedArrayError(f"{call} of `{name}`: Array has been deleted or donated: {describe(i)}, "
                                         f"{x.aval.str_long()}. Make a copy (x.copy()) before passing it to a donating "
                                         "function, or use that function's result")
-            if client_state.is_closed(x._sharding._internal_device_list[0]):
+            if some_closed and client_state.is_closed(x._sharding._internal_device_list[0]):
                 raise RuntimeError(f"{call} of `{name}`: {describe(i)}, {x.aval.str_long()}, is on devices of a client "
                                    "that was closed by clear_backends(). Move it with device_put(x, lamina.devices()[0])")
 
@@ -238,18 +237,19 @@ _donating_lock = threading.Lock()
 
 
 class DonationGuard:
-    """Context in which a call donates `arrays`.
+    """Context in which a call donates `arrays`, which are deleted at its end if it succeeds.
 
     Entering it raises DeletedArrayError for an array that was deleted, and RuntimeError for an array that another
     thread is donating at the same time. Without the check, two launches with one donated buffer crash the process.
     """
 
-    __slots__ = ("_call", "_name", "_arrays", "_describe", "_ids")
+    __slots__ = ("_call", "_name", "_arrays", "_describe", "_ids", "_held")
 
     def __init__(self, call: str, name: str, arrays: Sequence[Value],
                  describe: Callable[[int], str] = _operand) -> None:
         self._call, self._name, self._arrays, self._describe = call, name, arrays, describe
-        self._ids = [id(x) for x in arrays]
+        self._ids = [*map(id, arrays)]
+        self._held: list[object] = []
 
     def __enter__(self) -> None:
         ids = self._ids
@@ -264,13 +264,24 @@ class DonationGuard:
                                "(x.copy())")
         try:
             check_usable(self._call, self._name, self._arrays, self._describe)
-        except BaseException:
-            self.__exit__()
+            if deletion.has_other_threads():
+                self._held = deletion.hold(self._arrays)
+        except BaseException as e:
+            self.__exit__(type(e), e, None)
             raise
 
-    def __exit__(self, *error: object) -> None:
-        with _donating_lock:
-            _donating.difference_update(self._ids)
+    def __exit__(self, error_type: type | None, error: BaseException | None, traceback: object) -> None:
+        try:
+            if error is None:
+                for x in self._arrays:
+                    # Arrays over the same memory, and programs with the array as a constant, must not use it any more.
+                    if x._readers is not None:
+                        invalidate_readers(x)
+                deletion.delete_donated(self._arrays)
+        finally:
+            with _donating_lock:
+                _donating.difference_update(self._ids)
+            self._held = []
 
 
 # --- arrays that functions close over -----------------------------------------------------------------------------
@@ -316,7 +327,7 @@ def invalidate_readers(x: Array) -> None:
         if type(found) is ArrayImpl:
             if found is not x:
                 found._readers = None
-                _jaxlib.delete(found)
+                deletion.delete(found)
         elif found is not None:
             found._clear_cache()
 

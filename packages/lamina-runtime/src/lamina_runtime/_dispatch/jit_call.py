@@ -222,7 +222,7 @@ class _CacheMissHandler:
         try:
             return out_tree.unflatten(program.run(flat)),
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(self.spec.call, self.spec.name, e) from e
+            raise executable.make_execution_error(self.spec.call, self.spec.name, e, flat) from e
 
     def note_launch(self, out: Tree) -> Tree:
         """Count the launch of a call of `counting_call`, and return its result."""
@@ -343,7 +343,7 @@ class _CacheMissHandler:
             else:
                 outs = program.run(flat, call.user_shardings)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(kind, spec.name, e) from e
+            raise executable.make_execution_error(kind, spec.name, e, flat, call.format_arg) from e
         if call.keyed_program is not None:
             outs = key_array.wrap_keys(outs, call.keyed_program.out_avals)
         if call.reuse_check is not None:
@@ -391,7 +391,9 @@ def _wrap_errors(spec: CallSpec, call: CallObject, miss_handler: _CacheMissHandl
             return call(*args, **kwargs) if counted is None else miss_handler.note_launch(counted(*args, **kwargs))
         except Exception as e:
             if error_translation.is_launch_failure(e):
-                raise executable.make_execution_error(spec.call, spec.name, e) from e
+                flat, tree, _ = spec.split(args, kwargs)
+                raise executable.make_execution_error(spec.call, spec.name, e, flat,
+                                                      functools.partial(spec.argument_path, tree)) from e
             clear_error = translate_error(e, f"{spec.call} of `{spec.name}`", args, kwargs, spec.statics)
             filter_traceback(clear_error)
             if clear_error is not e:
@@ -469,7 +471,7 @@ class _DonatingCall:
 
 def _call_and_delete_donated(spec: CallSpec, call: Function, donated: Sequence[Value], args: Sequence[Tree],
                              kwargs: dict[str, Tree]) -> Tree:
-    """Call a function, then delete the donated arrays."""
+    """Call a function that donates arrays, and delete these."""
     # A key array has no buffer of its own; the uint32 array below it is donated.
     donated = [x for x in key_array.unwrap_keys(donated) if type(x) is ArrayImpl]
 
@@ -480,15 +482,8 @@ def _call_and_delete_donated(spec: CallSpec, call: Function, donated: Sequence[V
     with launch_guards.DonationGuard(spec.call, spec.name, donated, format_arg):
         if nan_checks.is_enabled():
             with nan_checks.saving_copies(donated):
-                out = call(*args, **kwargs)
-        else:
-            out = call(*args, **kwargs)
-        for x in donated:
-            # Arrays over the same memory, and programs with the array as a constant, must not use it any more.
-            if x._readers is not None:
-                launch_guards.invalidate_readers(x)
-            _jaxlib.delete(x)
-    return out
+                return call(*args, **kwargs)
+        return call(*args, **kwargs)
 
 
 def _copy_metadata(call: CallObject, spec: CallSpec) -> None:

@@ -307,14 +307,21 @@ class Compiled(_Stage):
         launch_guards.check_usable(spec.call, spec.name, flat, format_arg)
         if self._layout is not None:
             flat = self._layout.place_args(spec, flat)
+        placement = _placement(self, flat)
+        donated: list[int] = []
         if any(self._donated):
             launch_guards.check_donation(spec.call, spec.name, flat, self._donated, format_arg)
-        placement = _placement(self, flat)
+            donated = [i for i, x in enumerate(flat) if self._donated[i] and type(x) is _jaxlib.ArrayImpl]
         try:
             program = self._program if placement == self._place else self._program_at(placement)
-            outs = program.run(flat, self._layout)
+            if donated:
+                with launch_guards.DonationGuard(spec.call, spec.name, [flat[i] for i in donated],
+                                                 lambda n: format_arg(donated[n])):
+                    outs = program.run(flat, self._layout)
+            else:
+                outs = program.run(flat, self._layout)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(spec.call, spec.name, e) from e
+            raise executable.make_execution_error(spec.call, spec.name, e, flat, format_arg) from e
         outs = key_array.wrap_keys(outs, staged.closed.out_avals) if has_key_values else outs
         if reuse_check is not None:
             reuse_check.finish(outs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Any, Protocol
@@ -475,12 +475,18 @@ def _format_tiles(tiles: Tiles | None) -> str:
     return "none" if tiles is None else tiles.text()
 
 
-def make_execution_error(call: str, name: str, error: Exception) -> BaseException:
+def make_execution_error(call: str, name: str, error: Exception, flat: Iterable[Value] = (),
+                         describe: Callable[[int], str] | None = None) -> BaseException:
     """Convert a jaxlib error to an error of this package; the original becomes its cause.
 
     If a callback raised an exception, that exception becomes the cause of the original. KeyboardInterrupt and
-    SystemExit of a callback are returned unchanged.
+    SystemExit of a callback are returned unchanged. If another thread deleted one of the arguments `flat` during the
+    launch, the result is a DeletedArrayError with its name, `describe(i)`.
     """
+    try:
+        launch_guards.check_usable(call, name, flat, *([] if describe is None else [describe]))
+    except launch_guards.DeletedArrayError as e:
+        return e
     callback_error = error_translation.find_callback_error(error)
     if callback_error is not None:
         if not isinstance(callback_error, Exception):

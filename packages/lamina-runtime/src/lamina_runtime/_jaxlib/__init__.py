@@ -266,7 +266,14 @@ def profiler_classes() -> tuple[Any, Any]:
 COLLECTIVES_BLOCK_LAUNCHES = VERSION_NUMBERS < (0, 12)
 
 
+# Before 0.12, a launch on several CPU devices that fails, as for a deleted argument, crashes the process.
+FAILED_LAUNCH_CRASHES = VERSION_NUMBERS < (0, 12)
+
+
 # --- arrays ------------------------------------------------------------------------------------------------------
+make_error_array = _jax._make_error_array
+# Whether `_replace_with` accepts arrays that were deleted or donated.
+REPLACES_DELETED = VERSION_NUMBERS < (0, 12)
 _HAS_SKIP = "_skip_checks" in (xc.array_result_handler.__doc__ or "")
 
 
