@@ -96,7 +96,8 @@ def with_aval(x: ArrayImpl, aval: ShapedArray, sharding: Sharding = None) -> Arr
     try:
         return x._rewrap_with_aval_and_sharding(aval, sharding or x._sharding)
     except _jaxlib.LAUNCH_ERRORS:
-        check_not_deleted(x)
+        if x.is_deleted():
+            raise launch_guards.DeletedArrayError(f"Array has been deleted or donated: {aval.str_long()}") from None
         raise
 
 

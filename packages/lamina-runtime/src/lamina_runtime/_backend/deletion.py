@@ -8,8 +8,8 @@ moment crashes the reader, in jaxlib 0.10.2 to 0.12, in three ways:
   deleted array is *kept* by another array object, for as long as the array, or for `_DELAY` seconds.
 - `ArrayImpl.delete` frees the buffers, which is not atomic with NumPy's request for them. So a deleted array first gets
   an empty buffer list, and the buffers are freed `_DELAY` seconds later. Donating a buffer to a program has no such race.
-- Before 0.12, a launch on several devices crashes if it fails, as it does with a buffer that was donated after the launch
-  collected its arguments. So buffers of a process with several CPU devices are not donated while other threads exist: an
+- A launch on several devices crashes if it fails (before 0.12), or its results are never ready (0.12). It fails with a
+  buffer that was donated after the launch collected its arguments. So buffers of a process with several CPU devices are not donated while other threads exist: an
   external reference to each (`hold`) makes XLA copy it. The references to the original are then dropped.
 
 None of this is needed if no other thread exists.
@@ -106,6 +106,9 @@ def delete(x: Array) -> None:
         on_one_device = x._sharding.num_devices == 1
         if on_one_device:
             x._keeper = keeper
+        # Registered for a while only: Python discards a KeyboardInterrupt that is raised in this callback.
+        if _on_garbage_collection not in gc.callbacks:
+            gc.callbacks.append(_on_garbage_collection)
         _delayed.append(_Delayed(time.monotonic(), x.nbytes, weakref.ref(keeper) if on_one_device else keeper))
 
 
@@ -148,17 +151,16 @@ def _free_delayed() -> None:
             keeper = oldest.keeper()
             if keeper is not None:
                 _delete(_clone(keeper))  # frees the buffers; `keeper` still has its C++ object
+    if not _delayed and _on_garbage_collection in gc.callbacks:
+        gc.callbacks.remove(_on_garbage_collection)
 
 
 def _on_garbage_collection(phase: str, info: object) -> None:
-    if _delayed and _lock.acquire(blocking=False):
+    if phase == "stop" and _lock.acquire(blocking=False):
         try:
             _free_delayed()
         finally:
             _lock.release()
-
-
-gc.callbacks.append(_on_garbage_collection)
 
 
 def delete_donated(arrays: Sequence[Array]) -> None:
@@ -210,7 +212,7 @@ def hold(arrays: Sequence[Array]) -> list[object]:
     """
     held: list[object] = []
     sharding, has_several = None, False
-    for x in arrays if _jaxlib.FAILED_LAUNCH_CRASHES else ():
+    for x in arrays:
         if x._sharding is not sharding:
             sharding = x._sharding
             client = sharding._internal_device_list[0].client

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib.machinery
 import importlib.util
@@ -137,12 +138,10 @@ def state_watcher(state: JaxlibState) -> Callable[[SettingValue, bool], None]:
     return on_change
 
 
-def _collect(phase: str, info: object) -> None:
-    # jaxlib defers the release of references that it drops on threads without the GIL.
-    _jax.collect_garbage()
-
-
-gc.callbacks.append(_collect)
+# jaxlib defers the release of references that it drops on threads without the GIL. The callback is a C function, which
+# ignores its last two arguments: Python discards a KeyboardInterrupt that is raised in a Python function called here.
+_call_no_args = ctypes.PYFUNCTYPE(ctypes.py_object, *[ctypes.py_object] * 3)(("PyObject_CallNoArgs", ctypes.pythonapi))
+gc.callbacks.append(functools.partial(_call_no_args, _jax.collect_garbage))
 
 
 def set_transfer_guard(direction: str, level: str | None, is_local: bool) -> None:
@@ -264,10 +263,6 @@ def profiler_classes() -> tuple[Any, Any]:
 # Before 0.12 a CPU client launches programs on the threads that also run them. Each device allows 32 executions in
 # flight. With more queued, the launches occupy threads that an earlier collective still needs: a deadlock.
 COLLECTIVES_BLOCK_LAUNCHES = VERSION_NUMBERS < (0, 12)
-
-
-# Before 0.12, a launch on several CPU devices that fails, as for a deleted argument, crashes the process.
-FAILED_LAUNCH_CRASHES = VERSION_NUMBERS < (0, 12)
 
 
 # --- arrays ------------------------------------------------------------------------------------------------------
