@@ -232,12 +232,12 @@ def check_usable(call: str, name: str, flat: Iterable[Value], describe: Callable
                                    "that was closed by clear_backends(). Move it with device_put(x, lamina.devices()[0])")
 
 
-_donating: set[int] = set()  # ids of the arrays that are being donated in some thread
+_donating: dict[int, int] = {}  # id of an array that is being donated -> thread
 _donating_lock = threading.Lock()
 
 
 class DonationGuard:
-    """Context in which a call donates `arrays`, which are deleted at its end if it succeeds.
+    """Context in which a call donates `arrays`, which are deleted at its end; after an error, those that were donated.
 
     Entering it raises DeletedArrayError for an array that was deleted, and RuntimeError for an array that another
     thread is donating at the same time. Without the check, two launches with one donated buffer crash the process.
@@ -252,17 +252,19 @@ class DonationGuard:
         self._held: list[object] = []
 
     def __enter__(self) -> None:
-        ids = self._ids
-        with _donating_lock:
-            taken = [n for n, i in enumerate(ids) if i in _donating]
-            if not taken:
-                _donating.update(ids)
-        if taken:
-            self._ids = []
-            raise RuntimeError(f"{self._call} of `{self._name}`: Array is being donated by another thread at this "
-                               f"moment: {self._describe(taken[0])}; an array can be donated to one call. Pass copies "
-                               "(x.copy())")
+        ids, thread = self._ids, threading.get_ident()
         try:
+            with _donating_lock:
+                taken: list[int] = []
+                if not _donating.keys().isdisjoint(ids):
+                    # An entry of this thread is left over from a call that a KeyboardInterrupt ended.
+                    taken = [n for n, i in enumerate(ids) if _donating.get(i, thread) != thread]
+                if not taken:
+                    _donating.update(dict.fromkeys(ids, thread))
+            if taken:
+                raise RuntimeError(f"{self._call} of `{self._name}`: Array is being donated by another thread at this "
+                                   f"moment: {self._describe(taken[0])}; an array can be donated to one call. Pass "
+                                   "copies (x.copy())")
             check_usable(self._call, self._name, self._arrays, self._describe)
             if deletion.has_other_threads():
                 self._held = deletion.hold(self._arrays)
@@ -272,15 +274,19 @@ class DonationGuard:
 
     def __exit__(self, error_type: type | None, error: BaseException | None, traceback: object) -> None:
         try:
-            if error is None:
-                for x in self._arrays:
-                    # Arrays over the same memory, and programs with the array as a constant, must not use it any more.
-                    if x._readers is not None:
-                        invalidate_readers(x)
-                deletion.delete_donated(self._arrays)
+            # After an error, such as a KeyboardInterrupt behind the launch, those that were donated nevertheless.
+            arrays = self._arrays if error is None else [x for x in self._arrays if x.is_deleted()]
+            for x in arrays:
+                # Arrays over the same memory, and programs with the array as a constant, must not use it any more.
+                if x._readers is not None:
+                    invalidate_readers(x)
+            deletion.delete_donated(arrays)
         finally:
+            thread = threading.get_ident()
             with _donating_lock:
-                _donating.difference_update(self._ids)
+                for i in self._ids:
+                    if _donating.get(i) == thread:
+                        del _donating[i]
             self._held = []
 
 
