@@ -9,8 +9,9 @@ moment crashes the reader, in jaxlib 0.10.2 to 0.12, in three ways:
 - `ArrayImpl.delete` frees the buffers, which is not atomic with NumPy's request for them. So a deleted array first gets
   an empty buffer list, and the buffers are freed `_DELAY` seconds later. Donating a buffer to a program has no such race.
 - A launch on several devices crashes if it fails (before 0.12), or its results are never ready (0.12). It fails with a
-  buffer that was donated after the launch collected its arguments. So buffers of a process with several CPU devices are not donated while other threads exist: an
-  external reference to each (`hold`) makes XLA copy it. The references to the original are then dropped.
+  buffer that was donated after the launch collected its arguments. So buffers of a process with several CPU devices are
+  not donated while other threads exist: an external reference to each (`hold`) makes XLA copy it. The references to the
+  original are then dropped.
 
 None of this is needed if no other thread exists.
 """
@@ -177,7 +178,7 @@ def delete_donated(arrays: Sequence[Array]) -> None:
     # jaxlib 0.12 cannot empty a donated array. It fails with a clear error if the array is used again.
     if used and _jaxlib.REPLACES_DELETED:
         now = time.monotonic()
-        keepers = _take_keepers(used, now - _DELAY)
+        keepers, used = _take_keepers(used, now - _DELAY)
         with _lock:
             # Loops in C: these calls are a tenth of the time of a small step.
             deque(map(_replace, keepers, used), 0)
@@ -185,8 +186,11 @@ def delete_donated(arrays: Sequence[Array]) -> None:
         _kept.append((now, keepers))
 
 
-def _take_keepers(arrays: Sequence[Array], before: float) -> list[Array]:
-    """Return array objects that can keep the C++ objects of donated arrays, from donations before a time if possible."""
+def _take_keepers(arrays: list[Array], before: float) -> tuple[list[Array], list[Array]]:
+    """Return array objects that can keep the C++ objects of donated arrays, and these arrays.
+
+    The objects are taken from donations before a time if possible. Arrays that another thread deleted are left out.
+    """
     try:
         since, keepers = _kept.popleft()
     except IndexError:
@@ -195,9 +199,14 @@ def _take_keepers(arrays: Sequence[Array], before: float) -> list[Array]:
         if since > before and len(_kept) * len(keepers) < _MAX_KEPT:
             _kept.appendleft((since, keepers))
             keepers = []
-    if len(keepers) < len(arrays):
-        keepers += [x._rewrap_with_aval_and_sharding(INTERNAL_AVAL, x._sharding) for x in arrays[len(keepers):]]
-    return keepers
+    kept = arrays[:len(keepers)]
+    for x in arrays[len(keepers):]:
+        try:
+            keepers.append(x._rewrap_with_aval_and_sharding(INTERNAL_AVAL, x._sharding))
+        except _jaxlib.LAUNCH_ERRORS:
+            continue
+        kept.append(x)
+    return keepers, kept
 
 
 @client_state.on_close

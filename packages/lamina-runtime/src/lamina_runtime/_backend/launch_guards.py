@@ -268,8 +268,8 @@ class DonationGuard:
             check_usable(self._call, self._name, self._arrays, self._describe)
             if deletion.has_other_threads():
                 self._held = deletion.hold(self._arrays)
-        except BaseException as e:
-            self.__exit__(type(e), e, None)
+        except BaseException:
+            self._release()
             raise
 
     def __exit__(self, error_type: type | None, error: BaseException | None, traceback: object) -> None:
@@ -282,12 +282,15 @@ class DonationGuard:
                     invalidate_readers(x)
             deletion.delete_donated(arrays)
         finally:
-            thread = threading.get_ident()
-            with _donating_lock:
-                for i in self._ids:
-                    if _donating.get(i) == thread:
-                        del _donating[i]
-            self._held = []
+            self._release()
+
+    def _release(self) -> None:
+        thread = threading.get_ident()
+        with _donating_lock:
+            for i in self._ids:
+                if _donating.get(i) == thread:
+                    del _donating[i]
+        self._held = []
 
 
 # --- arrays that functions close over -----------------------------------------------------------------------------

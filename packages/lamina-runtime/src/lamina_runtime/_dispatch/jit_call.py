@@ -35,7 +35,7 @@ from .._compile import executable_cache
 from .._debug import nan_checks
 from .._execute import executable, piecewise
 from .._array import key_array, key_reuse_check
-from . import multi_process_call_cache, stages, user_shardings as dispatch_user_shardings
+from . import donation_warnings, multi_process_call_cache, stages, user_shardings as dispatch_user_shardings
 from .._placement import resolve
 from .._sharding import shardings
 from .._launch import multi_process
@@ -337,6 +337,8 @@ class _CacheMissHandler:
                                                     self.compiler_options)
             if call.donated:
                 launch_guards.check_donation(kind, spec.name, flat, call.donated, call.format_arg)
+                if isinstance(program, executable.CompiledProgram) and not program.donation_checked:
+                    donation_warnings.warn_unusable(program, call.format_arg)
             if transfer_guard.any_guard_set and spec.is_library_function:
                 with transfer_guard.allowing_scalars(flat):
                     outs = program.run(flat, call.user_shardings)

@@ -28,7 +28,7 @@ from .._backend import backends, launch_guards
 from .._compile import executable_cache
 from .._execute import executable
 from .._array import key_array, key_reuse_check
-from . import user_shardings
+from . import donation_warnings, user_shardings
 from .._placement import resolve
 from .._array.memory_layout import DeviceLocalLayout, Layout
 from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaComputation
@@ -289,6 +289,8 @@ class Compiled(_Stage):
             self._program = self._program_at(self._place)
         except _jaxlib.JaxRuntimeError as e:
             raise executable.make_execution_error(spec.call, spec.name, e) from e
+        if not self._program.donation_checked:
+            donation_warnings.warn_unusable(self._program, functools.partial(spec.argument_path, self._in_tree))
 
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Run the call on arrays of exactly the compiled types, without static arguments.

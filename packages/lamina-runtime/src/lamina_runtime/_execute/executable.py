@@ -93,12 +93,13 @@ class CompiledProgram:
       launch_group: the data that the launch consistency check stores for it.
       used_args: for each argument whether the executable takes it.
       effect_order: the sequence of ordered effects of its device; None if it has none.
+      donation_checked: whether unusable donations were looked for.
     """
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "result_handlers",
                  "const_args", "used_args", "window", "launcher", "processes", "first_launch_done", "launch_group",
                  "in_avals", "out_avals",
-                 "_closed", "effect_order", "effectful", "name", "named_results", "_mesh", "__weakref__")
+                 "_closed", "effect_order", "effectful", "name", "named_results", "donation_checked", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  compiler_options: OptionPairs, rules: LoweringRules) -> None:
@@ -110,6 +111,7 @@ class CompiledProgram:
         self.launcher, self.processes = multi_process.multi_process_launcher(devices)
         self.first_launch_done = len(devices) == 1
         self.launch_group = None
+        self.donation_checked = not placement.donated
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
         self._mesh = _program_mesh_of(closed, placement)
         self.lowered = self._lower(closed, keep_unused, rules)
