@@ -282,7 +282,10 @@ class DonationGuard:
                     invalidate_readers(x)
             deletion.delete_donated(arrays)
         finally:
-            self._release()
+            with _donating_lock:
+                for i in self._ids:  # all entries are this call's
+                    _donating.pop(i, None)
+            self._held = []
 
     def _release(self) -> None:
         thread = threading.get_ident()
