@@ -8,7 +8,7 @@ import pytest
 from lamina_ir import ShapeError
 from lamina_parallel import pmap
 from lamina_runtime import device_put, devices, live_arrays
-from lamina_runtime._backend import launch_guards
+from lamina_runtime._backend import deletion, launch_guards
 from lamina_tracing import jit, lax
 
 
@@ -22,7 +22,7 @@ class Fake:
         self.deleted = deleted
 
     def _rewrap_with_aval_and_sharding(self, aval, sharding):
-        assert aval is launch_guards.IN_FLIGHT_AVAL
+        assert aval is deletion.INTERNAL_AVAL
         return self
 
     def is_deleted(self):
@@ -130,7 +130,7 @@ def test_loop_memory_is_bounded_by_the_window(loss):
     for _ in range(6):
         p = f(p, x)[0]
         alive = [a.aval for a in client.live_arrays()]
-        assert p.is_ready() and not any(t is launch_guards.IN_FLIGHT_AVAL for t in alive)
+        assert p.is_ready() and not any(t is deletion.INTERNAL_AVAL for t in alive)
         assert sum(t is not None and t.shape == (8, n) for t in alive) <= 2
 
 

@@ -16,7 +16,7 @@ from lamina_ir.typing import Device, Sharding, Value
 from typing_extensions import override
 
 from .. import _jaxlib
-from .._backend import (backends, error_translation, fork_state, launch_guards, transfer_counters, transfer_guard,
+from .._backend import (backends, deletion, error_translation, fork_state, launch_guards, transfer_counters, transfer_guard,
                         waiting)
 from . import reshard
 from .._sharding import shardings
@@ -24,7 +24,7 @@ from .._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["Array", "Shard", "addressable_shards", "aligned_empty", "array_from_host_buffers",
            "as_single_device_array", "block_until_ready", "check_not_deleted", "format_array", "get_member",
-           "get_shard", "host_value", "put", "put_pieces", "with_aval"]
+           "get_shard", "host_value", "is_ready", "local_shards", "put", "put_pieces", "with_aval"]
 
 Array = ArrayImpl
 _device_put = _jaxlib.batched_device_put
@@ -93,7 +93,21 @@ def _host_array(aval: ShapedArray, pieces: Sequence[ArrayImpl | np.ndarray]) -> 
 
 def with_aval(x: ArrayImpl, aval: ShapedArray, sharding: Sharding = None) -> ArrayImpl:
     """Return an array over the same buffers with another aval, and optionally another sharding."""
-    return x._rewrap_with_aval_and_sharding(aval, sharding or x._sharding)
+    try:
+        return x._rewrap_with_aval_and_sharding(aval, sharding or x._sharding)
+    except _jaxlib.LAUNCH_ERRORS:
+        if x.is_deleted():
+            raise launch_guards.DeletedArrayError(f"Array has been deleted or donated: {aval.str_long()}") from None
+        raise
+
+
+def local_shards(x: ArrayImpl) -> list[ArrayImpl]:
+    """Return the shards on the devices of this process, as single-device arrays without an aval."""
+    try:
+        return deletion.get_shards(x)
+    except ValueError:
+        check_not_deleted(x)
+        raise
 
 
 def get_shard(x: ArrayImpl, index: int) -> ArrayImpl:
@@ -107,7 +121,7 @@ def get_shard(x: ArrayImpl, index: int) -> ArrayImpl:
     check_not_deleted(x)
     aval = shaped(sharding.shard_shape(x.aval.shape), x.aval.dtype, x.aval.weak_type)
     device = sharding._internal_device_list.addressable_device_list[index]
-    piece = with_aval(x._arrays[index], aval, shardings.single_device_sharding(device))
+    piece = with_aval(local_shards(x)[index], aval, shardings.single_device_sharding(device))
     launch_guards.record_shared_memory(x, piece)
     return piece
 
@@ -122,7 +136,7 @@ def as_single_device_array(x: ArrayImpl) -> ArrayImpl:
     if type(sharding) is SingleDeviceSharding or sharding.num_devices > 1:
         return x
     check_not_deleted(x)
-    out = with_aval(x._arrays[0], x.aval, shardings.single_device_sharding(sharding._internal_device_list[0]))
+    out = with_aval(local_shards(x)[0], x.aval, shardings.single_device_sharding(sharding._internal_device_list[0]))
     launch_guards.record_shared_memory(x, out)
     return out
 
@@ -153,7 +167,7 @@ def get_member(x: ArrayImpl, index: int) -> ArrayImpl:
     aval = shaped(shape[1:], x.aval.dtype, x.aval.weak_type)
     shard_aval = shaped((1, *shape[1:]), x.aval.dtype, x.aval.weak_type)
     try:
-        return reshard.reshape_on_device(x._arrays[number], shard_aval, aval, device, False)
+        return reshard.reshape_on_device(deletion.get_shards(x)[number], shard_aval, aval, device, False)
     except _jaxlib.LAUNCH_ERRORS as e:
         raise _read_failure(f"[{index}]", x, e)
 
@@ -165,6 +179,12 @@ def block_until_ready(x: ArrayImpl) -> ArrayImpl:
         return waiting.wait_for(x)
     except _jaxlib.LAUNCH_ERRORS as e:
         raise _read_failure("block_until_ready", x, e)
+
+
+def is_ready(x: ArrayImpl) -> bool:
+    """Return whether the array is computed."""
+    check_not_deleted(x)
+    return deletion.is_ready(x)
 
 
 def _read_failure(call: str, x: ArrayImpl, error: Exception) -> BaseException:
@@ -219,7 +239,7 @@ def _read_to_host(x: ArrayImpl, sharding: Sharding, aval: ShapedArray) -> tuple[
 
 def _gather(x: ArrayImpl, sharding: Sharding, aval: ShapedArray) -> np.ndarray:
     """Copy the shards of a multi-device array into one NumPy array."""
-    pieces = x._arrays
+    pieces = deletion.get_shards(x)
     if shardings.is_replicated(sharding):
         return pieces[0]._single_device_array_to_np_array_did_copy()[0]
     if sharding.on_host and aval.dtype.isbuiltin == 1:

@@ -79,7 +79,7 @@ def process_part(call: str, x: Array) -> Array:
         raise ValueError(f"{call}: the parts of {old} on this process's devices {_local_devices(call, old)} do not "
                          "form a block of the array. Use its addressable_shards")
     shape = tuple([n // k * len(b) for n, k, b in zip(x.aval.shape, counts, block)]) if block else x.aval.shape
-    return _alias(x._arrays, shaped(shape, x.aval.dtype, x.aval.weak_type), sharding, [x])
+    return _alias(arrays.local_shards(x), shaped(shape, x.aval.dtype, x.aval.weak_type), sharding, [x])
 
 
 def _global_from_local(call: str, x: Value, sharding: Sharding, aval: ShapedArray) -> Array:
@@ -101,7 +101,7 @@ def _global_from_local(call: str, x: Value, sharding: Sharding, aval: ShapedArra
     # First an array over the local devices, then the global array over the same buffers: nothing is copied twice.
     local = (transfer._move_array(x, local_sharding) if type(x) is ArrayImpl
              else transfer.put_with_sharding(x, transfer._arg_aval(call, x), local_sharding))
-    return _alias(local._arrays, aval, sharding, [local])
+    return _alias(arrays.local_shards(local), aval, sharding, [local])
 
 
 def make_array_from_process_local_data(sharding: Sharding, local_data: Tree, global_shape: Tree = None) -> Tree:

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from lamina_ir.typing import Sharding
 
-from .._jaxlib import ArrayImpl, layout_text
+from .._backend import deletion
+from .._backend.launch_guards import DeletedArrayError
+from .._jaxlib import LAUNCH_ERRORS, ArrayImpl, layout_text
 from .._typing import Array
 
 __all__ = ["DeviceLocalLayout", "Layout", "get_layout"]
@@ -53,4 +55,9 @@ def get_layout(x: Array) -> Layout:
     DeviceLocalLayout(major_to_minor=(0, 1), tiling=None)
     """
     piece = x if type(x) is ArrayImpl and len(x.sharding.device_set) == 1 else x.addressable_shards[0].data
-    return Layout(DeviceLocalLayout.from_text(layout_text(piece)), x.sharding)
+    try:
+        return Layout(DeviceLocalLayout.from_text(layout_text(deletion.pin(piece, piece.aval))), x.sharding)
+    except LAUNCH_ERRORS:  # without `pin`, jaxlib would crash
+        if not piece.is_deleted():
+            raise
+        raise DeletedArrayError(f"layout: Array has been deleted or donated: {x.aval.str_long()}") from None

@@ -15,14 +15,14 @@ from typing_extensions import override
 from lamina_ir.typing import Device, Function, Sharding, Value
 
 from .. import _jaxlib
-from .._backend import backends, transfer_guard
+from .._backend import backends, deletion, transfer_guard
 from . import reshard
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .memory_layout import get_layout
 from .._backend.launch_guards import invalidate_readers
 from .arrays import (_restore, addressable_shards, as_single_device_array, block_until_ready, check_not_deleted,
-                     host_value, get_shard, put, get_member, format_array, with_aval)
+                     host_value, get_shard, is_ready, local_shards, put, get_member, format_array, with_aval)
 from .._typing import Array
 
 __all__ = ["METHODS", "OperatorTarget", "install"]
@@ -128,9 +128,14 @@ def _copy_array(self: Array, memo: object = None) -> Array:
     check_not_deleted(self)
     sharding = self._sharding
     if type(sharding) is SingleDeviceSharding:
-        new, = _jaxlib.copy_to_device_list([self], [sharding._internal_device_list], [sharding], True)
+        try:
+            new, = _jaxlib.copy_to_device_list([deletion.pin(self)], [sharding._internal_device_list], [sharding], True)
+        except _jaxlib.LAUNCH_ERRORS:
+            check_not_deleted(self)
+            raise
         return with_aval(new, self.aval, sharding)
-    pieces = self._arrays  # copied one by one, because no process can copy an array that spans processes
+    # Copied one by one, because no process can copy an array that spans processes.
+    pieces = local_shards(self)
     devices = list(sharding._internal_device_list.addressable_device_list)
     new = _jaxlib.copy_to_device_list(pieces, [shardings.device_list((d,)) for d in devices],
                                       [shardings.single_device_sharding(d) for d in devices], True)
@@ -145,7 +150,11 @@ def _dlpack(self: Array, *, stream: object = None, max_version: object = None, d
         raise BufferError(f"__dlpack__: {self.aval.str_long()} is on several devices; take one of x.addressable_shards")
     block_until_ready(self)  # so that a failed program raises ExecutionError instead of jaxlib's error
     # Export a second array object over the memory: jaxlib crashes if the exported object is deleted or donated.
-    return _jaxlib.to_dlpack(_copy_array(self) if copy else with_aval(self, self.aval), stream)
+    try:
+        return _jaxlib.to_dlpack(_copy_array(self) if copy else with_aval(self, self.aval), stream)
+    except _jaxlib.LAUNCH_ERRORS:
+        check_not_deleted(self)
+        raise
 
 
 def _dlpack_device(self: Array) -> tuple[int, int]:
@@ -165,7 +174,7 @@ def _delete(self: Array) -> None:
     """Free the memory. The array cannot be used after this."""
     if self._readers is not None:
         invalidate_readers(self)
-    _jaxlib.delete(self)
+    deletion.delete(self)
 
 
 def _copy_to_host_async(self: Array) -> None:
@@ -175,8 +184,13 @@ def _copy_to_host_async(self: Array) -> None:
         if type(self._sharding) is SingleDeviceSharding:
             self._copy_single_device_array_to_host_async()
         else:
-            for p in self._arrays:
+            for p in local_shards(self):
                 p._copy_single_device_array_to_host_async()
+
+
+def clone(self: Array) -> Array:
+    """Return another array object over the same memory."""
+    return with_aval(self, self.aval)
 
 
 def _setitem(self: Array, index: object, value: object) -> None:
@@ -252,6 +266,9 @@ METHODS: dict[str, object] = {
     "delete": _delete,
     "copy_to_host_async": _copy_to_host_async,
     "block_until_ready": block_until_ready,
+    "is_ready": is_ready,
+    "clone": clone,
+    "platform": lambda self: shardings.sharding_devices(self._sharding)[0].platform,
 }
 
 

@@ -18,7 +18,7 @@ from lamina_lowering import lower
 from lamina_ir.typing import Device, Sharding, Value
 
 from .. import _jaxlib
-from .._backend import backends, client_state, fork_state
+from .._backend import backends, client_state, deletion, fork_state
 from .._compile import executable_cache
 from . import compiled_reshard
 from .._sharding import shardings
@@ -242,7 +242,7 @@ def reshard(x: Array, sharding: Sharding) -> Array | None:
     if plan is None:
         return None
     shard_aval = shaped(plan.shard_shape, aval.dtype, aval.weak_type)
-    shards = x._arrays
+    shards = deletion.get_shards(x)
     slices = {number: _run(_slice_program(shard_aval, boxes), "cut", shards[number]._sharding._device, [shards[number]])
               for number, boxes in plan.slices.items()}
     pieces = [[shards[number] if which is None else slices[number][which] for number, which in part.pieces]

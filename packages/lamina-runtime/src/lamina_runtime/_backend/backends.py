@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from .._jaxlib import cuda_plugin
 from .. import _jaxlib
-from . import client_state, launch_guards, peer_errors
+from . import client_state, deletion, peer_errors
 from .._typing import Array, Client, SettingValue
 
 __all__ = ["backends", "client", "client_epoch", "default_backend", "default_device", "default_device_option", "device_count",
@@ -219,7 +219,8 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     # Compared by identity: `==` of arrays is elementwise.
     internal = {id(x) for table in client_state.current.scalar_cache.values() for x in table.values()}
     return [x for x in client(platform).live_arrays()
-            if x.aval is not None and x.aval is not launch_guards.IN_FLIGHT_AVAL and id(x) not in internal]
+            if x.aval is not None and x.aval is not deletion.INTERNAL_AVAL and not x._is_keeper
+            and id(x) not in internal]
 
 
 def setup_tpu(tpu_driver_version: object = None) -> None:

@@ -19,23 +19,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
 from lamina_ir import LaminaError, ShapedArray
 from lamina_ir.typing import Device, Value
 
 from .. import _jaxlib
-from . import client_state, fork_state
+from . import client_state, deletion, fork_state
 from .._jaxlib import ArrayImpl
 from .._typing import Array, CallObject, Client, DeviceList, Executable
 
-__all__ = ["DeletedArrayError", "DonationGuard", "IN_FLIGHT_AVAL", "MAX_HELD_BYTES", "WINDOW", "Window",
+__all__ = ["DeletedArrayError", "DonationGuard", "MAX_HELD_BYTES", "WINDOW", "Window",
            "check_constants", "check_donation", "check_usable", "client_window", "collective_window",
            "invalidate_readers", "record_shared_memory", "register_reader"]
 
 WINDOW = 8  # programs with collectives in flight, per client
 STRIDE = 4  # small launches in sequence per marker array
 MAX_HELD_BYTES = 1 << 22  # bytes of results that the markers of a window may retain
-IN_FLIGHT_AVAL = ShapedArray((), np.dtype("float32"))  # the aval of marker arrays, by which `live_arrays` leaves them out
 
 
 class Window:
@@ -106,7 +104,7 @@ class Window:
         self._devices, self._since, self._bytes = devices, 0, 0
         if size > MAX_HELD_BYTES // WINDOW:
             self._drop_ended()
-        pending.append((smallest._rewrap_with_aval_and_sharding(IN_FLIGHT_AVAL, smallest._sharding), since, size))
+        pending.append((smallest._rewrap_with_aval_and_sharding(deletion.INTERNAL_AVAL, smallest._sharding), since, size))
         self._in_flight += since
         self._held += size
         while self._in_flight > WINDOW or (self._held > MAX_HELD_BYTES and len(pending) > 1):
@@ -222,55 +220,80 @@ def check_usable(call: str, name: str, flat: Iterable[Value], describe: Callable
     """
     if fork_state.is_disabled:
         fork_state.refuse()
+    some_closed = client_state.current.epoch > 0  # read once, for speed
     for i, x in enumerate(flat):
         if type(x) is ArrayImpl:
             if x.is_deleted():
                 raise DeletedArrayError(f"{call} of `{name}`: Array has been deleted or donated: {describe(i)}, "
                                         f"{x.aval.str_long()}. Make a copy (x.copy()) before passing it to a donating "
                                         "function, or use that function's result")
-            if client_state.current.epoch and client_state.is_closed(x._sharding._internal_device_list[0]):
+            if some_closed and client_state.is_closed(x._sharding._internal_device_list[0]):
                 raise RuntimeError(f"{call} of `{name}`: {describe(i)}, {x.aval.str_long()}, is on devices of a client "
                                    "that was closed by clear_backends(). Move it with device_put(x, lamina.devices()[0])")
 
 
-_donating: set[int] = set()  # ids of the arrays that are being donated in some thread
+_donating: dict[int, int] = {}  # id of an array that is being donated -> thread
 _donating_lock = threading.Lock()
 
 
 class DonationGuard:
-    """Context in which a call donates `arrays`.
+    """Context in which a call donates `arrays`, which are deleted at its end; after an error, those that were donated.
 
     Entering it raises DeletedArrayError for an array that was deleted, and RuntimeError for an array that another
     thread is donating at the same time. Without the check, two launches with one donated buffer crash the process.
     """
 
-    __slots__ = ("_call", "_name", "_arrays", "_describe", "_ids")
+    __slots__ = ("_call", "_name", "_arrays", "_describe", "_ids", "_held")
 
     def __init__(self, call: str, name: str, arrays: Sequence[Value],
                  describe: Callable[[int], str] = _operand) -> None:
         self._call, self._name, self._arrays, self._describe = call, name, arrays, describe
-        self._ids = [id(x) for x in arrays]
+        self._ids = [*map(id, arrays)]
+        self._held: list[object] = []
 
     def __enter__(self) -> None:
-        ids = self._ids
-        with _donating_lock:
-            taken = [n for n, i in enumerate(ids) if i in _donating]
-            if not taken:
-                _donating.update(ids)
-        if taken:
-            self._ids = []
-            raise RuntimeError(f"{self._call} of `{self._name}`: Array is being donated by another thread at this "
-                               f"moment: {self._describe(taken[0])}; an array can be donated to one call. Pass copies "
-                               "(x.copy())")
+        ids, thread = self._ids, threading.get_ident()
         try:
+            with _donating_lock:
+                taken: list[int] = []
+                if not _donating.keys().isdisjoint(ids):
+                    # An entry of this thread is left over from a call that a KeyboardInterrupt ended.
+                    taken = [n for n, i in enumerate(ids) if _donating.get(i, thread) != thread]
+                if not taken:
+                    _donating.update(dict.fromkeys(ids, thread))
+            if taken:
+                raise RuntimeError(f"{self._call} of `{self._name}`: Array is being donated by another thread at this "
+                                   f"moment: {self._describe(taken[0])}; an array can be donated to one call. Pass "
+                                   "copies (x.copy())")
             check_usable(self._call, self._name, self._arrays, self._describe)
+            if deletion.has_other_threads():
+                self._held = deletion.hold(self._arrays)
         except BaseException:
-            self.__exit__()
+            self._release()
             raise
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error_type: type | None, error: BaseException | None, traceback: object) -> None:
+        try:
+            # After an error, such as a KeyboardInterrupt behind the launch, those that were donated nevertheless.
+            arrays = self._arrays if error is None else [x for x in self._arrays if x.is_deleted()]
+            for x in arrays:
+                # Arrays over the same memory, and programs with the array as a constant, must not use it any more.
+                if x._readers is not None:
+                    invalidate_readers(x)
+            deletion.delete_donated(arrays)
+        finally:
+            with _donating_lock:
+                for i in self._ids:  # all entries are this call's
+                    _donating.pop(i, None)
+            self._held = []
+
+    def _release(self) -> None:
+        thread = threading.get_ident()
         with _donating_lock:
-            _donating.difference_update(self._ids)
+            for i in self._ids:
+                if _donating.get(i) == thread:
+                    del _donating[i]
+        self._held = []
 
 
 # --- arrays that functions close over -----------------------------------------------------------------------------
@@ -316,7 +339,7 @@ def invalidate_readers(x: Array) -> None:
         if type(found) is ArrayImpl:
             if found is not x:
                 found._readers = None
-                _jaxlib.delete(found)
+                deletion.delete(found)
         elif found is not None:
             found._clear_cache()
 

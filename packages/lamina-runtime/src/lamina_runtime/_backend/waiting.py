@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .. import _jaxlib
+from . import deletion
 from .._jaxlib import ArrayImpl
 
 __all__ = ["WaitForArray", "has_hook", "set_wait", "wait_for", "wait_for_all"]
 
 WaitForArray = Callable[[ArrayImpl], ArrayImpl]  # waits until an array is computed, and returns it
 
-wait_for: WaitForArray = _jaxlib.wait_for
+wait_for: WaitForArray = deletion.wait_for
 # Whether `wait_for` is not jaxlib's. If so, it is called before an array is read, because jaxlib's functions that read
 # an array wait for it themselves.
 has_hook = False
@@ -23,7 +23,7 @@ has_hook = False
 def set_wait(wait: WaitForArray | None) -> None:
     """Wait for all arrays with this function from now on, also before reading them. None: with jaxlib's again."""
     global wait_for, has_hook
-    wait_for, has_hook = wait or _jaxlib.wait_for, wait is not None
+    wait_for, has_hook = wait or deletion.wait_for, wait is not None
 
 
 def wait_for_all(arrays: Sequence[ArrayImpl]) -> None:
@@ -32,4 +32,4 @@ def wait_for_all(arrays: Sequence[ArrayImpl]) -> None:
         for x in arrays:
             wait_for(x)
     else:
-        _jaxlib.batched_block_until_ready(arrays)
+        deletion.wait_for_all(arrays)

@@ -16,7 +16,7 @@ from .._array import arrays
 from . import storage
 from .._distributed import host_gather
 from .._sharding import shardings
-from .._backend import transfer_guard
+from .._backend import deletion, transfer_guard
 from .._jaxlib import ArrayImpl
 from .storage import Tile
 from .tree_metadata import Leaf
@@ -170,8 +170,8 @@ def _shard_to_host(x: Value, shard: int | None, place: str) -> np.ndarray:
     try:
         if transfer_guard.any_guard_set:
             with transfer_guard.marking_explicit("get", "save"):
-                return x._arrays[shard]._single_device_array_to_np_array_did_copy()[0]
-        return x._arrays[shard]._single_device_array_to_np_array_did_copy()[0]
+                return deletion.get_shards(x)[shard]._single_device_array_to_np_array_did_copy()[0]
+        return deletion.get_shards(x)[shard]._single_device_array_to_np_array_did_copy()[0]
     except _jaxlib.LAUNCH_ERRORS as e:
         raise arrays._read_failure(place, x, e)
 

@@ -21,7 +21,7 @@ from lamina_lowering import Lowered
 
 from .. import _jaxlib
 from . import compiler as compile_compiler, disk_cache
-from .._backend import client_state, error_translation, fork_state
+from .._backend import client_state, deletion, error_translation, fork_state
 from .._sharding import shardings
 from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
 
@@ -181,6 +181,7 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
         _jaxlib.register_kernels(needs)
     # A program with host callbacks holds Python functions, so no other program or process can use its executable.
     if getattr(lowered, "host_functions", ()):
+        deletion.note_foreign_threads()
         _count("misses")
         failures = error_translation.CallbackFailures() if options.continue_after_error else None
         functions = [error_translation.guard_callback(f, failures) for f in lowered.host_functions]

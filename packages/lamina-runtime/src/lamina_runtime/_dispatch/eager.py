@@ -69,7 +69,7 @@ class XlaEvaluator:
             return run(*args)
         except _jaxlib.LAUNCH_ERRORS as e:
             if error_translation.is_launch_failure(e):
-                raise executable.make_execution_error("evaluation", prim.name, e) from e
+                raise executable.make_execution_error("evaluation", prim.name, e, args) from e
             raise
 
     def clear(self) -> None:
@@ -268,7 +268,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         with transfer_guard.allowing_scalars(args):
             return program.run(args), program
     except _jaxlib.JaxRuntimeError as e:
-        raise executable.make_execution_error("evaluation", name, e) from e
+        raise executable.make_execution_error("evaluation", name, e, args) from e
 
 
 def _get_fast_path(program: piecewise.Program | None, args: Sequence[Value],

@@ -35,7 +35,7 @@ from .._compile import executable_cache
 from .._debug import nan_checks
 from .._execute import executable, piecewise
 from .._array import key_array, key_reuse_check
-from . import multi_process_call_cache, stages, user_shardings as dispatch_user_shardings
+from . import donation_warnings, multi_process_call_cache, stages, user_shardings as dispatch_user_shardings
 from .._placement import resolve
 from .._sharding import shardings
 from .._launch import multi_process
@@ -222,7 +222,7 @@ class _CacheMissHandler:
         try:
             return out_tree.unflatten(program.run(flat)),
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(self.spec.call, self.spec.name, e) from e
+            raise executable.make_execution_error(self.spec.call, self.spec.name, e, flat) from e
 
     def note_launch(self, out: Tree) -> Tree:
         """Count the launch of a call of `counting_call`, and return its result."""
@@ -337,13 +337,15 @@ class _CacheMissHandler:
                                                     self.compiler_options)
             if call.donated:
                 launch_guards.check_donation(kind, spec.name, flat, call.donated, call.format_arg)
+                if isinstance(program, executable.CompiledProgram) and not program.donation_checked:
+                    donation_warnings.warn_unusable(program, call.format_arg)
             if transfer_guard.any_guard_set and spec.is_library_function:
                 with transfer_guard.allowing_scalars(flat):
                     outs = program.run(flat, call.user_shardings)
             else:
                 outs = program.run(flat, call.user_shardings)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(kind, spec.name, e) from e
+            raise executable.make_execution_error(kind, spec.name, e, flat, call.format_arg) from e
         if call.keyed_program is not None:
             outs = key_array.wrap_keys(outs, call.keyed_program.out_avals)
         if call.reuse_check is not None:
@@ -391,7 +393,9 @@ def _wrap_errors(spec: CallSpec, call: CallObject, miss_handler: _CacheMissHandl
             return call(*args, **kwargs) if counted is None else miss_handler.note_launch(counted(*args, **kwargs))
         except Exception as e:
             if error_translation.is_launch_failure(e):
-                raise executable.make_execution_error(spec.call, spec.name, e) from e
+                flat, tree, _ = spec.split(args, kwargs)
+                raise executable.make_execution_error(spec.call, spec.name, e, flat,
+                                                      functools.partial(spec.argument_path, tree)) from e
             clear_error = translate_error(e, f"{spec.call} of `{spec.name}`", args, kwargs, spec.statics)
             filter_traceback(clear_error)
             if clear_error is not e:
@@ -469,7 +473,7 @@ class _DonatingCall:
 
 def _call_and_delete_donated(spec: CallSpec, call: Function, donated: Sequence[Value], args: Sequence[Tree],
                              kwargs: dict[str, Tree]) -> Tree:
-    """Call a function, then delete the donated arrays."""
+    """Call a function that donates arrays, and delete these."""
     # A key array has no buffer of its own; the uint32 array below it is donated.
     donated = [x for x in key_array.unwrap_keys(donated) if type(x) is ArrayImpl]
 
@@ -480,15 +484,8 @@ def _call_and_delete_donated(spec: CallSpec, call: Function, donated: Sequence[V
     with launch_guards.DonationGuard(spec.call, spec.name, donated, format_arg):
         if nan_checks.is_enabled():
             with nan_checks.saving_copies(donated):
-                out = call(*args, **kwargs)
-        else:
-            out = call(*args, **kwargs)
-        for x in donated:
-            # Arrays over the same memory, and programs with the array as a constant, must not use it any more.
-            if x._readers is not None:
-                launch_guards.invalidate_readers(x)
-            _jaxlib.delete(x)
-    return out
+                return call(*args, **kwargs)
+        return call(*args, **kwargs)
 
 
 def _copy_metadata(call: CallObject, spec: CallSpec) -> None:

@@ -28,7 +28,7 @@ from .._backend import backends, launch_guards
 from .._compile import executable_cache
 from .._execute import executable
 from .._array import key_array, key_reuse_check
-from . import user_shardings
+from . import donation_warnings, user_shardings
 from .._placement import resolve
 from .._array.memory_layout import DeviceLocalLayout, Layout
 from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaComputation
@@ -289,6 +289,8 @@ class Compiled(_Stage):
             self._program = self._program_at(self._place)
         except _jaxlib.JaxRuntimeError as e:
             raise executable.make_execution_error(spec.call, spec.name, e) from e
+        if not self._program.donation_checked:
+            donation_warnings.warn_unusable(self._program, functools.partial(spec.argument_path, self._in_tree))
 
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Run the call on arrays of exactly the compiled types, without static arguments.
@@ -307,14 +309,21 @@ class Compiled(_Stage):
         launch_guards.check_usable(spec.call, spec.name, flat, format_arg)
         if self._layout is not None:
             flat = self._layout.place_args(spec, flat)
+        placement = _placement(self, flat)
+        donated: list[int] = []
         if any(self._donated):
             launch_guards.check_donation(spec.call, spec.name, flat, self._donated, format_arg)
-        placement = _placement(self, flat)
+            donated = [i for i, x in enumerate(flat) if self._donated[i] and type(x) is _jaxlib.ArrayImpl]
         try:
             program = self._program if placement == self._place else self._program_at(placement)
-            outs = program.run(flat, self._layout)
+            if donated:
+                with launch_guards.DonationGuard(spec.call, spec.name, [flat[i] for i in donated],
+                                                 lambda n: format_arg(donated[n])):
+                    outs = program.run(flat, self._layout)
+            else:
+                outs = program.run(flat, self._layout)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(spec.call, spec.name, e) from e
+            raise executable.make_execution_error(spec.call, spec.name, e, flat, format_arg) from e
         outs = key_array.wrap_keys(outs, staged.closed.out_avals) if has_key_values else outs
         if reuse_check is not None:
             reuse_check.finish(outs)

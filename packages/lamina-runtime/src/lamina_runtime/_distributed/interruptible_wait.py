@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from lamina_ir.typing import Value
 
 from .. import _jaxlib
-from .._backend import waiting
+from .._backend import deletion, waiting
 from . import failure_handling
 from .._typing import Array
 
@@ -73,7 +73,7 @@ class InterruptibleWaiter:
                     self._held_bytes -= size
 
     def _is_done(self, x: Array) -> bool:
-        return x.is_deleted() or x.is_ready()
+        return deletion.is_ready(x)
 
     def wait(self, x: Array) -> Array:
         """Wait until an array is computed, and return it.
@@ -82,7 +82,7 @@ class InterruptibleWaiter:
           ProcessLostError: it is queued behind a launch that waits for a lost process.
         """
         self._poll("block_until_ready", x)
-        return _jaxlib.wait_for(x)
+        return deletion.wait_for(x)
 
     def _poll(self, call: str, x: Array) -> None:
         pause = 1e-5

@@ -18,7 +18,7 @@ from lamina_ir.typing import Device, Params, Value
 
 from .. import _jaxlib
 from .._array import arrays
-from .._backend import backends, client_state, error_translation, waiting
+from .._backend import backends, client_state, deletion, error_translation, waiting
 from .._jaxlib import ArrayImpl
 from .._typing import Array, LaunchReceipt
 
@@ -45,7 +45,7 @@ class EffectOrder:
         last = self._last
         if last is not None and not last.is_deleted():
             # Not waited for: the next program queues behind it on the device.
-            if not last.is_ready():
+            if not deletion.is_ready(last):
                 return last
             try:
                 # A ready token may be an error. It would poison every later program, so a new one is made.

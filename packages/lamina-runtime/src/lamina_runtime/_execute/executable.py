@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Any, Protocol
@@ -93,12 +93,13 @@ class CompiledProgram:
       launch_group: the data that the launch consistency check stores for it.
       used_args: for each argument whether the executable takes it.
       effect_order: the sequence of ordered effects of its device; None if it has none.
+      donation_checked: whether unusable donations were looked for.
     """
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "result_handlers",
                  "const_args", "used_args", "window", "launcher", "processes", "first_launch_done", "launch_group",
                  "in_avals", "out_avals",
-                 "_closed", "effect_order", "effectful", "name", "named_results", "_mesh", "__weakref__")
+                 "_closed", "effect_order", "effectful", "name", "named_results", "donation_checked", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  compiler_options: OptionPairs, rules: LoweringRules) -> None:
@@ -113,6 +114,7 @@ class CompiledProgram:
             self.launcher, self.processes = multi_process.multi_process_launcher(devices)
         self.first_launch_done = len(devices) == 1
         self.launch_group = None
+        self.donation_checked = not placement.donated
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
         self._mesh = _program_mesh_of(closed, placement)
         self.lowered = self._lower(closed, keep_unused, rules)
@@ -478,12 +480,18 @@ def _format_tiles(tiles: Tiles | None) -> str:
     return "none" if tiles is None else tiles.text()
 
 
-def make_execution_error(call: str, name: str, error: Exception) -> BaseException:
+def make_execution_error(call: str, name: str, error: Exception, flat: Iterable[Value] = (),
+                         describe: Callable[[int], str] | None = None) -> BaseException:
     """Convert a jaxlib error to an error of this package; the original becomes its cause.
 
     If a callback raised an exception, that exception becomes the cause of the original. KeyboardInterrupt and
-    SystemExit of a callback are returned unchanged.
+    SystemExit of a callback are returned unchanged. If another thread deleted one of the arguments `flat` during the
+    launch, the result is a DeletedArrayError with its name, `describe(i)`.
     """
+    try:
+        launch_guards.check_usable(call, name, flat, *([] if describe is None else [describe]))
+    except launch_guards.DeletedArrayError as e:
+        return e
     callback_error = error_translation.find_callback_error(error)
     if callback_error is not None:
         if not isinstance(callback_error, Exception):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib.machinery
 import importlib.util
@@ -138,12 +139,10 @@ def state_watcher(state: JaxlibState) -> Callable[[SettingValue, bool], None]:
     return on_change
 
 
-def _collect(phase: str, info: object) -> None:
-    # jaxlib defers the release of references that it drops on threads without the GIL.
-    _jax.collect_garbage()
-
-
-gc.callbacks.append(_collect)
+# jaxlib defers the release of references that it drops on threads without the GIL. The callback is a C function, which
+# ignores its last two arguments: Python discards a KeyboardInterrupt that is raised in a Python function called here.
+_call_no_args = ctypes.PYFUNCTYPE(ctypes.py_object, *[ctypes.py_object] * 3)(("PyObject_CallNoArgs", ctypes.pythonapi))
+gc.callbacks.append(functools.partial(_call_no_args, _jax.collect_garbage))
 
 
 def set_transfer_guard(direction: str, level: str | None, is_local: bool) -> None:
@@ -279,6 +278,9 @@ COLLECTIVES_BLOCK_LAUNCHES = VERSION_NUMBERS < (0, 12)
 
 
 # --- arrays ------------------------------------------------------------------------------------------------------
+make_error_array = _jax._make_error_array
+# Whether `_replace_with` accepts arrays that were deleted or donated.
+REPLACES_DELETED = VERSION_NUMBERS < (0, 12)
 _HAS_SKIP = "_skip_checks" in (xc.array_result_handler.__doc__ or "")
 
 
