@@ -4,8 +4,8 @@ from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from ._check import JaxRuntimeError, check, check_p, debug_check
 from ._checkify import checkify
-from ._conditions import (ErrorCategory, all_checks, automatic_checks, checkify_rules, div_checks, float_checks, index_checks,
-                          nan_checks, user_checks)
+from ._conditions import (ErrorCategory, all_checks, automatic_checks, checkify_rules, div_checks, float_checks,
+                          index_checks, nan_checks, user_checks)
 from ._error import Error, check_error, init_error
 from ._version import __version__
 

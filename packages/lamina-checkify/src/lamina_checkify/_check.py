@@ -18,7 +18,8 @@ from lamina_ir.typing import ParamValue, Tree, Value
 from lamina_lowering.extend import lowering_rules
 from lamina_tracing.extend import Tracer, typeof
 
-__all__ = ["Axes", "CheckText", "JaxRuntimeError", "UNNAMED", "UserText", "check", "check_p", "debug_check", "format_first_member"]
+__all__ = ["Axes", "CheckText", "JaxRuntimeError", "UNNAMED", "UserText", "check", "check_p", "debug_check",
+           "format_first_member"]
 
 Axes = tuple[tuple[Hashable, int], ...]  # (name, size) of mapped axes, outermost first
 UNNAMED = UnnamedAxis("map")  # replaces the names of unnamed axes, which are compared by identity
@@ -78,9 +79,8 @@ def format_first_member(axes: Axes, position: int) -> str:
 
 # Operands: `pred` and the values in the message; all have the mapped `axes` in front, outermost first. A `debug` check
 # does nothing outside of `checkify`.
-check_p = register_primitive(Primitive(
-    "check", params=("axes", "debug", "text"), infer=_infer, numpy=_evaluate, multiple=True, effectful=True, is_check=True,
-    family="checks", spec="lamina_checkify.check"))
+check_p = register_primitive(Primitive("check", params=("axes", "debug", "text"), infer=_infer, numpy=_evaluate,
+                                       multiple=True, effectful=True, is_check=True, family="checks"))
 check_p.custom_impl = _evaluate
 
 
@@ -88,10 +88,9 @@ def _lower(ctx: Any, *operands: Any, text: CheckText, axes: Axes, debug: bool) -
     if debug:
         return ()
     shown = text.message if isinstance(text, UserText) else "check_error"
-    raise ValueError(f"check: Cannot abstractly evaluate a checkify.check which was not functionalized: {shown!r}. A compiled "
-                     "program cannot raise. Transform the function: err, out = checkify(f)(x). If the check is in a rule of "
-                     "custom_jvp or custom_vjp, or recomputed for a derivative, differentiate inside: checkify(grad(f)); "
-                     "lamina.debug.check raises without checkify")
+    raise ValueError(f"check: Cannot abstractly evaluate a checkify.check which was not functionalized: {shown!r}. A "
+                     "compiled program cannot raise. Transform the function: err, out = checkify(f)(x). If the check is in "
+                     "a derivative rule, differentiate inside: checkify(grad(f)). lamina.debug.check needs no checkify")
 
 
 def _batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], /, *, axes: Axes,
@@ -112,30 +111,33 @@ jvp_rules.define(check_p, _jvp)
 
 
 # --- the functions ------------------------------------------------------------------------------------------------
+def _is_array(x: Value) -> bool:
+    return isinstance(x, (bool, int, float, complex, Tracer)) or hasattr(x, "dtype")
+
+
 def _check_arguments(call: str, pred: Value, message: str, args: Tree) -> tuple[list[Value], UserText]:
     """Return the values in the message, and the message; raise if they are invalid."""
-    if not isinstance(pred, (bool, np.bool_, np.ndarray, Tracer)) and not hasattr(pred, "dtype"):
-        raise TypeError(f"{call} takes a scalar pred as argument, got {pred!r:.80}. pred must be a bool[], such as x > 0 of one "
-                        "number")
-    aval = typeof(pred)
-    if aval.shape or not dtypes.is_bool(aval.dtype):
-        fix = "use pred.all() or pred.any()" if dtypes.is_bool(aval.dtype) else "compare it with a number"
-        raise TypeError(f"{call} takes a scalar pred as argument, got {aval.str_long()}. pred must be a bool[]; {fix}")
+    got = typeof(pred) if _is_array(pred) else None
+    if got is None or got.shape or not dtypes.is_bool(got.dtype):
+        fix = "use pred.all() or pred.any()" if got and dtypes.is_bool(got.dtype) else "compare a number, as in x > 0"
+        shown = got.str_long() if got else repr(pred)[:80]
+        raise TypeError(f"{call} takes a scalar pred as argument, got {shown}. pred must be a bool[]; {fix}")
     if not isinstance(message, str):
-        raise TypeError(f"{call}: msg must be a format string, as of str.format; got {type(message).__name__}: {message!r:.60}")
+        raise TypeError(f"{call}: msg must be a format string; got {type(message).__name__}: {message!r:.60}")
     leaves, tree = trees.tree_flatten(args)
     for leaf in leaves:
-        if not isinstance(leaf, (bool, int, float, complex, np.generic, np.ndarray, Tracer)) and not hasattr(leaf, "dtype"):
+        if not _is_array(leaf):
             raise TypeError(f"{call}: Formatting arguments to checkify.check need to be PyTrees of arrays; got "
                             f"{type(leaf).__name__}: {leaf!r:.60}. Write text that is not an array into msg")
         if dtypes.is_key(typeof(leaf).dtype):
-            raise TypeError(f"{call}: formatting arguments must be arrays of numbers; got PRNG keys. Pass random.key_data(keys)")
+            raise TypeError(f"{call}: formatting arguments must be arrays of numbers; got PRNG keys. Pass "
+                            "random.key_data(keys)")
     text = UserText(message, tree)
     try:
         text.format([np.zeros(typeof(x).shape, typeof(x).dtype) for x in leaves])
     except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{call}: msg {message!r:.80} does not fit the {len(args[0])} positional arguments and the keywords "
-                         f"{sorted(args[1])}: {type(error).__name__}: {error}") from None
+        raise ValueError(f"{call}: msg {message!r:.80} does not fit the {len(args[0])} positional arguments and the "
+                         f"keywords {sorted(args[1])}: {type(error).__name__}: {error}") from None
     return leaves, text
 
 

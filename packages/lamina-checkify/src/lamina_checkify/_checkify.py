@@ -33,6 +33,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[ErrorCategory] = user_check
 
     Source: jax.experimental.checkify.checkify
 
+    >>> from lamina_checkify import check, nan_checks
     >>> from lamina_tracing import lax
     >>> def f(x):
     ...     check(lax.gt(x, np.float32(0)), "x must be positive; got {x}", x=x)
@@ -77,6 +78,6 @@ def _check_categories(errors: Any) -> frozenset[ErrorCategory]:
     except TypeError:
         found = frozenset([None])
     if not all(isinstance(c, ErrorCategory) for c in found):
-        raise TypeError(f"checkify: errors must be a set of error categories; got {type(errors).__name__}: {errors!r:.60}. Use "
-                        "user_checks, nan_checks, div_checks, index_checks, or a union such as user_checks | nan_checks")
+        raise TypeError(f"checkify: errors must be a set of error categories; got {type(errors).__name__}: {errors!r:.60}. "
+                        "Use user_checks, nan_checks, div_checks, index_checks, or a union of them, with |")
     return found

@@ -27,7 +27,7 @@ Avals: TypeAlias = Sequence[ShapedArray]
 
 
 class ErrorCategory(enum.Enum):
-    """A kind of checks that `checkify` can turn on."""
+    """A kind of checks that `checkify` can add."""
 
     USER = "user"
     NAN = "nan"
@@ -96,10 +96,11 @@ class IndexText:
     def format(self, payload: Sequence[np.ndarray]) -> str:
         """Return the message for these starts of the window, one for each axis."""
         starts = np.concatenate([np.ravel(p) for p in payload])
-        i, axis, size = next((i, a, s) for i, a, s in zip(starts, self.axes, self.sizes) if not 0 <= i <= self.shape[a] - s)
+        i, axis, size = next((i, a, s) for i, a, s in zip(starts, self.axes, self.sizes)
+                             if not 0 <= i <= self.shape[a] - s)
         window = f" of a window of {size}" if size != 1 else ""
-        return (f"out-of-bounds indexing for array of shape {self.shape}: index {i}{window} is out of bounds for axis {axis} "
-                f"with size {self.shape[axis]}")
+        return (f"out-of-bounds indexing for array of shape {self.shape}: index {i}{window} is out of bounds for axis "
+                f"{axis} with size {self.shape[axis]}")
 
 
 # --- rules --------------------------------------------------------------------------------------------------------
@@ -127,7 +128,8 @@ def _check_divisor(prim: Primitive) -> Rule:
     def rule(operands: Avals, results: Avals, /) -> list[Condition]:
         divisor = operands[1]
         return [Condition(ErrorCategory.DIV, FixedText("division by zero"), divisor.shape, (),
-                          lambda xs, ys: (lax.eq(xs[1], divisor.dtype.type(0)), ()), f"the divisor {divisor.str_short()}"),
+                          lambda xs, ys: (lax.eq(xs[1], divisor.dtype.type(0)), ()),
+                          f"the divisor {divisor.str_short()}"),
                 *nan(operands, results)]
     return rule
 
@@ -159,8 +161,8 @@ def _dynamic_update_slice(operands: Avals, results: Avals, /) -> list[Condition]
     return _check_starts(operands[0], operands[2:], operands[1].shape, 2)
 
 
-def _check_windows(operand: ShapedArray, indices: ShapedArray, axes: tuple[int, ...], sizes: Sequence[int],
-                   ) -> list[Condition]:
+def _check_windows(operand: ShapedArray, indices: ShapedArray, axes: tuple[int, ...],
+                   sizes: Sequence[int]) -> list[Condition]:
     """Return the condition that all windows, at the index vectors in operand 1, are inside."""
     if not axes:
         return []
@@ -169,10 +171,8 @@ def _check_windows(operand: ShapedArray, indices: ShapedArray, axes: tuple[int, 
     shape = indices.shape[:-1]
 
     def find(xs: Sequence[Value], ys: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        highest = lax.broadcast_in_dim(np.minimum(limits, np.iinfo(indices.dtype).max).astype(indices.dtype), indices.shape,
-                                       (indices.ndim - 1,))
-        outside = lax.bitwise_or(lax.lt(xs[1], indices.dtype.type(0)), lax.gt(xs[1], highest))
-        return lax.reduce_or(outside, (indices.ndim - 1,)), [xs[1]]
+        limit = np.broadcast_to(limits, indices.shape)
+        return lax.reduce_or(_outside(xs[1], indices, limit), (indices.ndim - 1,)), [xs[1]]
 
     return [Condition(ErrorCategory.INDEX, IndexText(operand.shape, axes, window), shape,
                       [shaped((len(axes),), indices.dtype)], find, "the indices")]
@@ -196,33 +196,36 @@ def _check_scatter(prim: Primitive) -> Rule:
         window = iter([operands[2].shape[k] for k in d.update_window_dims])
         sizes = [1 if a in d.inserted_window_dims or a in d.operand_batching_dims else next(window)
                  for a in range(operands[0].ndim)]
-        return [*_check_windows(operands[0], operands[1], d.scatter_dims_to_operand_dims, sizes), *nan(operands, results)]
+        return [*_check_windows(operands[0], operands[1], d.scatter_dims_to_operand_dims, sizes),
+                *nan(operands, results)]
     return rule
 
 
 def _user_check(operands: Avals, results: Avals, /, *, text: CheckText, axes: Axes, debug: bool) -> list[Condition]:
     pred, *payload = operands
     avals = [shaped(a.shape[pred.ndim:], a.dtype) for a in payload]
-    return [Condition(ErrorCategory.USER, text, pred.shape, avals, lambda xs, ys: (lax.bitwise_not(xs[0]), xs[1:]), axes=axes)]
+    return [Condition(ErrorCategory.USER, text, pred.shape, avals, lambda xs, ys: (lax.bitwise_not(xs[0]), xs[1:]),
+                      axes=axes)]
 
 
 def has_opaque_programs(prim: Primitive) -> bool:
     """Return whether the nested programs of a primitive cannot return an error, since it fixes their signatures."""
     signature = prim.region_signature
-    return signature is not None and (not signature.body or bool(signature.indivisible) and prim is not prims.custom_vjp_call_p)
+    return signature is not None and (
+        not signature.body or bool(signature.indivisible) and prim is not prims.custom_vjp_call_p)
 
 
 def _default(prim: Primitive) -> Rule:
     return _no_conditions if prim.region_signature is not None and not has_opaque_programs(prim) else _check_nan(prim)
 
 
-checkify_rules = RuleTable("checkify", "lamina_checkify/_conditions.py", leading_params=("operands", "results"), default=_default)
+checkify_rules = RuleTable("checkify", "lamina_checkify", leading_params=("operands", "results"), default=_default)
 _define = checkify_rules.define
 
 # Their results hold no NaN that is not in an operand.
-_COPIES = frozenset("""abs bitcast_convert_type clamp complex conj copy imag max min name neg nextafter optimization_barrier real
-    select select_and_gather_add select_and_scatter_add sharding_constraint sign stop_gradient to_memory reduce_max reduce_min
-    reduce_window_max reduce_window_min cummax cummin""".split())
+_COPIES = frozenset("""abs bitcast_convert_type clamp complex conj copy cummax cummin imag max min name neg nextafter
+    optimization_barrier real reduce_max reduce_min reduce_window_max reduce_window_min select select_and_gather_add
+    select_and_scatter_add sharding_constraint sign stop_gradient to_memory""".split())
 _COPYING = frozenset(["shape", "sorting", "indexing", "random_bits", "random_keys"])
 for _op in prims.ALL:
     _define(_op, _no_conditions if _op.name in _COPIES or _op.family in _COPYING else _default(_op))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from typing_extensions import override
 from lamina_ir import ConcretizationError, trees
-from lamina_ir.extend import axis_positions, format_axes, format_iterations, register_param_type
+from lamina_ir.extend import axis_positions, format_axes, register_param_type
 from lamina_ir.typing import Value
 from lamina_tracing.extend import EVALUATION, Tracer, trace_state
 
@@ -40,10 +39,11 @@ class Label:
 
     def format(self, number: int) -> str:
         """Return the text for an iteration or a member, which begins with a comma."""
+        place = f"the {self.name}" + (f" at {self.source}" if self.source else "")
         if self.axes:
-            return f", {format_axes(axis_positions(self.axes, number))}"
-        number = number if self.last is None else self.last - number
-        return f", at index {number} of the {self.name}" + (f" at {self.source}" if self.source else "")
+            member = "member" if self.name == "xmap" else "device"  # an xmap may run several members on a device
+            return f", {format_axes(axis_positions(self.axes, number))}, {member} {number} of {place}"
+        return f", at index {number if self.last is None else self.last - number} of {place}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,10 @@ class Site:
         if self.shape:
             position = int(values.pop(0))
             index = ", ".join(map(str, np.unravel_index(position, self.shape)))
-            place = place + format_first_member(self.axes, position) if self.axes else f", at index {index} of {self.part}{place}"
+            if self.axes:
+                place += format_first_member(self.axes, position)
+            else:
+                place = f", at index {index} of {self.part}{place}"
         return self.text.format(values) + place
 
 
@@ -119,8 +122,9 @@ class Error:
 
     def _messages(self) -> list[tuple[tuple[int, ...], str]]:
         if self._is_traced():
-            raise ConcretizationError("Error.get: the error is traced, so its value is not known here. Return it from the "
-                                      "compiled function, or call check_error(err) and transform the function with checkify")
+            raise ConcretizationError("Error.get: the error is traced, so its value is not known here. Return it from "
+                                      "the compiled function, or call check_error(err) in a function that checkify "
+                                      "transforms")
         code, trail, *slots = map(np.asarray, self._leaves)
         return [(i, self._table.format(int(code[i]), trail[i], [s[i] for s in slots]))
                 for i in map(tuple, np.argwhere(code).tolist())]
@@ -176,8 +180,8 @@ def check_error(error: Error) -> None:
     >>> check_error(init_error())
     """
     if not isinstance(error, Error):
-        raise TypeError(f"check_error takes an Error as argument, got type {type(error)} instead. Pass the first result of "
-                        "checkify(f)(...)")
+        raise TypeError(f"check_error takes an Error as argument, got type {type(error)} instead. Pass the first result "
+                        "of checkify(f)(...)")
     if trace_state.trace is EVALUATION and not error._is_traced():
         exception = error.get_exception()
         if exception is not None:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from lamina_ir import (ClosedJaxpr, Eqn, Literal, MissingRuleError, Primitive, ShapedArray, UnnamedAxis, Var, dtypes, prims,
+from lamina_ir import (ClosedJaxpr, Eqn, Literal, MissingRuleError, ShapedArray, UnnamedAxis, Var, dtypes, prims,
                        shaped, subprograms)
 from lamina_ir.extend import CARRY, CONST, OperandSpec, RegionView
-from lamina_ir.typing import Params, Value
+from lamina_ir.typing import Value
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, eval_jaxpr, extend_axis_env, stage, trace_state, typeof
 
@@ -31,6 +31,7 @@ __all__ = ["Rewriter", "State"]
 _INT = shaped((), np.dtype("int32"))
 _CUSTOM = (prims.custom_jvp_call_p, prims.custom_vjp_call_p)
 _Found = tuple["State", list[Value]]
+_RebuiltRegion = tuple[ClosedJaxpr, Sequence[int], Sequence[int]]  # program, its operands, its results; see `rebuild`
 
 
 class State(NamedTuple):
@@ -50,15 +51,17 @@ class State(NamedTuple):
         return cls(leaves[0], leaves[1], tuple(leaves[2:]))
 
     def merge(self, later: State) -> State:
-        """Return this state if it has an error, else the later one if that has one."""
-        replaces = lax.bitwise_and(lax.eq(self.code, np.int32(0)), lax.ne(later.code, np.int32(0)))
-        return State.of([lax.select(replaces, b, a) for a, b in zip(self.flatten(), later.flatten())])
+        """Return this state if it has an error, else the later one."""
+        if isinstance(self.code, np.generic):  # no condition came before
+            return later
+        passed = lax.eq(self.code, np.int32(0))
+        return State.of([lax.select(passed, b, a) for a, b in zip(self.flatten(), later.flatten())])
 
     def enclose(self, label: int, number: Value) -> State:
-        """Add a loop or map at the front of the trail."""
-        place = [lax.reshape(x, (1, 1)) for x in (np.int32(label), number)]
-        rows = lax.concatenate([lax.concatenate(place, 1), self.trail], 0)
-        return self._replace(trail=lax.slice_in_dim(rows, 0, typeof(self.trail).shape[0]))
+        """Add a loop or map at the front of the trail, if there is an error."""
+        place = lax.concatenate([lax.reshape(x, (1, 1)) for x in (np.int32(label), number)], 1)
+        rows = lax.slice_in_dim(lax.concatenate([place, self.trail], 0), 0, typeof(self.trail).shape[0])
+        return self._replace(trail=lax.select(lax.ne(self.code, np.int32(0)), rows, self.trail))
 
 
 class Rewriter:
@@ -71,12 +74,12 @@ class Rewriter:
 
     def __init__(self, program: ClosedJaxpr, categories: frozenset[ErrorCategory]) -> None:
         self.program, self.categories = program, categories
-        self.conditions: dict[int, list[tuple[int, Condition]]] = {}  # id of an equation -> (number of the site, condition)
+        self.conditions: dict[int, list[tuple[int, Condition]]] = {}  # id of an equation -> (number of site, condition)
         self.sites: list[Site] = []
         self.labels: dict[Label, int] = {}
         self.slots: list[ShapedArray] = []
-        self._depths: dict[int, int] = {}  # id of a program -> depth of the deepest condition in it; -1 if there is none
-        self.rule_sites: dict[int, int] = {}  # id of a call with derivative rules -> number of the site for checks in them
+        self._depths: dict[int, int] = {}  # id of a program -> depth of the deepest condition in it, -1 if there is none
+        self.rule_sites: dict[int, int] = {}  # id of a call with derivative rules -> number of the site of their checks
         self._rewritten: dict[int, ClosedJaxpr] = {}
         self.depth = max(self.collect(program, ""), 0)
 
@@ -89,8 +92,8 @@ class Rewriter:
         """Find the conditions of a program; return their depth. `caller` is the source line of the calling equation."""
         found = self._depths.get(id(program))
         if found is None:
-            found = max([self._collect_eqn(e, str(e.source) if e.source else caller) for e in program.jaxpr.eqns], default=-1)
-            self._depths[id(program)] = found
+            found = self._depths[id(program)] = max(
+                [self._collect_eqn(e, str(e.source) if e.source else caller) for e in program.jaxpr.eqns], default=-1)
         return found
 
     def _collect_eqn(self, e: Eqn, source: str) -> int:
@@ -101,16 +104,17 @@ class Rewriter:
             self.conditions[id(e)] = [(self._add_site(c, source), c) for c in conditions]
         depth = 0 if conditions else -1
         if has_opaque_programs(e.primitive):
-            if ErrorCategory.USER in self.categories and any(map(_contains_check, subprograms(e))):
-                raise MissingRuleError(f"checkify of `{e.primitive.name}` is not defined for a check inside of it: its programs "
-                                       "cannot return an error. Check its operands or results instead")
+            if any(map(_contains_check, subprograms(e))):
+                raise MissingRuleError(f"checkify of `{e.primitive.name}` is not defined for a check inside of it: its "
+                                       "programs cannot return an error. Check its operands or results instead")
         elif e.primitive.region_signature is not None:
             signature = e.primitive.region_signature
             inner = max([self.collect(region.program, source) for region in RegionView.of(e).regions])
             nested = bool(signature.loops or signature.axis_binding)
             depth = inner + nested if inner >= 0 else -1
             if inner >= 0 and e.primitive in _CUSTOM:
-                text = FixedText(f"a check in a derivative rule of `{e.params['name']}` failed; checkify(grad(f)) has its message")
+                text = FixedText(f"a check in a derivative rule of `{e.params['name']}` failed; checkify(grad(f)) gives "
+                                 "its message")
                 self.rule_sites[id(e)] = self._add_site(Condition(ErrorCategory.USER, text, (), (), _no_find), source)
         return depth
 
@@ -127,7 +131,8 @@ class Rewriter:
         return len(self.sites)
 
     def _label(self, e: Eqn, axes: Axes = (), last: int | None = None) -> int:
-        return self.labels.setdefault(Label(e.primitive.name, str(e.source) if e.source else "", axes, last), len(self.labels))
+        label = Label(e.primitive.name.removeprefix("xla_"), str(e.source) if e.source else "", axes, last)
+        return self.labels.setdefault(label, len(self.labels))
 
     # --- evaluate with a state
     def initial_state(self) -> State:
@@ -182,7 +187,7 @@ class Rewriter:
             bad, first = lax.lt(first, np.int32(n)), lax.min(first, np.int32(n - 1))
             values = [first, *[lax.dynamic_index_in_dim(lax.reshape(x, (n, *a.shape)), first, 0, False)
                                for x, a in zip(payload, condition.payload)]]
-        failed = lax.bitwise_and(bad, lax.eq(state.code, np.int32(0)))
+        failed = bad if isinstance(state.code, np.generic) else lax.bitwise_and(bad, lax.eq(state.code, np.int32(0)))
         slots = list(state.slots)
         for k, value in zip(self.sites[number - 1].slots, values):
             # No derivative passes through a message. The conversion makes a weak type a strong one.
@@ -206,8 +211,8 @@ class Rewriter:
         assert not outer  # nested programs have no closed-over values
         return made
 
-    def _bind(self, w: RegionView, values: Sequence[Value], operands: Sequence[OperandSpec], results: Sequence[OperandSpec],
-              programs: Sequence[tuple[ClosedJaxpr, Sequence[int], Sequence[int]]]) -> list[Value]:
+    def _bind(self, w: RegionView, values: Sequence[Value], operands: Sequence[OperandSpec],
+              results: Sequence[OperandSpec], programs: Sequence[_RebuiltRegion]) -> list[Value]:
         rebuilt = w.rebuild(operands, results, programs)
         return rebuilt.reorder_results(bind(w.prim, *[values[i] for i in rebuilt.operands], **rebuilt.params))
 
@@ -257,7 +262,7 @@ class Rewriter:
 
         def jvp() -> ClosedJaxpr:
             zeros = [np.zeros(a.shape, a.dtype) for a in inexact]
-            return self._stage(lambda *args: [*run_rule("jvp", *args), *zeros], e.params["jvp"].program().in_avals)
+            return self._stage(lambda *xs: [*run_rule("jvp", *xs), *zeros], e.params["jvp"].program().in_avals)
 
         def fwd() -> ClosedJaxpr:
             return self._stage(functools.partial(run_rule, "fwd"), e.params["fwd"].program().in_avals)
@@ -314,11 +319,11 @@ class Rewriter:
         made = self._stage(step, [*[w.inner_aval(i) for i in body_ins], *avals])
         added = range(count, count + len(new))
         specs = [OperandSpec(signature.group(CARRY), a) for a in avals]  # type: ignore[arg-type]
-        programs = [(made, [*body_ins, *added], range(n + len(new)))]
+        programs: list[_RebuiltRegion] = [(made, [*body_ins, *added], range(n + len(new)))]
         if tested:
-            programs.insert(0, (self._stage(lambda go: [go], avals[-1:]), [added[-1]], range(1)))  # type: ignore[arg-type]
+            programs.insert(0, (self._stage(lambda go: [go], avals[-1:]), [added[-1]], range(1)))
         elif test is not None:
-            programs.insert(0, (test.program, test.ins, range(1)))  # type: ignore[arg-type]
+            programs.insert(0, (test.program, test.ins, range(1)))
         outs = self._bind(w, [*values, *new], [*operands, *specs], [*w.results(), *[OperandSpec(0, a) for a in avals]],
                           programs)
         return State.of(outs[n:n + n_state]), outs[:n]
