@@ -187,7 +187,7 @@ def test_first_test_of_a_loop_is_checked():
 def test_nested_loops_name_both_iterations():
     def f(x):
         def inner(i, c):
-            check(lax.lt(lax.add(c, F(i) if isinstance(i, int) else lax.convert_element_type(i, np.dtype("float32"))), F(4)), "c")
+            check(lax.lt(lax.add(c, lax.convert_element_type(i, np.dtype("float32"))), F(4)), "c")
             return c
         return lax.fori_loop(0, 3, lambda i, c: lax.add(lax.fori_loop(0, 3, inner, c), F(1)), x)
     text = text_of(f, F(0))
@@ -203,8 +203,8 @@ def test_cond_and_switch_check_only_the_chosen_branch():
 # --- batching ---------------------------------------------------------------------------------------------------------
 def test_vmap_of_checkify_lists_all_positions():
     err, _ = vmap(checkify(positive))(np.array([1, -1, -2], F))
-    lines = err.get().split("\n")
-    assert [line.split(" (")[0] for line in lines] == ["at mapped index 1: not positive: -1.0", "at mapped index 2: not positive: -2.0"]
+    assert [line.split(" (")[0] for line in err.get().split("\n")] == [
+        "at mapped index 1: not positive: -1.0", "at mapped index 2: not positive: -2.0"]
     err, _ = vmap(vmap(checkify(positive)))(np.array([[1, 1], [1, -3]], F))
     assert err.get().startswith("at mapped index 1, 1: not positive: -3.0")
 

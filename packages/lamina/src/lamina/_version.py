@@ -13,6 +13,7 @@ _needs("lamina", __version__,
        "lamina-runtime>=0.1,<0.2",
        "lamina-numpy>=0.1,<0.2",
        "lamina-random>=0.1,<0.2",
+       "lamina-checkify>=0.1,<0.2",
        "lamina-export>=0.1,<0.2",
        "lamina-nn>=0.1,<0.2",
        "lamina-scipy>=0.1,<0.2")
