@@ -152,6 +152,8 @@ def check(pred: Value, msg: str, *fmt_args: Tree, debug: bool = False, **fmt_kwa
       *fmt_args: arrays, and trees of them, for the fields of `msg`.
       debug: whether to do nothing unless the function is transformed by `checkify`.
       **fmt_kwargs: the same, by name.
+    Returns:
+      None.
     Raises:
       JaxRuntimeError: `pred` is a false array.
       TypeError: `pred` is not one bool, `msg` is not text, or a formatting argument is not an array.
@@ -175,6 +177,8 @@ def debug_check(pred: Value, msg: str, *fmt_args: Tree, **fmt_kwargs: Tree) -> N
       msg: a format string, as of `str.format`.
       *fmt_args: arrays, and trees of them, for the fields of `msg`.
       **fmt_kwargs: the same, by name.
+    Returns:
+      None.
     Raises:
       TypeError, ValueError: as `check`, for invalid arguments.
 

@@ -171,6 +171,8 @@ def check_error(error: Error) -> None:
 
     Args:
       error: an `Error`, batched or not.
+    Returns:
+      None.
     Raises:
       JaxRuntimeError: a check failed.
       TypeError: `error` is not an `Error`.
@@ -194,6 +196,11 @@ def check_error(error: Error) -> None:
 
 def init_error() -> Error:
     """Return an error value without a failed check.
+
+    Returns:
+      An `Error`.
+
+    Source: jax.experimental.checkify.init_error
 
     >>> init_error()
     Error(None)
