@@ -76,7 +76,7 @@ def test_arguments_that_are_not_arrays_are_static():
 def test_error_is_a_pytree_that_can_be_pickled():
     err, _ = checkify(positive)(F(-1))
     assert pickle.loads(pickle.dumps(err)).get() == err.get()
-    assert repr(err) == f"Error({err.get()!r})" and repr(init_error()) == "Error(None)"
+    assert repr(err) == f"Error({err.get()!r})" and repr(init_error) == "Error(None)"
 
 
 def test_program_without_checks_is_unchanged():

@@ -98,7 +98,7 @@ class Error:
 
     `checkify` makes errors. Under `vmap` or `pmap` an error is batched: it holds one result per member.
 
-    >>> init_error().get() is None
+    >>> init_error.get() is None
     True
     """
 
@@ -179,7 +179,7 @@ def check_error(error: Error) -> None:
 
     Source: jax.experimental.checkify.check_error
 
-    >>> check_error(init_error())
+    >>> check_error(init_error)
     """
     if not isinstance(error, Error):
         raise TypeError(f"check_error takes an Error as argument, got type {type(error)} instead. Pass the first result "
@@ -194,15 +194,5 @@ def check_error(error: Error) -> None:
                      axes=tuple([(UNNAMED, n) for n in code.shape]))
 
 
-def init_error() -> Error:
-    """Return an error value without a failed check.
-
-    Returns:
-      An `Error`.
-
-    Source: jax.experimental.checkify.init_error
-
-    >>> init_error()
-    Error(None)
-    """
-    return Error([np.int32(0), np.zeros((0, 2), np.int32)], Table())
+# The error value without a failed check.
+init_error = Error([np.int32(0), np.zeros((0, 2), np.int32)], Table())
