@@ -77,6 +77,28 @@ def test_shard_map():
     assert text_of(f, jnp.ones((4, 4))) is None
 
 
+@pytest.mark.parametrize("f", [
+    lambda s: lax.cond(s[0] < 0, lambda s: positive(s + 1.5), jnp.cos, s),
+    lambda s: lax.cond(lax.psum(s, "b")[0] < 0, lambda s: positive(s + 1.5), jnp.cos, s),
+    lambda s: lax.while_loop(lambda a: a[0] < 3, lambda a: a + 1 + 0 * positive(a + 1.5), s),
+    lambda s: lax.while_loop(lambda a: (positive(a + 1.5), a[0] < 3)[1], lambda a: a + 1, s),
+    lambda s: lax.scan(lambda c, x: (c, positive(x + 1.5)), 0., s)[1],
+    lamina.checkpoint(lambda s: positive(s + 1.5))])
+def test_control_flow_in_shard_map(f):
+    def run(x):
+        return lamina.shard_map(f, mesh=Mesh(np.array(lamina.devices()[:4]), ("b",)), in_specs=P("b"), out_specs=P("b"))(x)
+    text = text_of(run, V)
+    assert text.startswith("not positive: ") and "-0.5" in text
+    assert "index 2 of axis 'b' of 4, device 2 of the shard_map" in text
+    np.testing.assert_allclose(checkify.checkify(run)(V)[1], run_without_checks(run, V), rtol=1e-6)
+
+
+def run_without_checks(run, x):
+    err, out = checkify.checkify(run, errors=checkify.div_checks)(x)
+    assert err.get() is None
+    return out
+
+
 def test_xmap():
     f = xmap(lambda x: positive(x) + lax.psum(x, "i"), in_axes=["i", "j"], out_axes=["i", "j"])
     text = text_of(f, jnp.array([[1., 1., 1.], [1., 1., -5.]]))

@@ -102,7 +102,7 @@ class Rewriter:
                       if c.category in self.categories and 0 not in c.shape]
         if conditions:
             self.conditions[id(e)] = [(self._add_site(c, source), c) for c in conditions]
-        depth = 0 if conditions else -1
+        depth = 0 if conditions or e.primitive is check_p else -1  # a check that is not turned on is removed
         if has_opaque_programs(e.primitive):
             if any(map(_contains_check, subprograms(e))):
                 raise MissingRuleError(f"checkify of `{e.primitive.name}` is not defined for a check inside of it: its "
@@ -168,7 +168,7 @@ class Rewriter:
             inner, outs = run(e, values)
             state = state.merge(inner)
         elif e.primitive is check_p:
-            outs = []  # a check of a category that is not turned on is removed
+            outs = []
         else:
             outs = bind(e.primitive, *values, **e.params)
             outs = list(outs) if e.primitive.multiple else [outs]
