@@ -167,6 +167,27 @@ def test_custom_rules_compiled():
     assert d.tolist() == [7] * 4 and err.get().count("\n") == 1
 
 
+def test_custom_rules_with_collectives():
+    @lamina.custom_vjp
+    def f(x):
+        return positive(x) + lax.psum(x, "i")
+    f.defvjp(lambda x: (f(x), lax.psum(x, "i")), lambda total, t: (t * total,))
+
+    @lamina.custom_jvp
+    def g(x):
+        return positive(x) + lax.psum(x, "i")
+    g.defjvp(lambda primals, tangents: (g(*primals), tangents[0] * lax.psum(primals[0], "i")))
+
+    for h in (f, g):
+        def loss(x):
+            err, out = checkify.checkify(lamina.pmap(h, axis_name="i"))(x)
+            return out.sum(), err
+        for grad in (lamina.grad(loss, has_aux=True), lamina.jit(lamina.grad(loss, has_aux=True))):
+            d, err = grad(V + 1.5)
+            assert d.tolist() == [5] * 4 and "device 2 of the pmap" in err.get()
+        assert "device 2 of the pmap" in text_of(lamina.grad(lambda x: lamina.pmap(h, axis_name="i")(x).sum()), V + 1.5)
+
+
 def test_error_passes_through_branches_and_loops():
     def f(x):
         return lax.cond(x > 5, checkify.checkify(positive), checkify.checkify(positive), x)[0]

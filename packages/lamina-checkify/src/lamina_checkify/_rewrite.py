@@ -20,7 +20,8 @@ from lamina_ir import (ClosedJaxpr, Eqn, Literal, MissingRuleError, ShapedArray,
 from lamina_ir.extend import CARRY, CONST, OperandSpec, RegionView
 from lamina_ir.typing import Value
 from lamina_tracing import lax
-from lamina_tracing.extend import AxisFrame, bind, eval_jaxpr, extend_axis_env, stage, trace_state, typeof
+from lamina_tracing.extend import (AxisFrame, bind, capture_scope, eval_jaxpr, extend_axis_env, stage, trace_state,
+                                    typeof)
 
 from ._check import UNNAMED, Axes, check_p
 from ._conditions import Condition, ErrorCategory, FixedText, checkify_rules, has_opaque_programs, user_checks
@@ -271,9 +272,10 @@ class Rewriter:
             rule = e.params["bwd"].program()
             return self._stage(lambda *args: eval_jaxpr(rule, args[:len(rule.in_avals)]), [*rule.in_avals, *inexact])
 
+        scope = capture_scope()  # rules are staged later, with the mapped axes of now
         for name, make in (("jvp", jvp), ("fwd", fwd), ("bwd", bwd)):
             if name in params:
-                params[name] = prims.Rule(params[name].name, make)
+                params[name] = prims.Rule(params[name].name, functools.partial(scope, make))
         outs = bind(e.primitive, *values, **{**params, "call_jaxpr": made})
         return State.of(outs[n:]), list(outs[:n])
 
