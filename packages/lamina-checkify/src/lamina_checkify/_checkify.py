@@ -78,6 +78,7 @@ def _check_categories(errors: Any) -> frozenset[ErrorCategory]:
     except TypeError:
         found = frozenset([None])
     if not all(isinstance(c, ErrorCategory) for c in found):
-        raise TypeError(f"checkify: errors must be a set of error categories; got {type(errors).__name__}: {errors!r:.60}. "
-                        "Use user_checks, nan_checks, div_checks, index_checks, or a union of them, with |")
+        raise TypeError("checkify: errors must be a set of error categories; got "
+                        f"{type(errors).__name__}: {errors!r:.60}. Use "
+                        "user_checks, nan_checks, div_checks, index_checks, or a union of them, with |")
     return found

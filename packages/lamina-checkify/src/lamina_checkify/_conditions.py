@@ -151,10 +151,10 @@ def _check_starts(operand: ShapedArray, starts: Avals, sizes: Sequence[int], fir
     return [Condition(ErrorCategory.INDEX, text, (), starts, find)] if shape else []
 
 
-def _outside(x: Value, aval: ShapedArray, limit: int | np.ndarray) -> Value:
+def _outside(x: Value, aval: ShapedArray, limit: int) -> Value:
     """Return where indices are negative or above a limit. A limit above all values of a narrow dtype excludes none."""
-    highest = np.minimum(limit, np.iinfo(aval.dtype).max).astype(aval.dtype)
-    return lax.bitwise_or(lax.lt(x, aval.dtype.type(0)), lax.gt(x, highest))
+    kind = aval.dtype.type
+    return lax.bitwise_or(lax.lt(x, kind(0)), lax.gt(x, kind(min(limit, np.iinfo(aval.dtype).max))))
 
 
 def _dynamic_slice(operands: Avals, results: Avals, /, *, slice_sizes: tuple[int, ...]) -> list[Condition]:
@@ -171,19 +171,19 @@ def _check_windows(operand: ShapedArray, indices: ShapedArray, axes: tuple[int, 
     if not axes:
         return []
     window = tuple([sizes[a] for a in axes])
-    limits = np.array([max(operand.shape[a] - s, 0) for a, s in zip(axes, window)])
+    limits = [max(operand.shape[a] - s, 0) for a, s in zip(axes, window)]
     shape = indices.shape[:-1]
 
     def find(xs: Sequence[Value], ys: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        limit = np.broadcast_to(limits, indices.shape)
-        return lax.reduce_or(_outside(xs[1], indices, limit), (indices.ndim - 1,)), [xs[1]]
+        bad = [_outside(lax.index_in_dim(xs[1], k, axis=-1, keepdims=False), indices, n) for k, n in enumerate(limits)]
+        return functools.reduce(lax.bitwise_or, bad), [xs[1]]
 
     return [Condition(ErrorCategory.INDEX, IndexText(operand.shape, axes, window), shape,
                       [shaped((len(axes),), indices.dtype)], find, "the indices")]
 
 
-def _gather(operands: Avals, results: Avals, /, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: tuple[int, ...],
-            **params: ParamValue) -> list[Condition]:
+def _gather(operands: Avals, results: Avals, /, *, dimension_numbers: GatherDimensionNumbers,
+            slice_sizes: tuple[int, ...], **params: ParamValue) -> list[Condition]:
     # In every mode: `x[i]` of lamina_numpy reads with CLIP.
     return _check_windows(operands[0], operands[1], dimension_numbers.start_index_map, slice_sizes)
 

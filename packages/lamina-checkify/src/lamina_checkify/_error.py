@@ -182,8 +182,8 @@ def check_error(error: Error) -> None:
     >>> check_error(init_error)
     """
     if not isinstance(error, Error):
-        raise TypeError(f"check_error takes an Error as argument, got type {type(error)} instead. Pass the first result "
-                        "of checkify(f)(...)")
+        raise TypeError(f"check_error takes an Error as argument, got type {type(error)} instead. Pass the first "
+                        "result of checkify(f)(...)")
     if trace_state.trace is EVALUATION and not error._is_traced():
         exception = error.get_exception()
         if exception is not None:

@@ -79,7 +79,7 @@ class Rewriter:
         self.sites: list[Site] = []
         self.labels: dict[Label, int] = {}
         self.slots: list[ShapedArray] = []
-        self._depths: dict[int, int] = {}  # id of a program -> depth of the deepest condition in it, -1 if there is none
+        self._depths: dict[int, int] = {}  # id of a program -> depth of the deepest condition in it; -1: there is none
         self.rule_sites: dict[int, int] = {}  # id of a call with derivative rules -> number of the site of their checks
         self._rewritten: dict[int, ClosedJaxpr] = {}
         self.depth = max(self.collect(program, ""), 0)
@@ -114,8 +114,8 @@ class Rewriter:
             nested = bool(signature.loops or signature.axis_binding)
             depth = inner + nested if inner >= 0 else -1
             if inner >= 0 and e.primitive in _CUSTOM:
-                text = FixedText(f"a check in a derivative rule of `{e.params['name']}` failed; checkify(grad(f)) gives "
-                                 "its message")
+                text = FixedText(f"a check in a derivative rule of `{e.params['name']}` failed; checkify(grad(f)) "
+                                 "gives its message")
                 self.rule_sites[id(e)] = self._add_site(Condition(ErrorCategory.USER, text, (), (), _no_find), source)
         return depth
 
@@ -138,7 +138,7 @@ class Rewriter:
     # --- evaluate with a state
     def initial_state(self) -> State:
         """Return the state without an error."""
-        slots = tuple([np.zeros(a.shape, a.dtype) for a in self.slots])
+        slots = tuple([lax.full(a.shape, 0, a.dtype) if a.shape else a.dtype.type(0) for a in self.slots])
         return State(np.int32(0), np.full((self.depth, 2), -1, np.int32), slots)
 
     def run(self, program: ClosedJaxpr, args: Sequence[Value]) -> _Found:
@@ -183,7 +183,7 @@ class Rewriter:
         if condition.shape:
             # One reduction finds both whether a condition failed and where: the least index of a failed element.
             n = int(np.prod(condition.shape))
-            numbers = lax.select(lax.reshape(bad, (n,)), np.arange(n, dtype=np.int32), np.full(n, n, np.int32))
+            numbers = lax.select(lax.reshape(bad, (n,)), lax.iota(np.int32, n), lax.full((n,), n, np.int32))
             first = lax.reduce_min(numbers, (0,))
             bad, first = lax.lt(first, np.int32(n)), lax.min(first, np.int32(n - 1))
             values = [first, *[lax.dynamic_index_in_dim(lax.reshape(x, (n, *a.shape)), first, 0, False)
@@ -258,7 +258,8 @@ class Rewriter:
             rewriter = Rewriter(e.params[name].program(), self.categories & user_checks)
             inner, outs = rewriter.run(rewriter.program, args)
             failed = lax.select(lax.ne(inner.code, np.int32(0)), np.int32(self.rule_sites[id(e)]), np.int32(0))
-            state = State.of(eval_jaxpr(made, args[:len(e.invars)])[n:]).merge(self.initial_state()._replace(code=failed))
+            state = State.of(eval_jaxpr(made, args[:len(e.invars)])[n:])
+            state = state.merge(self.initial_state()._replace(code=failed))
             return [*outs[:n], *state.flatten(), *outs[n:]]
 
         def jvp() -> ClosedJaxpr:
