@@ -89,8 +89,9 @@ def _lower(ctx: Any, *operands: Any, text: CheckText, axes: Axes, debug: bool) -
         return ()
     shown = text.message if isinstance(text, UserText) else "check_error"
     raise ValueError(f"check: Cannot abstractly evaluate a checkify.check which was not functionalized: {shown!r}. A "
-                     "compiled program cannot raise. Transform the function: err, out = checkify(f)(x). If the check is "
-                     "in a derivative rule, differentiate inside: checkify(grad(f)). lamina.debug.check needs no checkify")
+                     "compiled program cannot raise. Transform the function: err, out = checkify(f)(x). If the check "
+                     "is in a derivative rule, differentiate inside: checkify(grad(f)). lamina.debug.check needs no "
+                     "checkify")
 
 
 def _batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], /, *, axes: Axes,
