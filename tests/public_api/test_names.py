@@ -25,7 +25,7 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "random": "lamina_random", "export": "lamina_export", "experimental.export": "lamina_export",
               "nn": "lamina_nn", "nn.initializers": "lamina_nn.initializers",
               "example_libraries.optimizers": "lamina_nn.optimizers", "example_libraries.stax": "lamina_nn.stax",
-              "experimental.rnn": "lamina_nn.rnn", "experimental.jet": "lamina_jet",
+              "experimental.rnn": "lamina_nn.rnn", "experimental.jet": "lamina_jet", "experimental.checkify": "lamina_checkify",
               "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations", "extend.core.primitives": "lamina_tracing.primitives",
               "experimental.compilation_cache": "lamina_runtime.compilation_cache",

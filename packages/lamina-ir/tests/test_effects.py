@@ -1,9 +1,10 @@
 """Effects: callbacks saved by name, the token that orders effects in nested programs, and iteration counters."""
 import numpy as np
 import pytest
-from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, has_host_callbacks,
-                       check, cse, dce, dumps, evaluate, find_unrepeatable_effect, has_ordered_effects, loads,
-                       thread_iteration_counters, prims, shaped, thread_effect_token)
+from lamina_ir import (CallbackError, CheckError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, check, cse,
+                       dce, dumps, evaluate, find_unrepeatable_effect, has_checks, has_host_callbacks, has_only_checks,
+                       has_ordered_effects, loads, mask_checks, thread_iteration_counters, prims, shaped,
+                       thread_effect_token)
 from lamina_ir.extend import RegionSignature, HostFunction, const_operands, register_host_function
 
 F32 = shaped((), np.dtype("float32"))
@@ -164,3 +165,22 @@ def test_failing_callback_reports_axis_position():
     for closed in (program(loop(body, 3)), thread_iteration_counters(program(loop(body, 3)))):
         with pytest.raises(CallbackError, match="at index 1 of the scan, at index 1 of axis 'i' of 2"):
             evaluate_spmd(closed, [("i", 2)], [[np.float32(0), np.float32(2)]])
+
+
+def test_primitive_that_is_a_check_is_masked_and_may_be_repeated():
+    def require(ok):
+        if not ok:
+            raise CheckError("not satisfied")
+        return ()
+    require_p = Primitive("require", infer=lambda ok: (), numpy=require, multiple=True, effectful=True, is_check=True)
+    truth = shaped((), np.dtype("bool"))
+    body = program(lambda x: Eqn(prims.gt_p, [x, x], [Var(truth)], {}), lambda ok: Eqn(require_p, [ok], [], {}))
+    assert has_checks(body) and has_only_checks(body) and find_unrepeatable_effect(body) is None
+    with pytest.raises(CheckError, match="not satisfied"):
+        evaluate(body, np.float32(1))
+    masked = mask_checks(body)
+    check(masked)
+    evaluate(masked, np.float32(1), np.bool_(False))
+    with pytest.raises(CheckError, match="not satisfied"):
+        evaluate(masked, np.float32(1), np.bool_(True))
+    assert len(dce(body)[0].jaxpr.eqns) == 2

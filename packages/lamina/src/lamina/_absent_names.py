@@ -22,8 +22,6 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     (f"{COMPAT}; today use lamina.extend.core for programs and lamina_ir.extend for tools on them", {"": "core"}),
     (f"{COMPAT}; today define rules with lamina_autodiff.extend, lamina_batching.extend and lamina_lowering.extend",
      {"": "interpreters"}),
-    (f"{COMPAT}; today use lamina.debug.check, lamina.debug_nans and lamina.debug_bounds",
-     {"experimental": "checkify"}),
     (f"{COMPAT}; today use dense arrays, or pass a function as the matrix to lamina.scipy.sparse.linalg",
      {"experimental": "sparse"}),
     (f"{COMPAT}; today use lamina.tree_util and lamina.extend.linear_util", {"": "api_util"}),

@@ -45,7 +45,7 @@ _FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "linear_in": ("a tuple of different operand positions", _are_positions),
     "bilinear_in": ("two operand positions, or none", _is_position_pair),
     **dict.fromkeys(("family", "spec"), ("a string", lambda v: type(v) is str)),
-    **dict.fromkeys(("multiple", "elementwise", "effectful"), ("a bool", lambda v: type(v) is bool)),
+    **dict.fromkeys(("multiple", "elementwise", "effectful", "is_check"), ("a bool", lambda v: type(v) is bool)),
     "region_signature": ("a RegionSignature or None", lambda v: isinstance(v, RegionSignature)),
     **dict.fromkeys(("defaults", "kinds"), ("a dict by param, or None", lambda v: type(v) is dict)),
     "version": ("an int, 1 or more", lambda v: type(v) is int and v >= 1),
@@ -97,6 +97,8 @@ class Primitive:
       region_signature: of a primitive with nested programs, how operands and results correspond to theirs.
       defaults: param -> value with which the param is omitted from the printed text.
       effectful: whether it has an effect beyond its results; dead-code elimination then keeps it.
+      is_check: whether its effect is only to fail if its first operand, a bool, is false. It may be repeated, and
+        examples of a batch that take no part in a branch or loop pass.
       axis_params: names of params that hold the name, or a tuple of names, of mapped axes (collectives).
       varying_axes: the varying axes of the results, if they differ from the default: the union of those of the operands
         (for a collective also its own axes, for a primitive with effects all axes). `varying_axes(total, names, params,
@@ -123,7 +125,7 @@ class Primitive:
                  "elementwise", "region_signature", "subprograms", "defaults", "effectful", "axis_params", "kinds",
                  "may_read_axes", "spmd",
                  "undeclared_programs", "varying_axes", "has_default_varying_axes", "custom_bind", "custom_impl",
-                 "version", "__weakref__")
+                 "version", "is_check", "__weakref__")
 
     @former_parameters(flow="region_signature", over="varying_axes")
     def __init__(self, name: str, *, infer: Function = _no_infer, numpy: Function | None = None,
@@ -132,7 +134,7 @@ class Primitive:
                  region_signature: RegionSignature | None = None, defaults: Params | None = None,
                  effectful: bool = False, axis_params: Sequence[str] = (),
                  kinds: dict[str, str] | None = None, spmd: Function | None = None,
-                 varying_axes: Function | None = None, version: int = 1) -> None:
+                 varying_axes: Function | None = None, version: int = 1, is_check: bool = False) -> None:
         _check_facts(locals(), unwrap(Primitive.__init__).__kwdefaults__)
         self.name = name
         self.params = tuple(params)
@@ -162,6 +164,7 @@ class Primitive:
         self.spmd = spmd
         self.varying_axes = varying_axes
         self.version = version
+        self.is_check = is_check
         # The varying axes of the results are the union of those of the operands.
         self.has_default_varying_axes = not (varying_axes or region_signature or axis_params or effectful)
         self.may_read_axes = bool(axis_params or region_signature)  # may refer to mapped axes: `bind` looks for them

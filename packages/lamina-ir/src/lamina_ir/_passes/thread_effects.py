@@ -72,11 +72,12 @@ def find_unrepeatable_effect(program: ClosedJaxpr) -> str | None:
 
 
 def _is_repeatable(e: Eqn) -> bool:
-    return e.primitive is prims.debug_callback_p or (e.primitive is prims.io_callback_p and e.params["callback"].repeats)
+    return (e.primitive.is_check or e.primitive is prims.debug_callback_p
+            or (e.primitive is prims.io_callback_p and e.params["callback"].repeats))
 
 
 def _is_check(e: Eqn) -> bool:
-    return e.primitive is prims.debug_callback_p and e.params["callback"].checks
+    return e.primitive.is_check or (e.primitive is prims.debug_callback_p and e.params["callback"].checks)
 
 
 @check_args(program=CLOSED_JAXPR)

@@ -92,9 +92,8 @@ def traced_getitem(x: Any, index: Any) -> Any:
     if _bounds.ever_enabled and is_check_enabled():
         check_bounds("x[...]", index, x.shape)
     shape = x.aval.shape
-    if type(index) is int and shape and shape[0] and _is_static_slice_cheap():  # the most frequent index
-        n = shape[0]
-        at = min(max(index + n if index < 0 else index, 0), n - 1)
+    if type(index) is int and shape and -shape[0] <= index < shape[0] and _is_static_slice_cheap():  # the most frequent index
+        at = index + shape[0] if index < 0 else index
         return lax.squeeze(lax.slice(x, (at, *[0] * (len(shape) - 1)), (at + 1, *shape[1:])), (0,))
     plan, positions = parse(index, shape)
     return read(plan, CLIP, None, _NO, True, x, *positions)

@@ -203,7 +203,8 @@ def parse(index: Any, shape: tuple[int, ...], clip: bool = True, wrap: bool = Tr
             at = part + n if part < 0 and wrap else part
             if not 0 <= at < n:
                 inside = False
-                at = min(max(at, 0), max(n - 1, 0)) if clip else n
+                # Not moved inside here, so that `checkify` finds it in the program.
+                at = np.int32(min(max(part, -2**31), 2**31 - 1)) if clip and n else n
             positions.append(at)
             parts.append(_POINT)
             axis += 1

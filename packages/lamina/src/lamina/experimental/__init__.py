@@ -7,13 +7,14 @@ from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_tracing import disable_x64, enable_x64, io_callback
 
 if _typing.TYPE_CHECKING:
-    from . import (checkpointing as checkpointing, compilation_cache as compilation_cache, export as export,
-                   host_callback as host_callback, jet as jet, key_reuse as key_reuse, maps as maps, mesh_utils as mesh_utils,
-                   multihost_utils as multihost_utils, ode as ode, pjit as pjit, rnn as rnn, shard_map as shard_map,
-                   x64_context as x64_context)
+    from . import (checkify as checkify, checkpointing as checkpointing, compilation_cache as compilation_cache, export as
+                   export, host_callback as host_callback, jet as jet, key_reuse as key_reuse, maps as maps, mesh_utils as
+                   mesh_utils, multihost_utils as multihost_utils, ode as ode, pjit as pjit, rnn as rnn, shard_map as
+                   shard_map, x64_context as x64_context)
 
-__all__ = ["checkpointing", "compilation_cache", "disable_x64", "enable_x64", "export", "host_callback", "io_callback", "jet",
-           "key_reuse", "maps", "mesh_utils", "multihost_utils", "ode", "pjit", "rnn", "shard_map", "x64_context"]
+__all__ = ["checkify", "checkpointing", "compilation_cache", "disable_x64", "enable_x64", "export", "host_callback",
+           "io_callback", "jet", "key_reuse", "maps", "mesh_utils", "multihost_utils", "ode", "pjit", "rnn", "shard_map",
+           "x64_context"]
 
 
 def __getattr__(name: str) -> _typing.Any:
