@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lamina_ir import Builder, dtypes, prims, shaped
+import lamina_ir  # loads its `Builder` at the first use
+from lamina_ir import dtypes, prims, shaped
 
 from .._emit.rule_tables import lowering_rules, platform_rules
 from ._kernels import (I32, empty_results, slice_leading, bool_attr, call_kernel, call_lapack, char_attr, mask_failed,
@@ -258,7 +259,7 @@ def tridiagonal_solve_cpu(ctx, dl, d, du, b):
 # --- systems and determinants: programs of other primitives -----------------------------------------------------------
 def solve_lowering(ctx, a, b):
     """Emit a = P^T L U and two triangular solves."""
-    build, batch = Builder(), tuple(range(ctx.aval_out.ndim - 2))
+    build, batch = lamina_ir.Builder(), tuple(range(ctx.aval_out.ndim - 2))
     x, right = (build.input(aval) for aval in ctx.avals_in)
     factors, _, order = build.op("lu", x)  # type: ignore[misc]
     n = len(batch)
@@ -277,7 +278,7 @@ def slogdet_lowering(ctx, x):
     """Emit the product of the signs of the pivots and row exchanges, and the sum of the logarithms of their sizes."""
     sign, size = ctx.avals_out
     aval, batch = ctx.aval_in, sign.ndim
-    build = Builder()
+    build = lamina_ir.Builder()
     factors, pivots, _ = build.op("lu", build.input(aval))  # type: ignore[misc]
     vectors = aval.shape[:-1]
     at = [build.op("iota", dtype=I32, shape=aval.shape, dimension=batch + i) for i in range(2)]
