@@ -72,7 +72,7 @@ def _dot_dense(mat: BCOO, x: Value, *, numbers: Numbers, precision: Any, dtype: 
     rows = gather_rows(lnp.transpose(lnp.astype(x, work), [*[r for _, r in gathered], *rest]),
                        take_columns(indices, [le for le, _ in gathered]))
     if not flat.n_dense and not dense_batch and not dense_contracting:
-        products = lnp.reshape(data, (-1,) + (1,) * len(free)) * rows
+        products = lnp.reshape(data, data.shape + (1,) * len(free)) * rows
     else:
         def position(r: int) -> int:
             return 1 + rest.index(r)
@@ -242,7 +242,7 @@ def gather_dense(call: str, mat: BCOO, v: Value, fill: float = 0) -> Value:
     if not used:
         return lnp.reshape(v, (1,) * (mat.n_batch + 1) + tuple(v.shape[split:]))
     if min(used) >= mat.n_batch and mat.n_batch:  # the same for all batches: broadcast indices stay as they are
-        flat_indices, batch = mat.indices.reshape(-1, mat.n_sparse), tuple(mat.indices.shape[:-2])
+        flat_indices, batch = lnp.reshape(mat.indices, (math.prod(mat.indices.shape[:-1]), mat.n_sparse)), tuple(mat.indices.shape[:-2])
         columns = [a - mat.n_batch for a in used]
     else:
         flat = flatten_batch(mat)

@@ -141,8 +141,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     if any(mat.shape[a] != 1 for a in axes):
         raise ValueError(f"bcoo_squeeze: dimensions must have size 1; got {axes} of shape {mat.shape}")
     made = bcoo_reduce_sum(mat, axes=axes)
-    made.unique_indices = mat.unique_indices
-    return made
+    return BCOO((made.data, made.indices), shape=made.shape, unique_indices=mat.unique_indices)
 
 
 def _linear_index(indices: Value, sizes: Sequence[int], new: Sequence[int]) -> Value:

@@ -291,8 +291,10 @@ class BCOO(JAXSparse):
         if not isinstance(args, (tuple, list)) or len(args) != 2:
             raise ValueError(f"BCOO: args must be the pair (data, indices); got {type(args).__name__}")
         self.data, self.indices = _to_array("BCOO", "data", args[0]), _to_indices("BCOO", "indices", args[1])
-        self.indices_sorted, self.unique_indices = bool(indices_sorted), bool(unique_indices)
         self._check()
+        # without sparse dimensions no index marks padding: several entries have one index
+        self.indices_sorted = bool(indices_sorted)
+        self.unique_indices = bool(unique_indices) and (self.n_sparse > 0 or self.nse <= 1)
 
     def _check(self) -> None:
         data, indices = tuple(self.data.shape), tuple(self.indices.shape)

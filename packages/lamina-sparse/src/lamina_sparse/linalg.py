@@ -9,7 +9,7 @@ import numpy as np
 from lamina_autodiff import custom_linear_solve
 from lamina_ir import ShapeDtypeStruct
 from lamina_ir.typing import Value
-from lamina_tracing import Array, ArrayLike, lax
+from lamina_tracing import Array, ArrayLike, pure_callback
 from lamina_tracing.extend import typeof
 
 from ._products import bcoo_dot_general
@@ -30,7 +30,7 @@ def _solve_on_host(data: Any, indices: Any, indptr: Any, b: Any, *, transpose: b
 def _solve(data: Value, indices: Value, indptr: Value, b: Value, transpose: bool) -> Value:
     def run(*arrays: Any) -> Any:
         return _solve_on_host(*arrays, transpose=transpose)
-    return lax.pure_callback(run, ShapeDtypeStruct(b.shape, typeof(b).dtype), data, indices, indptr, b)
+    return pure_callback(run, ShapeDtypeStruct(b.shape, typeof(b).dtype), data, indices, indptr, b)
 
 
 def spsolve(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, b: ArrayLike, tol: float = 1e-6, reorder: int = 1) -> Array:

@@ -15,4 +15,5 @@ _needs("lamina", __version__,
        "lamina-random>=0.1,<0.2",
        "lamina-export>=0.1,<0.2",
        "lamina-nn>=0.1,<0.2",
-       "lamina-scipy>=0.1,<0.2")
+       "lamina-scipy>=0.1,<0.2",
+       "lamina-sparse>=0.1,<0.2")
