@@ -185,7 +185,8 @@ def test_layouts(layout):
 
 DIMENSIONS = [((2, 3, 4), (4, 2, 5), (((2,), (0,)), ((), ()))), ((2, 3, 4), (4, 2, 5), (((2,), (0,)), ((0,), (1,)))),
               ((2, 3, 4), (4, 2, 3), (((0, 2), (1, 0)), ((1,), (2,)))), ((3, 4), (3,), (((0,), (0,)), ((), ()))),
-              ((3, 4), (3, 4), (((0, 1), (0, 1)), ((), ()))), ((2, 3), (2, 2), (((), ()), ((0,), (1,)))), ((3,), (2,), (((), ()), ((), ())))]
+              ((3, 4), (3, 4), (((0, 1), (0, 1)), ((), ()))), ((2, 3), (2, 2), (((), ()), ((0,), (1,)))),
+              ((3,), (2,), (((), ()), ((), ())))]
 
 
 def contract(x, y, numbers):
@@ -216,7 +217,8 @@ def test_contractions(left, right, numbers):
             for run in (lambda f: f, jit):
                 got = run(lambda p, q: sparse.bcoo_dot_general(p, q, dimension_numbers=numbers))(p, q)
                 assert np.allclose(got.todense(), want), (b, c)
-            unique = sparse.bcoo_dot_general(BCOO.fromdense(x, n_batch=b), BCOO.fromdense(y, n_batch=c), dimension_numbers=numbers)
+            p, q = BCOO.fromdense(x, n_batch=b), BCOO.fromdense(y, n_batch=c)
+            unique = sparse.bcoo_dot_general(p, q, dimension_numbers=numbers)
             assert np.allclose(unique.todense(), want), (b, c)
 
 
@@ -232,7 +234,8 @@ def test_sampled_contractions(left, right, numbers):
 
 
 @pytest.mark.parametrize("left, right", [((3, 4), (4, 2)), ((4,), (4, 2)), ((3, 4), (4,)), ((4,), (4,)), ((2, 3, 4), (4, 5)),
-                                         ((3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5))], ids=str)
+                                         ((3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 4), (4,)),
+                                         ((4,), (2, 4, 5))], ids=str)
 def test_matmul(left, right):
     x, y = draw(left), draw(right, 1)
     p, q = BCOO.fromdense(x), BCOO.fromdense(y)

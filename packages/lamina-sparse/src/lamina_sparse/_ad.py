@@ -33,6 +33,11 @@ def _strip(tree: Tree) -> Tree:
     return trees.tree_map(lambda x: x.data if _is_sparse(x) else x, tree, is_leaf=_is_sparse)
 
 
+def _restore_data(tree: Tree, leaves: Tree) -> Tree:
+    """Return `tree` with the arrays in `leaves`, as the stored elements of sparse arrays."""
+    return trees.tree_map(lambda x, new: x.replace_data(new) if _is_sparse(x) else new, tree, leaves, is_leaf=_is_sparse)
+
+
 def _differentiate(transform: Function, fun: Function, argnums: int | Sequence[int], make: Callable[[Any, Any, Any], Any],
                    **options: Any) -> Function:
     """Apply a transformation to `fun` as a function of the stored elements; `make(call, arguments)` restores sparse arrays."""
@@ -47,7 +52,7 @@ def _differentiate(transform: Function, fun: Function, argnums: int | Sequence[i
         def of_data(*data: Tree) -> Any:
             full = list(args)
             for i, leaves in zip(places, data, strict=True):
-                full[i] = trees.tree_map(lambda x, d: x.replace_data(d) if _is_sparse(x) else d, args[i], leaves, is_leaf=_is_sparse)
+                full[i] = _restore_data(args[i], leaves)
             return fun(*full, **kwargs)
         out = transform(of_data, argnums=tuple(range(len(places))), **options)(*[_strip(args[i]) for i in places])
         return make(out, [args[i] for i in places], isinstance(argnums, int))
@@ -55,8 +60,7 @@ def _differentiate(transform: Function, fun: Function, argnums: int | Sequence[i
 
 
 def _restore_gradients(out: Tree, args: list[Any], is_single: bool) -> Tree:
-    grads = tuple([trees.tree_map(lambda x, g: x.replace_data(g) if _is_sparse(x) else g, x, g, is_leaf=_is_sparse)
-                   for x, g in zip(args, out, strict=True)])
+    grads = tuple([_restore_data(x, g) for x, g in zip(args, out, strict=True)])
     return grads[0] if is_single else grads
 
 
@@ -75,8 +79,8 @@ def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: boo
     Source: JAX's function of this name in `jax.experimental.sparse`.
 
     >>> x = BCOO.fromdense(lnp.array([0., 3.]))
-    >>> value, slope = value_and_grad(lambda x: (x @ lnp.array([2., 5.])) ** 2)(x)
-    >>> value, slope.todense()
+    >>> value, gradient = value_and_grad(lambda x: (x @ lnp.array([2., 5.])) ** 2)(x)
+    >>> value, gradient.todense()
     (Array(225., dtype=float32), Array([  0., 150.], dtype=float32))
     """
     def make(out: Any, args: list[Any], is_single: bool) -> Any:
@@ -103,7 +107,9 @@ def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     Array([  0., 150.], dtype=float32)
     """
     def make(out: Any, args: list[Any], is_single: bool) -> Any:
-        return (_restore_gradients(out[0], args, is_single), out[1]) if has_aux else _restore_gradients(out, args, is_single)
+        if has_aux:
+            return _restore_gradients(out[0], args, is_single), out[1]
+        return _restore_gradients(out, args, is_single)
     return _differentiate(autodiff.grad, fun, argnums, make, has_aux=has_aux, **kwargs)
 
 
@@ -122,7 +128,8 @@ def _make_jacobian(transform: Function, fun: Function, argnums: int | Sequence[i
     def dense_fun(*args: Any, **kw: Any) -> Any:
         out = fun(*args, **kw)
         if any(map(_is_sparse, trees.tree_leaves(out[0] if has_aux else out, is_leaf=_is_sparse))):
-            raise TypeError("the function of a Jacobian must return dense arrays; got a sparse one. Use todense() of it, or its data")
+            raise TypeError("the function of a Jacobian must return dense arrays; got a sparse one. Use todense() of "
+                            "it, or its data")
         return out
 
     def make(out: Any, args: list[Any], is_single: bool) -> Any:

@@ -60,7 +60,8 @@ def _count_stored(call: str, count: Any, nse: int | None) -> int:
     known = concrete_int(lnp.max(count)) if count.size else 0
     if nse is None:
         if known is None:
-            raise ValueError(f"{call}: nse must be given under jit, vmap and other transformations, since the number of stored "
+            raise ValueError(f"{call}: nse must be given under jit, vmap and other transformations, since the number "
+                             f"of stored "
                              "elements is part of the type. Pass nse=")
         return known
     try:
@@ -75,7 +76,8 @@ def _count_stored(call: str, count: Any, nse: int | None) -> int:
 def check_layout(call: str, ndim: int, n_batch: int, n_dense: int) -> None:
     """Raise if an array of `ndim` dimensions has not that many batch and dense dimensions."""
     if not (isinstance(n_batch, int) and isinstance(n_dense, int)) or min(n_batch, n_dense) < 0 or n_batch + n_dense > ndim:
-        raise ValueError(f"{call}: n_batch and n_dense must be at least 0 and their sum at most the {ndim} dimensions; got "
+        raise ValueError(f"{call}: n_batch and n_dense must be at least 0 and their sum at most the {ndim} "
+                         f"dimensions; got "
                          f"{n_batch} and {n_dense}")
 
 
@@ -127,7 +129,8 @@ def from_scipy_sparse(mat: Any, index_dtype: DTypeLike | None, n_dense: int, n_b
     if n_dense or n_batch:
         raise NotImplementedError("BCOO.from_scipy_sparse: n_batch and n_dense must be 0. Use update_layout afterwards")
     if not hasattr(mat, "tocoo"):
-        raise TypeError(f"BCOO.from_scipy_sparse: mat must be a sparse matrix or array of SciPy; got {type(mat).__name__}. Use "
+        raise TypeError(f"BCOO.from_scipy_sparse: mat must be a sparse matrix or array of SciPy; got "
+                        f"{type(mat).__name__}. Use "
                         "BCOO.fromdense")
     coo = mat.tocoo()
     columns = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
@@ -138,9 +141,11 @@ def from_scipy_sparse(mat: Any, index_dtype: DTypeLike | None, n_dense: int, n_b
 def _sorted(mat: BCOO) -> tuple[Any, Any]:
     batch = batch_shape(mat)
     stored = is_stored(mat.indices, sparse_shape(mat))
-    data, indices = mask_padding(expand(mat.data, batch), expand(mat.indices, batch), expand(stored, batch), sparse_shape(mat))
+    data, indices = mask_padding(expand(mat.data, batch), expand(mat.indices, batch), expand(stored, batch),
+                                 sparse_shape(mat))
     indices, order = sort_rows(indices)
-    return lnp.take_along_axis(data, lnp.expand_dims(order, tuple(range(len(order.shape), len(data.shape)))), len(batch)), indices
+    order = lnp.expand_dims(order, tuple(range(len(order.shape), len(data.shape))))
+    return lnp.take_along_axis(data, order, len(batch)), indices
 
 
 @fill_docstring(BCOO_ENTRIES)
@@ -286,7 +291,8 @@ def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | 
         grown = _grow(mat, batch, dense)
         stored, needed = math.prod(grown.data.shape), math.prod(mat.data.shape)
         if stored > needed and on_inefficient:
-            text = (f"{call}: with n_batch={batch} and n_dense={dense} an array of shape {mat.shape} stores {stored} elements "
+            text = (f"{call}: with n_batch={batch} and n_dense={dense} an array of shape {mat.shape} stores {stored} "
+                    f"elements "
                     f"instead of {needed}. Pass on_inefficient=None to allow this")
             if on_inefficient == "error":
                 raise SparseEfficiencyError(text)
@@ -317,7 +323,8 @@ def _split_dense(mat: BCOO, n_dense: int) -> BCOO:
 def _grow(mat: BCOO, n_batch: int, n_dense: int) -> BCOO:
     """Make leading sparse dimensions batch ones, and trailing ones dense. Needs known indices, to find the new nse."""
     if isinstance(mat.indices, Tracer):
-        raise NotImplementedError("bcoo_update_layout: more batch or dense dimensions need known indices. Call it outside of "
+        raise NotImplementedError("bcoo_update_layout: more batch or dense dimensions need known indices. Call it "
+                                  "outside of "
                                   "jit, vmap and other transformations")
     flat = flatten_batch(mat)
     split = mat.ndim - n_dense - flat.n_batch

@@ -24,7 +24,8 @@ __all__ = ["bcsr_broadcast_in_dim", "bcsr_concatenate", "bcsr_dot_general", "bcs
 
 def _check(call: str, mat: Any, kind: type[JAXSparse], name: str = "mat") -> Any:
     if not isinstance(mat, kind):
-        raise TypeError(f"{call}: {name} must be a {kind.__name__}; got {type(mat).__name__}. Use {kind.__name__}.fromdense")
+        raise TypeError(f"{call}: {name} must be a {kind.__name__}; got {type(mat).__name__}. Use "
+                        f"{kind.__name__}.fromdense")
     return mat
 
 
@@ -45,7 +46,8 @@ def bcsr_from_bcoo(arr: BCOO) -> BCSR:
     """Convert a BCOO with two sparse dimensions to a BCSR."""
     mat = check_bcoo("BCSR.from_bcoo", "arr", arr)
     if mat.n_sparse != 2:
-        raise NotImplementedError(f"BCSR.from_bcoo: arr must have 2 sparse dimensions; got {mat.n_sparse}. Use update_layout")
+        raise NotImplementedError(f"BCSR.from_bcoo: arr must have 2 sparse dimensions; got {mat.n_sparse}. Use "
+                                  f"update_layout")
     batch = batch_shape(mat)
     mat = bcoo_sort_indices(mat)
     data, indices = expand(mat.data, batch), expand(mat.indices, batch)
@@ -110,7 +112,8 @@ def bcsr_fromdense(mat: ArrayLike, *, nse: int | None = None, n_batch: int = 0, 
     """
     ndim = lnp.asarray(mat).ndim if not isinstance(mat, JAXSparse) else 0
     if ndim - n_batch - n_dense != 2 and not isinstance(mat, JAXSparse):
-        raise ValueError(f"bcsr_fromdense: mat must have 2 sparse dimensions; got {ndim} dimensions with n_batch={n_batch} and "
+        raise ValueError(f"bcsr_fromdense: mat must have 2 sparse dimensions; got {ndim} dimensions with "
+                         f"n_batch={n_batch} and "
                          f"n_dense={n_dense}")
     return bcsr_from_bcoo(bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
@@ -55,13 +54,13 @@ def is_stored(indices: Value, sizes: Shape) -> Value:
     return lnp.all((indices >= 0) & (indices < limits), axis=-1)
 
 
-def _beside(mask: Value, data: Value) -> Value:
+def _align_mask(mask: Value, data: Value) -> Value:
     return lnp.reshape(mask, mask.shape + (1,) * (len(data.shape) - len(mask.shape)))
 
 
 def mask_padding(data: Value, indices: Value, stored: Value, sizes: Shape) -> tuple[Value, Value]:
     """Return entries whose padding has the data 0 and the index `sizes`."""
-    data = lnp.where(_beside(stored, data), data, lnp.zeros((), typeof(data).dtype))
+    data = lnp.where(_align_mask(stored, data), data, lnp.zeros((), typeof(data).dtype))
     ends = lnp.asarray(np.asarray(sizes, np.int64).astype(typeof(indices).dtype))
     return data, lnp.where(stored[..., None], indices, ends)
 

@@ -41,11 +41,13 @@ def matmul(a: Any, b: Any) -> Any:
     contracting = (m - 1,), (max(n - 2, 0),)
     batch = min(m - 2, n - 2)
     if m > 2 and n > 2 and (m != n or left.shape[:batch] != right.shape[:batch]):
-        raise NotImplementedError(f"matmul: batch dimensions must be equal; got operands of shapes {tuple(left.shape)} and "
+        raise NotImplementedError(f"matmul: batch dimensions must be equal; got operands of shapes "
+                                  f"{tuple(left.shape)} and "
                                   f"{tuple(right.shape)}. Use bcoo_broadcast_in_dim first")
     dims = tuple(range(batch)) if m > 2 and n > 2 else ()
     if left.shape[-1] != right.shape[contracting[1][0]]:
-        raise ShapeError(f"matmul: the last dimension of the left operand must be as large as dimension {contracting[1][0]} of the "
+        raise ShapeError(f"matmul: the last dimension of the left operand must be as large as dimension "
+                         f"{contracting[1][0]} of the "
                          f"right one; got operands of shapes {tuple(left.shape)} and {tuple(right.shape)}")
     out = bcoo_dot_general(left, right, dimension_numbers=(contracting, (dims, dims)))
     if n > 2 and not dims and m > 1:  # [left free (m - 1), right batch, columns]
@@ -86,7 +88,8 @@ def add(a: Any, b: Any) -> Any:
     if dense is NotImplemented:
         return dense
     if tuple(dense.shape) != mat.shape:
-        raise NotImplementedError(f"add: a dense operand must have the shape {mat.shape} of the sparse one; got {tuple(dense.shape)}. "
+        raise NotImplementedError(f"add: a dense operand must have the shape {mat.shape} of the sparse one; got "
+                                  f"{tuple(dense.shape)}. "
                                   "The result would be dense: use todense() first if that is intended")
     flat = flatten_batch(mat.to_bcoo())
     dtype = lnp.result_type(mat.data, dense)
@@ -98,9 +101,11 @@ def add(a: Any, b: Any) -> Any:
 
 def _add_sparse(a: BCOO, b: BCOO) -> BCOO:
     if a.shape != b.shape:
-        raise ShapeError(f"add: sparse operands must have one shape; got {a.shape} and {b.shape}. Use bcoo_broadcast_in_dim first")
+        raise ShapeError(f"add: sparse operands must have one shape; got {a.shape} and {b.shape}. Use "
+                         f"bcoo_broadcast_in_dim first")
     if a.n_dense != b.n_dense:
-        raise NotImplementedError(f"add: operands must have the same number of dense dimensions; got {a.n_dense} and {b.n_dense}. "
+        raise NotImplementedError(f"add: operands must have the same number of dense dimensions; got {a.n_dense} and "
+                                  f"{b.n_dense}. "
                                   "Use update_layout(n_dense=0)")
     n_batch = min(a.n_batch, b.n_batch)
     a, b = flatten_batch(a, n_batch), flatten_batch(b, n_batch)
@@ -128,7 +133,8 @@ def map_stored(function: Callable[..., Any], mat: JAXSparse) -> JAXSparse:
 def power(mat: JAXSparse, exponent: Any) -> JAXSparse:
     """`mat ** exponent` for a positive number."""
     if not isinstance(exponent, (int, float)) or exponent <= 0:
-        raise NotImplementedError(f"power: the exponent of a sparse array must be a positive number, otherwise the result is dense; "
+        raise NotImplementedError(f"power: the exponent of a sparse array must be a positive number, otherwise the "
+                                  f"result is dense; "
                                   f"got {exponent!r:.60}. Use todense() first")
     return map_stored(lambda data: data ** exponent, mat)
 
@@ -193,7 +199,8 @@ def getitem(mat: BCOO, index: Any) -> Any:
         else:
             vector = lnp.asarray(item) if not isinstance(item, (str, list)) else None
             if vector is None or not dtypes.is_integer(typeof(vector).dtype) or vector.ndim > 1:
-                raise TypeError("sparse array: an index must consist of integers, slices, None, ... and one vector of integers; got "
+                raise TypeError("sparse array: an index must consist of integers, slices, None, ... and one vector of "
+                                "integers; got "
                                 f"{item!r:.60}. Use todense()[...]")
             mat, is_scalar = _take_axis(mat, axis, vector)
             squeezed += [axis] if is_scalar else []
@@ -203,7 +210,8 @@ def getitem(mat: BCOO, index: Any) -> Any:
     if None in [x if x is None else 0 for x in kept]:
         places = [i for i, item in enumerate(kept) if item is not None]
         sizes = iter(mat.shape)
-        mat = bcoo_broadcast_in_dim(mat, shape=[1 if item is None else next(sizes) for item in kept], broadcast_dimensions=places)
+        shape = [1 if item is None else next(sizes) for item in kept]
+        mat = bcoo_broadcast_in_dim(mat, shape=shape, broadcast_dimensions=places)
     return mat
 
 def _take_axis(mat: BCOO, axis: int, vector: Any) -> tuple[BCOO, bool]:

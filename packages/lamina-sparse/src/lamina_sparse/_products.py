@@ -37,11 +37,13 @@ def _read_numbers(call: str, lhs: Any, rhs: Any, dimension_numbers: Any) -> Numb
     try:
         (lc, rc), (lb, rb) = [[tuple([int(a) for a in part]) for part in pair] for pair in dimension_numbers]
     except (TypeError, ValueError):
-        raise TypeError(f"{call}: dimension_numbers must be ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)); got "
+        raise TypeError(f"{call}: dimension_numbers must be ((lhs_contracting, rhs_contracting), (lhs_batch, "
+                        f"rhs_batch)); got "
                         f"{dimension_numbers!r:.80}") from None
     for x, dims in ((lhs, (*lc, *lb)), (rhs, (*rc, *rb))):
         if len(set(dims)) < len(dims) or any(not 0 <= a < x.ndim for a in dims):
-            raise ValueError(f"{call}: dimension_numbers must name distinct dimensions of the shape {tuple(x.shape)}; got "
+            raise ValueError(f"{call}: dimension_numbers must name distinct dimensions of the shape {tuple(x.shape)}; "
+                             f"got "
                              f"{dimension_numbers}")
     if [lhs.shape[a] for a in (*lc, *lb)] != [rhs.shape[a] for a in (*rc, *rb)]:
         raise ShapeError(f"{call}: contracting and batch dimensions must have equal sizes; got operands of shapes "
@@ -77,8 +79,8 @@ def _dot_dense(mat: BCOO, x: Value, *, numbers: Numbers, precision: Any, dtype: 
         def position(r: int) -> int:
             return 1 + rest.index(r)
         products = lax.dot_general(data, rows, (
-            ([le - k + 1 for le, _ in dense_contracting], [position(r) for _, r in dense_contracting]),
-            ([0, *[le - k + 1 for le, _ in dense_batch]], [0, *[position(r) for _, r in dense_batch]])), precision=precision)
+            (tuple([le - k + 1 for le, _ in dense_contracting]), tuple([position(r) for _, r in dense_contracting])),
+            ((0, *[le - k + 1 for le, _ in dense_batch]), (0, *[position(r) for _, r in dense_batch]))), precision=precision)
     # products: [n, dense batch, dense free of mat, free of x]
     out_columns = [*[le for le in lb if le < k], *[a for a in _free(k, lc, lb)]]
     out_sizes = tuple([sizes[a] for a in out_columns])
@@ -102,13 +104,14 @@ def _join_arrays(left: BCOO, right: BCOO, left_keys: Sequence[int], right_keys: 
                  left_out: Sequence[int], right_out: Sequence[int], dtype: Any) -> BCOO:
     """Return the products of all pairs of entries with equal keys, at `left_out` of the left and `right_out` of the right
     index. Neither has batch dimensions."""
-    stored = [is_stored(mat.indices, sparse_shape(mat)) for mat in (left, right)]
-    i, j, is_pair = join(take_columns(left.indices, left_keys), take_columns(right.indices, right_keys), *stored,
+    left_stored, right_stored = (is_stored(mat.indices, sparse_shape(mat)) for mat in (left, right))
+    i, j, is_pair = join(take_columns(left.indices, left_keys), take_columns(right.indices, right_keys),
+                         left_stored, right_stored,
                          _pairs_bound(left, right, _free(left.n_sparse, left_keys), _free(right.n_sparse, right_keys)))
     data = lnp.astype(left.data, dtype)[i] * lnp.astype(right.data, dtype)[j]
     columns = [take_columns(left.indices, left_out)[i], lnp.astype(take_columns(right.indices, right_out)[j],
                                                                    typeof(left.indices).dtype)]
-    sizes = tuple([*[left.shape[a] for a in left_out], *[right.shape[a] for a in right_out]])
+    sizes = (*[left.shape[a] for a in left_out], *[right.shape[a] for a in right_out])
     data, indices = mask_padding(data, lnp.concatenate(columns, -1), is_pair, sizes)
     return BCOO((data, indices), shape=sizes + data.shape[1:])
 
@@ -116,7 +119,8 @@ def _join_arrays(left: BCOO, right: BCOO, left_keys: Sequence[int], right_keys: 
 def _dot_sparse(lhs: BCOO, rhs: BCOO, numbers: Numbers, dtype: Any) -> BCOO:
     (lc, rc), (lb, rb) = numbers
     if lhs.n_dense or rhs.n_dense:
-        raise NotImplementedError("bcoo_dot_general: the product of two sparse arrays must have no dense dimensions; got n_dense="
+        raise NotImplementedError("bcoo_dot_general: the product of two sparse arrays must have no dense dimensions; "
+                                  "got n_dense="
                                   f"{lhs.n_dense} and {rhs.n_dense}. Use update_layout(n_dense=0), or todense() of one")
     n = len(lb)
     if n and sorted(lb) == list(range(lhs.n_batch)) and sorted(rb) == list(range(rhs.n_batch)):
@@ -204,23 +208,25 @@ def bcoo_dot_general_sampled(A: ArrayLike, B: ArrayLike, indices: ArrayLike, *, 
     (ac, bc), (ab, bb) = _read_numbers(call, a, b, dimension_numbers)
     n = len(ab)
     if at.ndim != n + 2:
-        raise NotImplementedError(f"{call}: indices must have the shape [*batch, nse, k] with {n} batch dimensions; got "
+        raise NotImplementedError(f"{call}: indices must have the shape [*batch, nse, k] with {n} batch dimensions; "
+                                  f"got "
                                   f"{tuple(at.shape)}")
     a_free, b_free = _free(a.ndim, ac, ab), _free(b.ndim, bc, bb)
     a, b = lnp.transpose(a, [*ab, *a_free, *ac]), lnp.transpose(b, [*bb, *b_free, *bc])
     k, i = at.shape[-1], len(a_free)
     if k > i + len(b_free):
-        raise ShapeError(f"{call}: indices must have at most {i + len(b_free)} columns; got the shape {tuple(at.shape)}")
+        raise ShapeError(f"{call}: indices must have at most {i + len(b_free)} columns; got the shape "
+                         f"{tuple(at.shape)}")
     c = len(ac)
 
     def sample(a: Value, b: Value, at: Value) -> Value:
         left, right = gather_rows(a, at[:, :i]), gather_rows(b, at[:, i:])
         m, k_left, k_right = len(left.shape) - c, min(k, i), max(k - i, 0)
-        dims = (list(range(m, m + c)), list(range(len(right.shape) - c, len(right.shape))))
+        dims = (tuple(range(m, m + c)), tuple(range(len(right.shape) - c, len(right.shape))))
         if k_left < i:  # the index ends before the dimensions of A: the others, and B, are whole
             right = lnp.broadcast_to(b, (at.shape[0], *b.shape))
-            dims = (dims[0], list(range(len(right.shape) - c, len(right.shape))))
-        out = lax.dot_general(left, right, (dims, ([0], [0])))
+            dims = (dims[0], tuple(range(len(right.shape) - c, len(right.shape))))
+        out = lax.dot_general(left, right, (dims, ((0,), (0,))))
         sizes = tuple(a.shape[:k_left]) + tuple(b.shape[:k_right])
         inside = is_stored(at, sizes)
         return lnp.where(lnp.expand_dims(inside, tuple(range(1, len(out.shape)))), out, lnp.zeros((), out.dtype))
@@ -232,7 +238,8 @@ def bcoo_dot_general_sampled(A: ArrayLike, B: ArrayLike, indices: ArrayLike, *, 
 def gather_dense(call: str, mat: BCOO, v: Value, fill: float = 0) -> Value:
     """Return the elements of `v`, broadcast to the shape of `mat`, at the entries: an array like `mat.data`."""
     if v.ndim > mat.ndim or any(n not in (1, m) for n, m in zip(v.shape[::-1], mat.shape[::-1], strict=False)):
-        raise ShapeError(f"{call}: the dense operand must have a shape that broadcasts to {mat.shape}; got {tuple(v.shape)}. Use "
+        raise ShapeError(f"{call}: the dense operand must have a shape that broadcasts to {mat.shape}; got "
+                         f"{tuple(v.shape)}. Use "
                          "todense() of the sparse one")
     if not v.ndim:
         return v
@@ -242,7 +249,8 @@ def gather_dense(call: str, mat: BCOO, v: Value, fill: float = 0) -> Value:
     if not used:
         return lnp.reshape(v, (1,) * (mat.n_batch + 1) + tuple(v.shape[split:]))
     if min(used) >= mat.n_batch and mat.n_batch:  # the same for all batches: broadcast indices stay as they are
-        flat_indices, batch = lnp.reshape(mat.indices, (math.prod(mat.indices.shape[:-1]), mat.n_sparse)), tuple(mat.indices.shape[:-2])
+        flat_indices = lnp.reshape(mat.indices, (math.prod(mat.indices.shape[:-1]), mat.n_sparse))
+        batch = tuple(mat.indices.shape[:-2])
         columns = [a - mat.n_batch for a in used]
     else:
         flat = flatten_batch(mat)
@@ -300,7 +308,8 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     except ValueError:
         raise ShapeError(f"{call}: shapes must broadcast; got {left.shape} and {right.shape}") from None
     if left.n_dense != right.n_dense:
-        raise NotImplementedError(f"{call}: operands must have the same number of dense dimensions; got {left.n_dense} and "
+        raise NotImplementedError(f"{call}: operands must have the same number of dense dimensions; got "
+                                  f"{left.n_dense} and "
                                   f"{right.n_dense}. Use update_layout(n_dense=0)")
     b = left.n_batch
     if b and b == right.n_batch and left.shape[:b] == right.shape[:b] and left.ndim == right.ndim:

@@ -73,7 +73,8 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
         mat = flatten_batch(mat)
     b, split = mat.n_batch, mat.ndim - mat.n_dense
     if sorted(order[split:]) != list(range(split, mat.ndim)):
-        raise NotImplementedError(f"bcoo_transpose: permutation must not mix the {mat.n_dense} dense dimensions with others; got "
+        raise NotImplementedError(f"bcoo_transpose: permutation must not mix the {mat.n_dense} dense dimensions with "
+                                  f"others; got "
                                   f"{order}. Use update_layout(n_dense=0) first")
     data = lnp.transpose(mat.data, (*order[:b], b, *[a - split + b + 1 for a in order[split:]]))
     indices = lnp.transpose(mat.indices, (*order[:b], b, b + 1))
@@ -158,7 +159,8 @@ def _linear_index(indices: Value, sizes: Sequence[int], new: Sequence[int]) -> V
             else:
                 break
         if m > np.iinfo(typeof(indices).dtype).max:
-            raise ValueError(f"bcoo_reshape: a dimension of {m} elements does not fit the dtype {typeof(indices).dtype.name} of "
+            raise ValueError(f"bcoo_reshape: a dimension of {m} elements does not fit the dtype "
+                             f"{typeof(indices).dtype.name} of "
                              "the indices. Use index_dtype='int64' with enable_x64")
         flat = lnp.zeros(indices.shape[:-1], typeof(indices).dtype)
         for k in range(first_i, i):
@@ -204,7 +206,8 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
     if mat.n_dense:
         d = next((d for d in range(1, len(new) + 1) if math.prod(new[len(new) - d:]) == dense), 0)
         if not d:
-            raise ValueError(f"bcoo_reshape: new_sizes must not join the {mat.n_dense} dense dimensions of shape {mat.shape} with "
+            raise ValueError(f"bcoo_reshape: new_sizes must not join the {mat.n_dense} dense dimensions of shape "
+                             f"{mat.shape} with "
                              f"others; got {new}. Use update_layout(n_dense=0) first")
     split = len(new) - d
     b = 0
@@ -308,7 +311,8 @@ def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequen
     steps = check_sizes("bcoo_slice", "strides", (1,) * mat.ndim if strides is None else strides)
     if not len(starts) == len(limits) == len(steps) == mat.ndim or any(
             not 0 <= a <= b <= n or s < 1 for a, b, n, s in zip(starts, limits, mat.shape, steps, strict=True)):
-        raise ValueError(f"bcoo_slice: ranges must fit the shape {mat.shape}; got start_indices={starts}, limit_indices={limits}, "
+        raise ValueError(f"bcoo_slice: ranges must fit the shape {mat.shape}; got start_indices={starts}, "
+                         f"limit_indices={limits}, "
                          f"strides={steps}")
     b, split = mat.n_batch, mat.ndim - mat.n_dense
     kept = tuple([slice(*r) for r in zip(starts[:b], limits[:b], steps[:b], strict=True)])
@@ -343,7 +347,8 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     sizes = check_sizes("bcoo_dynamic_slice", "slice_sizes", slice_sizes)
     starts = [lnp.asarray(s) for s in start_indices]
     if not len(starts) == len(sizes) == mat.ndim or any(n > m for n, m in zip(sizes, mat.shape, strict=True)):
-        raise ValueError(f"bcoo_dynamic_slice: start_indices and slice_sizes must fit the shape {mat.shape}; got {len(starts)} starts "
+        raise ValueError(f"bcoo_dynamic_slice: start_indices and slice_sizes must fit the shape {mat.shape}; got "
+                         f"{len(starts)} starts "
                          f"and sizes {sizes}")
     if any(s.shape or not dtypes.is_integer(typeof(s).dtype) for s in starts):
         raise TypeError("bcoo_dynamic_slice: start_indices must be integer scalars")
@@ -383,7 +388,8 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     places = check_sizes("bcoo_broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
     if len(places) != mat.ndim or list(places) != sorted(set(places)) or any(
             a >= len(shape) or n not in (1, shape[a]) for a, n in zip(places, mat.shape, strict=False)):
-        raise ValueError(f"bcoo_broadcast_in_dim: broadcast_dimensions must map the shape {mat.shape} to dimensions of the same size "
+        raise ValueError(f"bcoo_broadcast_in_dim: broadcast_dimensions must map the shape {mat.shape} to dimensions "
+                         f"of the same size "
                          f"(or from size 1) in shape, in increasing order; got {places} and shape={shape}")
     b, split, ndim = mat.n_batch, mat.ndim - mat.n_dense, mat.ndim
     new_b = places[b] if b < ndim else len(shape)
@@ -393,12 +399,13 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     data, indices = mask_padding(expand(mat.data, full), expand(mat.indices, full), stored, sparse_shape(mat))
     nse = mat.nse
     batch_places = places[:b]
-    data = lnp.broadcast_to(lax.broadcast_in_dim(
-        data, (*[shape[a] if a in batch_places else 1 for a in range(new_b)], nse, *shape[new_split:]),
-        (*batch_places, new_b, *[a - new_split + new_b + 1 for a in places[split:]])), (*shape[:new_b], nse, *shape[new_split:]))
-    indices, stored = (lnp.broadcast_to(lax.broadcast_in_dim(
-        x, (*[shape[a] if a in batch_places else 1 for a in range(new_b)], *x.shape[b:]),
-        (*batch_places, *range(new_b, new_b + len(x.shape) - b))), (*shape[:new_b], *x.shape[b:])) for x in (indices, stored))
+    lead = shape[:new_b]
+    kept = tuple([n if a in batch_places else 1 for a, n in enumerate(lead)])
+    data = lnp.reshape(data, (*kept, nse, *dense_shape(mat)))
+    data = lax.broadcast_in_dim(data, (*lead, nse, *shape[new_split:]),
+                                (*range(new_b + 1), *[a - new_split + new_b + 1 for a in places[split:]]))
+    indices, stored = (lnp.broadcast_to(lnp.reshape(x, (*kept, *x.shape[b:])), (*lead, *x.shape[b:]))
+                       for x in (indices, stored))
     columns: list[Value] = []
     for a in range(new_b, new_split):
         old = places.index(a) if a in places else None
@@ -448,7 +455,8 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     d, b = mats[0].n_dense, min(mat.n_batch for mat in mats)
     mats = [flatten_batch(mat, b) for mat in mats]
     if any(mat.n_dense != d for mat in mats) or axis >= mats[0].ndim - d:
-        raise NotImplementedError(f"{call}: operands must have the same number of dense dimensions, and dimension {axis} must not be "
+        raise NotImplementedError(f"{call}: operands must have the same number of dense dimensions, and dimension "
+                                  f"{axis} must not be "
                                   "one. Use update_layout(n_dense=0) first")
     shape = mats[0].shape[:axis] + (sum(mat.shape[axis] for mat in mats),) + mats[0].shape[axis + 1:]
     sizes, nse = shape[b:len(shape) - d], max(mat.nse for mat in mats)
@@ -472,7 +480,8 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
 
 @fill_docstring(BCOO_ENTRIES)
 def bcoo_gather(operand: BCOO, start_indices: ArrayLike, dimension_numbers: Any, slice_sizes: Sequence[int], *,
-                unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None) -> BCOO:
+                unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None,
+                fill_value: Any = None) -> BCOO:
     """Select slices of one size, as `lax.gather`.
 
     Args:
@@ -500,9 +509,12 @@ def bcoo_gather(operand: BCOO, start_indices: ArrayLike, dimension_numbers: Any,
     numbers, sizes = dimension_numbers, check_sizes("bcoo_gather", "slice_sizes", slice_sizes)
     collapsed, rank = tuple(numbers.collapsed_slice_dims), len(at.shape) - 1
     offset = tuple(range(rank, rank + mat.ndim - len(collapsed)))
-    if tuple(numbers.offset_dims) != offset or rank != 1 or numbers.operand_batching_dims or any(sizes[a] != 1 for a in collapsed):
-        raise NotImplementedError(f"bcoo_gather: dimension_numbers must have the offset_dims {offset} after one dimension of slices, and "
-                                  f"no batching dimensions; got {numbers} and start_indices of shape {tuple(at.shape)}. Use todense()")
+    is_known = tuple(numbers.offset_dims) == offset and rank == 1 and not numbers.operand_batching_dims
+    if not is_known or any(sizes[a] != 1 for a in collapsed):
+        raise NotImplementedError(f"bcoo_gather: dimension_numbers must have the offset_dims {offset} after one "
+                                  f"dimension of slices, and "
+                                  f"no batching dimensions; got {numbers} and start_indices of shape "
+                                  f"{tuple(at.shape)}. Use todense()")
     limits = [mat.shape[a] - sizes[a] for a in numbers.start_index_map]
     is_clipped = mode is not None and lax.GatherScatterMode.from_any(mode) is lax.GatherScatterMode.CLIP
     batch = batch_shape(mat)

@@ -32,7 +32,8 @@ sparse_rules = RuleTable("sparsify", "lamina_sparse/_sparsify", leading_params=(
 _LINEAR = "conj copy imag name neg real stop_gradient"
 _ZERO_PRESERVING = ("abs asin asinh atan atanh bessel_i1e cbrt ceil erf erf_inv expm1 floor integer_pow log1p "
                     "reduce_precision round sign sin sinh sqrt square tan tanh")
-_DENSE = ("acos acosh bessel_i0e clz cos cosh digamma eq erfc exp exp2 ge gt is_finite le lgamma log logistic lt ne not "
+_DENSE = ("acos acosh bessel_i0e clz cos cosh digamma eq erfc exp exp2 ge gt is_finite le lgamma log logistic lt ne "
+          "not "
           "polygamma rsqrt argmax argmin cumlogsumexp cummax cummin cumprod cumsum zeta")
 
 
@@ -134,7 +135,8 @@ def _integer_pow(args: list[Any], *, y: int) -> Any:
 def _pow(args: list[Any]) -> Any:
     x, y = args
     if not _is_sparse(x) or isinstance(y, Tracer) or np.ndim(y):
-        raise NotImplementedError("sparsify: `pow` needs a sparse base and a number known at compile time as exponent. Use todense")
+        raise NotImplementedError("sparsify: `pow` needs a sparse base and a number known at compile time as "
+                                  "exponent. Use todense")
     return _methods.power(x, float(y))
 
 
@@ -213,8 +215,10 @@ def _check_formats(prim: str, got: Sequence[Any], want: Sequence[Any]) -> None:
     for i, (x, y) in enumerate(zip(got, want, strict=True)):
         formats = [(type(v).__name__, v.nse, v.n_batch, v.n_dense) if _is_sparse(v) else "dense" for v in (x, y)]
         if formats[0] != formats[1]:
-            raise NotImplementedError(f"sparsify: `{prim}` must keep the format of value {i}: {formats[1]} (class, nse, n_batch, "
-                                      f"n_dense); got {formats[0]}. Use todense, or sum_duplicates with nse, in the function")
+            raise NotImplementedError(f"sparsify: `{prim}` must keep the format of value {i}: {formats[1]} (class, "
+                                      f"nse, n_batch, "
+                                      f"n_dense); got {formats[0]}. Use todense, or sum_duplicates with nse, in the "
+                                      f"function")
 
 
 def _cond(args: list[Any], *, branches: Sequence[Any]) -> list[Any]:
@@ -243,10 +247,12 @@ def _while(args: list[Any], *, body_jaxpr: Any, body_nconsts: int, cond_jaxpr: A
                           _normalize(args[cond_nconsts + body_nconsts:]), max_iters)
 
 
-def _scan(args: list[Any], *, jaxpr: Any, length: int, num_carry: int, num_consts: int, reverse: bool, unroll: int) -> list[Any]:
+def _scan(args: list[Any], *, jaxpr: Any, length: int, num_carry: int, num_consts: int, reverse: bool,
+          unroll: int) -> list[Any]:
     consts, carry, xs = args[:num_consts], args[num_consts:num_consts + num_carry], args[num_consts + num_carry:]
     if any(_is_sparse(x) and not x.n_batch for x in xs):
-        raise NotImplementedError("sparsify: `scan` iterates over batch dimensions of sparse arrays; got one with n_batch=0. Use "
+        raise NotImplementedError("sparsify: `scan` iterates over batch dimensions of sparse arrays; got one with "
+                                  "n_batch=0. Use "
                                   "update_layout(n_batch=1)")
 
     def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import lamina_numpy as lnp
 import numpy as np
@@ -18,7 +18,7 @@ from lamina_ir import dtypes, trees
 from lamina_ir.typing import Tree, Value
 from lamina_tracing import Array, DTypeLike
 from lamina_tracing.extend import typeof
-from typing_extensions import Self, override
+from typing_extensions import override
 
 __all__ = ["BCOO", "BCSR", "COO", "CSC", "CSR", "CuSparseEfficiencyWarning", "JAXSparse", "SparseEfficiencyError",
            "SparseEfficiencyWarning", "check_bcoo", "check_sizes"]
@@ -66,7 +66,8 @@ def _to_array(call: str, name: str, x: Any) -> Any:
 def _to_indices(call: str, name: str, x: Any) -> Any:
     made = _to_array(call, name, x)
     if not dtypes.is_integer(typeof(made).dtype):
-        raise TypeError(f"{call}: {name} must be an array of integers; got {typeof(made).str_long()}. Use astype('int32')")
+        raise TypeError(f"{call}: {name} must be an array of integers; got {typeof(made).str_long()}. Use "
+                        f"astype('int32')")
     if isinstance(x, (np.ndarray, list, tuple)) and np.size(x) and np.min(x) < 0:
         raise ValueError(f"{call}: {name} must not be negative; got {np.min(x)}. Entries past the end are padding")
     return made
@@ -303,9 +304,11 @@ class BCOO(JAXSparse):
             raise ValueError(f"BCOO: indices must have the shape [*batch, nse, n_sparse]; {what}")
         b = self.n_batch
         if len(data) <= b or b + self.n_sparse > self.ndim or len(data) != self.ndim - self.n_sparse + 1:
-            raise ValueError(f"BCOO: data must have the shape [*batch, nse, *dense] for indices [*batch, nse, n_sparse]; {what}")
+            raise ValueError(f"BCOO: data must have the shape [*batch, nse, *dense] for indices [*batch, nse, "
+                             f"n_sparse]; {what}")
         if data[b] != indices[b] or data[b + 1:] != self.shape[b + self.n_sparse:]:
-            raise ValueError(f"BCOO: data and indices must have the same nse, and data the dense sizes of the shape; {what}")
+            raise ValueError(f"BCOO: data and indices must have the same nse, and data the dense sizes of the shape; "
+                             f"{what}")
         if any(n not in (1, s) or m not in (1, s) for n, m, s in zip(data, indices, self.shape[:b], strict=False)):
             raise ValueError(f"BCOO: batch dimensions must have the sizes of the shape, or 1; {what}")
         if b and np.broadcast_shapes(data[:b], indices[:b]) != self.shape[:b]:
@@ -320,7 +323,8 @@ class BCOO(JAXSparse):
     def n_batch(self) -> int:
         n = len(self.indices.shape) - 2
         if n < 0:
-            raise ValueError(f"BCOO: vmap, pmap and scan map leading batch dimensions of a BCOO; the one of shape {self.shape} "
+            raise ValueError(f"BCOO: vmap, pmap and scan map leading batch dimensions of a BCOO; the one of shape "
+                             f"{self.shape} "
                              "had none. Use update_layout(n_batch=1)")
         return n
 
@@ -423,7 +427,8 @@ class BCSR(JAXSparse):
         want = (*self.shape[:b], indices[-1] if indices else 0, *self.shape[b + 2:])
         if b < 0 or self.ndim < b + 2 or data != want or indices != want[:b + 1] or (
                 indptr != (*self.shape[:b], self.shape[b] + 1)):
-            raise ValueError("BCSR: data, indices and indptr must have the shapes [*batch, nse, *dense], [*batch, nse] and "
+            raise ValueError("BCSR: data, indices and indptr must have the shapes [*batch, nse, *dense], [*batch, "
+                             "nse] and "
                              f"[*batch, rows + 1]; got {data}, {indices} and {indptr} with shape={self.shape}")
 
     @property
