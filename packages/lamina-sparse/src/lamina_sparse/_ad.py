@@ -78,8 +78,8 @@ def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: boo
 
     Source: JAX's function of this name in `jax.experimental.sparse`.
 
-    >>> x = BCOO.fromdense(lnp.array([0., 3.]))
-    >>> value, gradient = value_and_grad(lambda x: (x @ lnp.array([2., 5.])) ** 2)(x)
+    >>> x = BCOO.fromdense(np.array([0., 3.]))
+    >>> value, gradient = value_and_grad(lambda x: (x @ np.array([2., 5.])) ** 2)(x)
     >>> value, gradient.todense()
     (Array(225., dtype=float32), Array([  0., 150.], dtype=float32))
     """
@@ -102,8 +102,8 @@ def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
 
     Source: JAX's function of this name in `jax.experimental.sparse`.
 
-    >>> x = BCOO.fromdense(lnp.array([0., 3.]))
-    >>> grad(lambda x: (x @ lnp.array([2., 5.])) ** 2)(x).todense()
+    >>> x = BCOO.fromdense(np.array([0., 3.]))
+    >>> grad(lambda x: (x @ np.array([2., 5.])) ** 2)(x).todense()
     Array([  0., 150.], dtype=float32)
     """
     def make(out: Any, args: list[Any], is_single: bool) -> Any:
@@ -124,7 +124,8 @@ def _restore_jacobian(x: Any, jacobian: Any) -> Any:
     return BCOO((jacobian, indices), shape=(*lead, *x.shape), indices_sorted=x.indices_sorted, unique_indices=x.unique_indices)
 
 
-def _make_jacobian(transform: Function, fun: Function, argnums: int | Sequence[int], has_aux: bool, kwargs: dict[str, Any]) -> Any:
+def _make_jacobian(transform: Function, fun: Function, argnums: int | Sequence[int], has_aux: bool,
+                   kwargs: dict[str, Any]) -> Any:
     def dense_fun(*args: Any, **kw: Any) -> Any:
         out = fun(*args, **kw)
         if any(map(_is_sparse, trees.tree_leaves(out[0] if has_aux else out, is_leaf=_is_sparse))):
@@ -160,8 +161,8 @@ def jacrev(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
 
     Source: JAX's function of this name in `jax.experimental.sparse`.
 
-    >>> x = BCOO.fromdense(lnp.array([0., 3.]))
-    >>> jacrev(lambda x: x @ lnp.array([[2., 1.], [5., 4.]]))(x).todense()
+    >>> x = BCOO.fromdense(np.array([0., 3.]))
+    >>> jacrev(lambda x: x @ np.array([[2., 1.], [5., 4.]]))(x).todense()
     Array([[0., 5.],
            [0., 4.]], dtype=float32)
     """
@@ -182,8 +183,8 @@ def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
 
     Source: JAX's function of this name in `jax.experimental.sparse`.
 
-    >>> x = BCOO.fromdense(lnp.array([0., 3.]))
-    >>> jacfwd(lambda x: x @ lnp.array([[2., 1.], [5., 4.]]))(x).todense()
+    >>> x = BCOO.fromdense(np.array([0., 3.]))
+    >>> jacfwd(lambda x: x @ np.array([[2., 1.], [5., 4.]]))(x).todense()
     Array([[0., 5.],
            [0., 4.]], dtype=float32)
     """

@@ -48,7 +48,7 @@ def bcoo_todense(mat: BCOO) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> bcoo_todense(bcoo_fromdense(lnp.array([[0, 3], [0, 0]])))
+    >>> bcoo_todense(bcoo_fromdense(np.array([[0, 3], [0, 0]])))
     Array([[0, 3],
            [0, 0]], dtype=int32)
     """
@@ -97,7 +97,7 @@ def bcoo_fromdense(mat: ArrayLike, *, nse: int | None = None, n_batch: int = 0, 
 
     Source: JAX's function of this name, which drops elements if `nse` is too small.
 
-    >>> bcoo_fromdense(lnp.array([[0, 3], [0, 0]]), nse=2).indices
+    >>> bcoo_fromdense(np.array([[0, 3], [0, 0]]), nse=2).indices
     Array([[0, 1],
            [2, 2]], dtype=int32)
     """
@@ -158,7 +158,7 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
 
     Source: JAX's function of this name.
 
-    >>> bcoo_sort_indices(bcoo_fromdense(lnp.eye(2))[::-1]).indices
+    >>> bcoo_sort_indices(bcoo_fromdense(np.eye(2))[::-1]).indices
     Array([[0, 1],
            [1, 0]], dtype=int32)
     """
@@ -216,7 +216,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 
     Source: JAX's function of this name, which drops elements if `nse` is too small.
 
-    >>> x = bcoo_fromdense(lnp.array([1, 0, 2]))
+    >>> x = bcoo_fromdense(np.array([1, 0, 2]))
     >>> bcoo_sum_duplicates(x + x).data
     Array([2, 4], dtype=int32)
     """
@@ -240,7 +240,7 @@ def bcoo_extract(sparr: BCOO, arr: ArrayLike, *, assume_unique: bool | None = No
 
     Source: JAX's function of this name.
 
-    >>> bcoo_extract(bcoo_fromdense(lnp.eye(2)), lnp.array([[1, 2], [3, 4]])).data
+    >>> bcoo_extract(bcoo_fromdense(np.eye(2)), np.array([[1, 2], [3, 4]])).data
     Array([1, 4], dtype=int32)
     """
     mat = check_bcoo("bcoo_extract", "sparr", sparr)
@@ -277,7 +277,7 @@ def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | 
 
     Source: JAX's function of this name.
 
-    >>> bcoo_update_layout(bcoo_fromdense(lnp.eye(3)), n_batch=1)
+    >>> bcoo_update_layout(bcoo_fromdense(np.eye(3)), n_batch=1)
     BCOO(float32[3, 3], nse=1, n_batch=1)
     """
     call = "bcoo_update_layout"

@@ -84,7 +84,7 @@ def bcsr_todense(mat: BCSR) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> bcsr_todense(bcsr_fromdense(lnp.array([[0, 3], [0, 0]])))
+    >>> bcsr_todense(bcsr_fromdense(np.array([[0, 3], [0, 0]])))
     Array([[0, 3],
            [0, 0]], dtype=int32)
     """
@@ -107,7 +107,7 @@ def bcsr_fromdense(mat: ArrayLike, *, nse: int | None = None, n_batch: int = 0, 
 
     Source: JAX's function of this name.
 
-    >>> bcsr_fromdense(lnp.array([[0, 3], [0, 0]])).indptr
+    >>> bcsr_fromdense(np.array([[0, 3], [0, 0]])).indptr
     Array([0, 1, 1], dtype=int32)
     """
     ndim = lnp.asarray(mat).ndim if not isinstance(mat, JAXSparse) else 0
@@ -133,7 +133,7 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
 
     Source: JAX's function of this name.
 
-    >>> bcsr_sum_duplicates(bcsr_fromdense(lnp.eye(2)))
+    >>> bcsr_sum_duplicates(bcsr_fromdense(np.eye(2)))
     BCSR(float32[2, 2], nse=2)
     """
     return bcsr_from_bcoo(bcoo_sum_duplicates(bcsr_to_bcoo(_check("bcsr_sum_duplicates", mat, BCSR)), nse))
@@ -154,7 +154,7 @@ def bcsr_extract(indices: ArrayLike, indptr: ArrayLike, mat: ArrayLike) -> Array
 
     Source: JAX's function of this name.
 
-    >>> bcsr_extract(lnp.array([1]), lnp.array([0, 1, 1]), lnp.array([[5, 6], [7, 8]]))
+    >>> bcsr_extract(np.array([1]), np.array([0, 1, 1]), np.array([[5, 6], [7, 8]]))
     Array([6], dtype=int32)
     """
     x, columns = lnp.asarray(mat), lnp.asarray(indices)
@@ -178,7 +178,7 @@ def bcsr_dot_general(lhs: BCSR | ArrayLike, rhs: BCSR | ArrayLike, *, dimension_
 
     Source: JAX's function of this name.
 
-    >>> bcsr_dot_general(bcsr_fromdense(lnp.eye(2)), lnp.array([1, 2]), dimension_numbers=(((1,), (0,)), ((), ())))
+    >>> bcsr_dot_general(bcsr_fromdense(np.eye(2)), np.array([1, 2]), dimension_numbers=(((1,), (0,)), ((), ())))
     Array([1., 2.], dtype=float32)
     """
     left: Any = lhs.to_bcoo() if isinstance(lhs, JAXSparse) else lhs
@@ -204,7 +204,7 @@ def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensio
 
     Source: JAX's function of this name.
 
-    >>> bcsr_broadcast_in_dim(bcsr_fromdense(lnp.eye(2)), shape=(3, 2, 2), broadcast_dimensions=(1, 2))
+    >>> bcsr_broadcast_in_dim(bcsr_fromdense(np.eye(2)), shape=(3, 2, 2), broadcast_dimensions=(1, 2))
     BCSR(float32[3, 2, 2], nse=2, n_batch=1)
     """
     mat = _check("bcsr_broadcast_in_dim", mat, BCSR)
@@ -227,7 +227,7 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
 
     Source: JAX's function of this name.
 
-    >>> x = bcsr_fromdense(lnp.array([[0, 3]]))
+    >>> x = bcsr_fromdense(np.array([[0, 3]]))
     >>> bcsr_concatenate([x, x], dimension=0).todense()
     Array([[0, 3],
            [0, 3]], dtype=int32)
@@ -259,7 +259,7 @@ def coo_fromdense(mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeL
 
     Source: JAX's function of this name.
 
-    >>> coo_fromdense(lnp.array([[0, 3], [4, 0]])).col
+    >>> coo_fromdense(np.array([[0, 3], [4, 0]])).col
     Array([1, 0], dtype=int32)
     """
     return COO.fromdense(mat, nse=nse, index_dtype=index_dtype)
@@ -277,7 +277,7 @@ def coo_todense(mat: COO) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> coo_todense(coo_fromdense(lnp.array([[0, 3], [4, 0]])))
+    >>> coo_todense(coo_fromdense(np.array([[0, 3], [4, 0]])))
     Array([[0, 3],
            [4, 0]], dtype=int32)
     """
@@ -299,7 +299,7 @@ def coo_matvec(mat: COO, v: ArrayLike, transpose: bool = False) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> coo_matvec(coo_fromdense(lnp.array([[0, 3], [4, 0]])), lnp.array([1, 2]))
+    >>> coo_matvec(coo_fromdense(np.array([[0, 3], [4, 0]])), np.array([1, 2]))
     Array([6, 4], dtype=int32)
     """
     return _multiply("coo_matvec", _check("coo_matvec", mat, COO), v, 1, transpose)
@@ -320,7 +320,7 @@ def coo_matmat(mat: COO, B: ArrayLike, *, transpose: bool = False) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> coo_matmat(coo_fromdense(lnp.array([[0, 3], [4, 0]])), lnp.array([[1], [2]])).T
+    >>> coo_matmat(coo_fromdense(np.array([[0, 3], [4, 0]])), np.array([[1], [2]])).T
     Array([[6, 4]], dtype=int32)
     """
     return _multiply("coo_matmat", _check("coo_matmat", mat, COO), B, 2, transpose)
@@ -340,7 +340,7 @@ def csr_fromdense(mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeL
 
     Source: JAX's function of this name.
 
-    >>> csr_fromdense(lnp.array([[0, 3], [4, 0]])).indptr
+    >>> csr_fromdense(np.array([[0, 3], [4, 0]])).indptr
     Array([0, 1, 2], dtype=int32)
     """
     return CSR.fromdense(mat, nse=nse, index_dtype=index_dtype)
@@ -358,7 +358,7 @@ def csr_todense(mat: CSR) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> csr_todense(csr_fromdense(lnp.array([[0, 3], [4, 0]])))
+    >>> csr_todense(csr_fromdense(np.array([[0, 3], [4, 0]])))
     Array([[0, 3],
            [4, 0]], dtype=int32)
     """
@@ -380,7 +380,7 @@ def csr_matvec(mat: CSR, v: ArrayLike, transpose: bool = False) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> csr_matvec(csr_fromdense(lnp.array([[0, 3], [4, 0]])), lnp.array([1, 2]), transpose=True)
+    >>> csr_matvec(csr_fromdense(np.array([[0, 3], [4, 0]])), np.array([1, 2]), transpose=True)
     Array([8, 3], dtype=int32)
     """
     return _multiply("csr_matvec", _check("csr_matvec", mat, CSR), v, 1, transpose)
@@ -401,7 +401,7 @@ def csr_matmat(mat: CSR, B: ArrayLike, *, transpose: bool = False) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> csr_matmat(csr_fromdense(lnp.array([[0, 3], [4, 0]])), lnp.array([[1], [2]])).T
+    >>> csr_matmat(csr_fromdense(np.array([[0, 3], [4, 0]])), np.array([[1], [2]])).T
     Array([[6, 4]], dtype=int32)
     """
     return _multiply("csr_matmat", _check("csr_matmat", mat, CSR), B, 2, transpose)

@@ -126,7 +126,8 @@ def random_bcoo(key: ArrayLike, shape: Sequence[int], *, dtype: DTypeLike = floa
 
     Source: JAX's function of this name; the values differ.
 
-    >>> random_bcoo(random.PRNGKey(0), (4, 5), nse=3)
+    >>> from lamina_random import PRNGKey
+    >>> random_bcoo(PRNGKey(0), (4, 5), nse=3)
     BCOO(float32[4, 5], nse=3)
     """
     shape = check_sizes("random_bcoo", "shape", shape)

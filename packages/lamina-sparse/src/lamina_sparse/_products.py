@@ -158,8 +158,8 @@ def bcoo_dot_general(lhs: BCOO | ArrayLike, rhs: BCOO | ArrayLike, *, dimension_
 
     Source: JAX's function of this name.
 
-    >>> x = BCOO.fromdense(lnp.array([[0, 3], [4, 0]]))
-    >>> bcoo_dot_general(x, lnp.array([1, 2]), dimension_numbers=(((1,), (0,)), ((), ())))
+    >>> x = BCOO.fromdense(np.array([[0, 3], [4, 0]]))
+    >>> bcoo_dot_general(x, np.array([1, 2]), dimension_numbers=(((1,), (0,)), ((), ())))
     Array([6, 4], dtype=int32)
     """
     call = "bcoo_dot_general"
@@ -199,8 +199,8 @@ def bcoo_dot_general_sampled(A: ArrayLike, B: ArrayLike, indices: ArrayLike, *, 
 
     Source: JAX's function of this name.
 
-    >>> x = lnp.arange(4.).reshape(2, 2)
-    >>> bcoo_dot_general_sampled(x, x, lnp.array([[0, 1]]), dimension_numbers=(((1,), (0,)), ((), ())))
+    >>> x = np.arange(4.).reshape(2, 2)
+    >>> bcoo_dot_general_sampled(x, x, np.array([[0, 1]]), dimension_numbers=(((1,), (0,)), ((), ())))
     Array([3.], dtype=float32)
     """
     call = "bcoo_dot_general_sampled"
@@ -275,7 +275,7 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: ArrayLike) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> bcoo_multiply_dense(BCOO.fromdense(lnp.array([0, 3])), lnp.array([5, 6]))
+    >>> bcoo_multiply_dense(BCOO.fromdense(np.array([0, 3])), np.array([5, 6]))
     Array([18], dtype=int32)
     """
     mat = check_bcoo("bcoo_multiply_dense", "sp_mat", sp_mat)
@@ -297,7 +297,7 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
 
     Source: JAX's function of this name.
 
-    >>> x = BCOO.fromdense(lnp.array([0, 3]))
+    >>> x = BCOO.fromdense(np.array([0, 3]))
     >>> bcoo_multiply_sparse(x, x).todense()
     Array([0, 9], dtype=int32)
     """

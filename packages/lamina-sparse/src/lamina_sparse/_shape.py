@@ -59,7 +59,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
 
     Source: JAX's function of this name, which does not permute batch with sparse dimensions.
 
-    >>> bcoo_transpose(BCOO.fromdense(lnp.array([[0, 3], [0, 0]])), permutation=(1, 0)).todense()
+    >>> bcoo_transpose(BCOO.fromdense(np.array([[0, 3], [0, 0]])), permutation=(1, 0)).todense()
     Array([[0, 0],
            [3, 0]], dtype=int32)
     """
@@ -99,7 +99,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
 
     Source: JAX's function of this name.
 
-    >>> bcoo_reduce_sum(BCOO.fromdense(lnp.array([[1, 3], [0, 2]])), axes=(0,)).todense()
+    >>> bcoo_reduce_sum(BCOO.fromdense(np.array([[1, 3], [0, 2]])), axes=(0,)).todense()
     Array([1, 5], dtype=int32)
     """
     mat = check_bcoo("bcoo_reduce_sum", "mat", mat)
@@ -134,7 +134,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
 
     Source: JAX's function of this name.
 
-    >>> bcoo_squeeze(BCOO.fromdense(lnp.array([[0, 3]])), dimensions=(0,)).todense()
+    >>> bcoo_squeeze(BCOO.fromdense(np.array([[0, 3]])), dimensions=(0,)).todense()
     Array([0, 3], dtype=int32)
     """
     mat = check_bcoo("bcoo_squeeze", "arr", arr)
@@ -189,7 +189,7 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
 
     Source: JAX's function of this name, which does not join batch with sparse dimensions.
 
-    >>> bcoo_reshape(BCOO.fromdense(lnp.array([[0, 3], [4, 0]])), new_sizes=(4,)).todense()
+    >>> bcoo_reshape(BCOO.fromdense(np.array([[0, 3], [4, 0]])), new_sizes=(4,)).todense()
     Array([0, 3, 4, 0], dtype=int32)
     """
     mat = check_bcoo("bcoo_reshape", "mat", mat)
@@ -246,7 +246,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
 
     Source: JAX's function of this name.
 
-    >>> bcoo_rev(BCOO.fromdense(lnp.array([0, 3, 4])), (0,)).todense()
+    >>> bcoo_rev(BCOO.fromdense(np.array([0, 3, 4])), (0,)).todense()
     Array([4, 3, 0], dtype=int32)
     """
     mat = check_bcoo("bcoo_rev", "operand", operand)
@@ -302,7 +302,7 @@ def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequen
 
     Source: JAX's function of this name.
 
-    >>> bcoo_slice(BCOO.fromdense(lnp.array([0, 3, 4])), start_indices=(1,), limit_indices=(3,)).todense()
+    >>> bcoo_slice(BCOO.fromdense(np.array([0, 3, 4])), start_indices=(1,), limit_indices=(3,)).todense()
     Array([3, 4], dtype=int32)
     """
     mat = check_bcoo("bcoo_slice", "mat", mat)
@@ -340,7 +340,7 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
 
     Source: JAX's function of this name.
 
-    >>> bcoo_dynamic_slice(BCOO.fromdense(lnp.array([0, 3, 4])), (1,), (2,)).todense()
+    >>> bcoo_dynamic_slice(BCOO.fromdense(np.array([0, 3, 4])), (1,), (2,)).todense()
     Array([3, 4], dtype=int32)
     """
     mat = check_bcoo("bcoo_dynamic_slice", "mat", mat)
@@ -379,7 +379,7 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
 
     Source: JAX's function of this name.
 
-    >>> bcoo_broadcast_in_dim(BCOO.fromdense(lnp.array([0, 3])), shape=(2, 2), broadcast_dimensions=(1,)).todense()
+    >>> bcoo_broadcast_in_dim(BCOO.fromdense(np.array([0, 3])), shape=(2, 2), broadcast_dimensions=(1,)).todense()
     Array([[0, 3],
            [0, 3]], dtype=int32)
     """
@@ -441,7 +441,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
 
     Source: JAX's function of this name.
 
-    >>> x = BCOO.fromdense(lnp.array([0, 3]))
+    >>> x = BCOO.fromdense(np.array([0, 3]))
     >>> bcoo_concatenate([x, x], dimension=0).todense()
     Array([0, 3, 0, 3], dtype=int32)
     """
@@ -500,8 +500,9 @@ def bcoo_gather(operand: BCOO, start_indices: ArrayLike, dimension_numbers: Any,
 
     Source: JAX's function of this name.
 
+    >>> from lamina_tracing import lax
     >>> numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
-    >>> bcoo_gather(BCOO.fromdense(lnp.eye(3)), lnp.array([[2], [0]]), numbers, (1, 3)).todense()
+    >>> bcoo_gather(BCOO.fromdense(np.eye(3)), np.array([[2], [0]]), numbers, (1, 3)).todense()
     Array([[0., 0., 1.],
            [1., 0., 0.]], dtype=float32)
     """

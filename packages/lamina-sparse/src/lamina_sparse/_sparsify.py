@@ -84,7 +84,8 @@ def sparsify(f: Function, use_tracer: bool = False) -> Function:
 
     Source: JAX's function of this name.
 
-    >>> sparsify(lambda x, y: lnp.sin(x) @ y)(BCOO.fromdense(lnp.zeros((2, 3))), lnp.ones(3))
+    >>> import lamina_numpy as lnp
+    >>> sparsify(lambda x, y: lnp.sin(x) @ y)(BCOO.fromdense(np.zeros((2, 3))), np.ones(3))
     Array([0., 0.], dtype=float32)
     """
     @functools.wraps(f)

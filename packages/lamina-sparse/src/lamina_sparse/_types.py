@@ -225,7 +225,7 @@ class JAXSparse:
     def _compare(self, other: Any) -> Any:
         raise NotImplementedError(f"comparison of {self!r}: the result would be dense. Use todense() first")
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare
 
     # --- pytree ---
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
@@ -580,7 +580,7 @@ class CSR(_Matrix):
 
     @override
     def to_bcoo(self) -> BCOO:
-        return _methods().bcsr_to_bcoo(BCSR(self._arrays(), shape=self.shape))  # type: ignore[arg-type]
+        return _methods().bcsr_to_bcoo(BCSR(self._arrays(), shape=self.shape))
 
 
 class CSC(_Matrix):
@@ -602,7 +602,7 @@ class CSC(_Matrix):
 
     @override
     def to_bcoo(self) -> BCOO:
-        return CSR(self._arrays(), shape=self.shape[::-1]).to_bcoo().transpose()  # type: ignore[arg-type]
+        return CSR(self._arrays(), shape=self.shape[::-1]).to_bcoo().transpose()
 
 
 for _class in (BCOO, BCSR, COO, CSR, CSC):

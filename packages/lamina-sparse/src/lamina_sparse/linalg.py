@@ -50,7 +50,7 @@ def spsolve(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, b: ArrayLike
     Derivatives: with respect to `data` and `b`, of any order, in both modes.
     Source: SciPy's `scipy.sparse.linalg.spsolve` (SuperLU). A singular matrix gives NaN or infinity, with its warning.
 
-    >>> spsolve(lnp.array([2., 4.]), lnp.array([0, 1]), lnp.array([0, 1, 2]), lnp.array([1., 2.]))
+    >>> spsolve(np.array([2., 4.]), np.array([0, 1]), np.array([0, 1, 2]), np.array([1., 2.]))
     Array([0.5, 0.5], dtype=float32)
     """
     try:
