@@ -224,3 +224,13 @@ def test_huge_shapes_do_not_overflow():
     with pytest.raises(ValueError, match="does not fit the dtype int32 of the indices"):
         mat.reshape(-1)
     assert np.array_equal((mat @ mat).sum_duplicates().indices, [[n - 1, n - 1]]) and (mat * mat).nse == 2
+
+
+def test_small_index_dtypes():
+    mat = BCOO.fromdense(np.eye(127, dtype=np.float32), index_dtype=np.int8)
+    assert mat.indices.dtype == np.int8 and np.array_equal(mat.todense(), np.eye(127))
+    assert np.array_equal((mat @ mat)[::-1, 1:].sum(0).todense(), np.ones(126))
+    with pytest.raises(ValueError, match=re.escape("indices of dtype int8 hold sizes up to 127; got shape=(128, 128)")):
+        BCOO.fromdense(np.eye(128), index_dtype=np.int8)
+    with pytest.raises(ValueError, match="indices of dtype int32 hold sizes up to"):
+        sparse.empty((1 << 40,))

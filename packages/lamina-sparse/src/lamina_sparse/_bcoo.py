@@ -13,7 +13,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax
 from lamina_tracing.extend import Tracer, typeof
 
 from ._entries import (batch_shape, concrete_int, dense_shape, expand, flatten_batch, gather_rows, is_stored, mask_padding,
-                       scatter_rows, sort_rows, sparse_shape, starts_of_runs)
+                       row_like, scatter_rows, sort_rows, sparse_shape, starts_of_runs)
 from ._types import BCOO, JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, check_bcoo
 
 __all__ = ["BCOO_ENTRIES", "bcoo_extract", "bcoo_fromdense", "bcoo_sort_indices", "bcoo_sum_duplicates", "bcoo_todense",
@@ -118,7 +118,7 @@ def bcoo_fromdense(mat: ArrayLike, *, nse: int | None = None, n_batch: int = 0, 
     found = lnp.full((rows, nse), columns, "int32").at[row, lnp.where(nonzero, place, nse)].set(column, mode="drop")
     data = gather_rows(flat, lnp.stack([lnp.broadcast_to(lnp.arange(rows)[:, None], found.shape), found], -1).reshape(-1, 2))
     indices = lnp.stack(lnp.unravel_index(found, sparse), -1) if sparse else lnp.zeros((rows, nse, 0), "int32")
-    indices = lnp.where((found < columns)[..., None], indices, np.asarray(sparse, np.int32))
+    indices = lnp.where((found < columns)[..., None], indices, row_like(indices, sparse))
     return BCOO((lnp.reshape(data, (*batch, nse, *dense)),
                  lnp.astype(lnp.reshape(indices, (*batch, nse, len(sparse))), index_dtype)),
                 shape=shape, indices_sorted=True, unique_indices=True)
@@ -193,14 +193,14 @@ def sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True)
     group = lnp.where(stored, group, nse)
     places = lnp.reshape(lnp.stack([row, group], -1), (rows * n, 2))
     data = scatter_rows((rows, nse), places, lnp.reshape(data, (rows * n, *dense)))
-    found = lnp.broadcast_to(_ends(mat), (rows, nse, len(sparse))).at[row, group].set(indices, mode="drop")
+    found = lnp.broadcast_to(_ends(mat).reshape(-1), (rows, nse, len(sparse))).at[row, group].set(indices, mode="drop")
     return BCOO((lnp.reshape(data, (*batch, nse, *dense)), lnp.reshape(found, (*batch, nse, len(sparse)))), shape=mat.shape,
                 indices_sorted=True, unique_indices=True)
 
 
 def _ends(mat: BCOO) -> Any:
     """Return the index of padding."""
-    return lnp.asarray(np.asarray(sparse_shape(mat), np.int64).astype(typeof(mat.indices).dtype))
+    return row_like(mat.indices, sparse_shape(mat))
 
 
 @fill_docstring(BCOO_ENTRIES)

@@ -62,7 +62,8 @@ def empty(shape: Sequence[int], dtype: DTypeLike | None = None, index_dtype: DTy
     check_layout("empty", len(shape), n_batch, n_dense)
     split = len(shape) - n_dense
     data = lnp.zeros((*shape[:n_batch], nse, *shape[split:]), dtype)
-    ends = np.broadcast_to(np.asarray(shape[n_batch:split], index_dtype), (*shape[:n_batch], nse, split - n_batch))
+    end = np.asarray(shape[n_batch:split], np.int64).astype(index_dtype)
+    ends = np.broadcast_to(end, (*shape[:n_batch], nse, split - n_batch))
     return _convert("empty", BCOO((data, ends), shape=shape, indices_sorted=True, unique_indices=True), sparse_format)
 
 

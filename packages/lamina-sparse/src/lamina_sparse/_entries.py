@@ -12,13 +12,13 @@ import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.typing import Value
 from lamina_tracing import lax
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import EVALUATION, Tracer, trace_state, typeof
 
 from ._types import BCOO
 
-__all__ = ["batch_shape", "concrete_int", "dense_shape", "expand", "flatten_batch", "gather_rows", "is_stored", "join",
-           "mask_padding", "scatter_rows", "sort_rows", "sparse_shape",
-           "starts_of_runs", "take_columns"]
+__all__ = ["batch_shape", "concrete_int", "dense_shape", "expand", "flatten_batch", "gather_rows", "is_known",
+           "is_stored", "join", "mask_padding", "row_like", "scatter_rows", "sort_rows", "sparse_shape", "starts_of_runs",
+           "take_columns"]
 
 Shape = tuple[int, ...]
 
@@ -45,13 +45,21 @@ def concrete_int(x: Value) -> int | None:
     return None if isinstance(x, Tracer) else int(x)
 
 
+def row_like(indices: Value, values: Sequence[int]) -> np.ndarray:
+    """Return a constant index with the dtype and the number of dimensions of `indices` `[..., k]`."""
+    return np.asarray(values, typeof(indices).dtype).reshape((1,) * (len(indices.shape) - 1) + (len(values),))
+
+
+def is_known(*mats: BCOO) -> bool:
+    """Return whether the indices are concrete, so that results may have as many entries as there are."""
+    return trace_state.trace is EVALUATION and not any(isinstance(mat.indices, Tracer) for mat in mats)
+
+
 def is_stored(indices: Value, sizes: Shape) -> Value:
     """Return which entries `[..., n]` of `indices` `[..., n, k]` are inside of the shape; the others are padding."""
     if not sizes:
         return lnp.ones(indices.shape[:-1], bool)
-    limits = np.asarray(sizes, np.int64)
-    limits = np.minimum(limits, np.iinfo(typeof(indices).dtype).max).astype(typeof(indices).dtype)
-    return lnp.all((indices >= 0) & (indices < limits), axis=-1)
+    return lnp.all((indices >= 0) & (indices < row_like(indices, sizes)), axis=-1)
 
 
 def _align_mask(mask: Value, data: Value) -> Value:
@@ -61,8 +69,7 @@ def _align_mask(mask: Value, data: Value) -> Value:
 def mask_padding(data: Value, indices: Value, stored: Value, sizes: Shape) -> tuple[Value, Value]:
     """Return entries whose padding has the data 0 and the index `sizes`."""
     data = lnp.where(_align_mask(stored, data), data, lnp.zeros((), typeof(data).dtype))
-    ends = lnp.asarray(np.asarray(sizes, np.int64).astype(typeof(indices).dtype))
-    return data, lnp.where(stored[..., None], indices, ends)
+    return data, lnp.where(stored[..., None], indices, row_like(indices, sizes))
 
 
 def flatten_batch(mat: BCOO, keep: int = 0) -> BCOO:

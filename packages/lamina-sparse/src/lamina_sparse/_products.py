@@ -16,8 +16,8 @@ from lamina_numpy.extend import work_dtype
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax
 from lamina_tracing.extend import typeof
 
-from ._bcoo import BCOO_ENTRIES, bcoo_sum_duplicates
-from ._entries import (batch_shape, dense_shape, expand, flatten_batch, gather_rows, is_stored, join, mask_padding,
+from ._bcoo import BCOO_ENTRIES, bcoo_sum_duplicates, bcoo_update_layout
+from ._entries import (batch_shape, dense_shape, expand, flatten_batch, gather_rows, is_known, is_stored, join, mask_padding,
                        scatter_rows, sparse_shape, take_columns)
 from ._shape import bcoo_reshape, bcoo_transpose
 from ._types import BCOO, JAXSparse, check_bcoo
@@ -123,8 +123,8 @@ def _dot_sparse(lhs: BCOO, rhs: BCOO, numbers: Numbers, dtype: Any) -> BCOO:
                                   "got n_dense="
                                   f"{lhs.n_dense} and {rhs.n_dense}. Use update_layout(n_dense=0), or todense() of one")
     n = len(lb)
-    if n and sorted(lb) == list(range(lhs.n_batch)) and sorted(rb) == list(range(rhs.n_batch)):
-        # batch dimensions of both: one product for each
+    is_batched = n > 0 and sorted(lb) == list(range(lhs.n_batch)) and sorted(rb) == list(range(rhs.n_batch))
+    if is_batched and not is_known(lhs, rhs):  # one product for each batch
         mats = [bcoo_transpose(mat, permutation=[*dims, *range(n, mat.ndim)]) for mat, dims in ((lhs, lb), (rhs, rb))]
         full = [BCOO((expand(mat.data, batch_shape(mat)), expand(mat.indices, batch_shape(mat))), shape=mat.shape,
                      unique_indices=mat.unique_indices) for mat in mats]
@@ -135,6 +135,8 @@ def _dot_sparse(lhs: BCOO, rhs: BCOO, numbers: Numbers, dtype: Any) -> BCOO:
         return product(*full)
     left, right = flatten_batch(lhs), flatten_batch(rhs)
     made = _join_arrays(left, right, [*lb, *lc], [*rb, *rc], [*lb, *_free(left.ndim, lc, lb)], _free(right.ndim, rc, rb), dtype)
+    if is_batched:
+        return bcoo_update_layout(made, n_batch=n, on_inefficient=None)
     return bcoo_sum_duplicates(made, nse=made.size) if made.size < made.nse else made
 
 
@@ -312,13 +314,19 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
                                   f"{left.n_dense} and "
                                   f"{right.n_dense}. Use update_layout(n_dense=0)")
     b = left.n_batch
-    if b and b == right.n_batch and left.shape[:b] == right.shape[:b] and left.ndim == right.ndim:
-        function: Any = bcoo_multiply_sparse
-        for _ in range(b):
-            function = vmap(function)
-        return function(*[mat.replace_data(expand(mat.data, batch_shape(mat))) if mat.indices.shape[:b] == batch_shape(mat) else
-                          BCOO((expand(mat.data, batch_shape(mat)), expand(mat.indices, batch_shape(mat))), shape=mat.shape,
-                               unique_indices=mat.unique_indices) for mat in (left, right)])
+    if not b or b != right.n_batch or left.shape[:b] != right.shape[:b] or left.ndim != right.ndim:
+        return _multiply_flat(left, right, shape)
+    if is_known(left, right):
+        return bcoo_update_layout(_multiply_flat(left, right, shape), n_batch=b, on_inefficient=None)
+    function: Any = bcoo_multiply_sparse
+    for _ in range(b):
+        function = vmap(function)
+    return function(*[BCOO((expand(mat.data, batch_shape(mat)), expand(mat.indices, batch_shape(mat))), shape=mat.shape,
+                           unique_indices=mat.unique_indices) for mat in (left, right)])
+
+
+def _multiply_flat(left: BCOO, right: BCOO, shape: Dims) -> BCOO:
+    """Multiply two arrays, whose shapes broadcast to `shape`, elementwise. The result has no batch dimensions."""
     left, right = flatten_batch(left), flatten_batch(right)
     left, right = (mat if mat.ndim == len(shape) else bcoo_reshape(mat, new_sizes=(1,) * (len(shape) - mat.ndim) + mat.shape)
                    for mat in (left, right))

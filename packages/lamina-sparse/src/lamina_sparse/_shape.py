@@ -15,7 +15,8 @@ from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from ._bcoo import BCOO_ENTRIES, bcoo_sum_duplicates, bcoo_update_layout
-from ._entries import (batch_shape, dense_shape, expand, flatten_batch, is_stored, mask_padding, sparse_shape, take_columns)
+from ._entries import (batch_shape, dense_shape, expand, flatten_batch, is_stored, mask_padding, row_like, sparse_shape,
+                       take_columns)
 from ._types import BCOO, check_bcoo, check_sizes
 
 __all__ = ["bcoo_broadcast_in_dim", "bcoo_concatenate", "bcoo_dynamic_slice", "bcoo_gather", "bcoo_reduce_sum",
@@ -259,7 +260,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     if columns:
         stored = is_stored(indices, sparse)[..., None]
         is_reversed = np.isin(np.arange(len(sparse)), columns)
-        ends = np.asarray(sparse, np.int64).astype(typeof(indices).dtype)
+        ends, is_reversed = row_like(indices, sparse), row_like(indices, is_reversed.tolist()) != 0
         indices = lnp.where(stored, lnp.where(is_reversed, ends - 1 - indices, indices), ends)
     return BCOO((data, indices), shape=mat.shape, indices_sorted=mat.indices_sorted and not columns,
                 unique_indices=mat.unique_indices)
@@ -274,8 +275,9 @@ def _select_range(mat: BCOO, starts: Sequence[Any], sizes: Sequence[int], stride
     dtype = typeof(indices).dtype
     stored = is_stored(indices, sparse_shape(mat))
     if sizes:
-        moved = indices - lnp.stack([lnp.astype(lnp.asarray(s), dtype) for s in starts])
-        steps = lnp.asarray(np.asarray(strides, np.int64).astype(dtype))
+        first = lnp.stack([lnp.astype(lnp.asarray(s), dtype) for s in starts])
+        moved = indices - lnp.reshape(first, (1,) * (indices.ndim - 1) + first.shape)
+        steps = row_like(indices, strides)
         stored &= lnp.all((moved >= 0) & (moved % steps == 0), -1)
         indices = moved // steps
         stored &= is_stored(indices, tuple(sizes))
@@ -400,7 +402,7 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     nse = mat.nse
     batch_places = places[:b]
     lead = shape[:new_b]
-    kept = tuple([n if a in batch_places else 1 for a, n in enumerate(lead)])
+    kept = tuple([mat.shape[batch_places.index(a)] if a in batch_places else 1 for a in range(new_b)])
     data = lnp.reshape(data, (*kept, nse, *dense_shape(mat)))
     data = lax.broadcast_in_dim(data, (*lead, nse, *shape[new_split:]),
                                 (*range(new_b + 1), *[a - new_split + new_b + 1 for a in places[split:]]))
@@ -465,14 +467,14 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
         data, indices = expand(mat.data, batch_shape(mat)), expand(mat.indices, batch_shape(mat))
         stored = is_stored(indices, sparse_shape(mat))
         if not is_batch:
-            indices = indices + np.asarray([start if b + i == axis else 0 for i in range(len(sizes))], typeof(indices).dtype)
+            indices = indices + row_like(indices, [start if b + i == axis else 0 for i in range(len(sizes))])
             start += mat.shape[axis]
         data, indices = mask_padding(data, indices, stored, sizes)
         if is_batch and mat.nse < nse:
             more = nse - mat.nse
             data = lnp.pad(data, [(0, more if i == b else 0) for i in range(len(data.shape))])
-            ends = lnp.asarray(np.asarray(sizes, np.int64).astype(typeof(indices).dtype))
-            indices = lnp.concatenate([indices, lnp.broadcast_to(ends, (*mat.shape[:b], more, len(sizes)))], b)
+            ends = lnp.broadcast_to(row_like(indices, sizes), (*mat.shape[:b], more, len(sizes)))
+            indices = lnp.concatenate([indices, ends], b)
         parts.append((data, indices))
     joined = [lnp.concatenate(list(x), axis if is_batch else b) for x in zip(*parts, strict=True)]
     return BCOO((joined[0], joined[1]), shape=shape, unique_indices=all(mat.unique_indices for mat in mats))

@@ -309,6 +309,10 @@ class BCOO(JAXSparse):
         if data[b] != indices[b] or data[b + 1:] != self.shape[b + self.n_sparse:]:
             raise ValueError(f"BCOO: data and indices must have the same nse, and data the dense sizes of the shape; "
                              f"{what}")
+        largest = np.iinfo(self.indices.dtype).max
+        if max(self.shape[b:b + self.n_sparse], default=0) > largest:
+            raise ValueError(f"BCOO: indices of dtype {self.indices.dtype.name} hold sizes up to {largest}; got "
+                             f"shape={self.shape}. Use a larger index dtype; int64 needs enable_x64")
         if any(n not in (1, s) or m not in (1, s) for n, m, s in zip(data, indices, self.shape[:b], strict=False)):
             raise ValueError(f"BCOO: batch dimensions must have the sizes of the shape, or 1; {what}")
         if b and np.broadcast_shapes(data[:b], indices[:b]) != self.shape[:b]:
