@@ -234,3 +234,33 @@ def test_small_index_dtypes():
         BCOO.fromdense(np.eye(128), index_dtype=np.int8)
     with pytest.raises(ValueError, match="indices of dtype int32 hold sizes up to"):
         sparse.empty((1 << 40,))
+
+
+def test_duplicates_are_added_before_functions_that_are_not_linear(cls):
+    rows, columns = np.array([0, 0, 1]), np.array([1, 1, 0])
+    for data in ([0.25, 0.75, 2.], [True, True, True], [3, 4, 250]):
+        dense = np.zeros((2, 2), np.asarray(data).dtype)
+        np.add.at(dense, (rows, columns), data)
+        dense = dense.astype(np.uint8) if data[-1] == 250 else dense.astype(np.float32) if data[-1] == 2. else dense
+        mat = BCOO((np.asarray(data).astype(dense.dtype), np.stack([rows, columns], -1)), shape=(2, 2))
+        if cls is BCSR:
+            mat = BCSR.from_bcoo(mat)
+        elif cls is not BCOO:
+            mat = {COO: lambda m: COO((m.data, m.indices[:, 0], m.indices[:, 1]), shape=m.shape),
+                   CSR: lambda m: CSR((m.data, m.indices[:, 1], np.array([0, 2, 3])), shape=m.shape),
+                   CSC: lambda m: CSR((m.data, m.indices[:, 1], np.array([0, 2, 3])), shape=m.shape).T.T}[cls](mat)
+        wide = np.array([[1000, 2000], [3000, -4000]], np.int32)
+        for f in (lambda m: m.astype("int32"), lambda m: m.astype(bool), lambda m: m.astype("float32"), lambda m: m * wide,
+                  lambda m: m + wide, lambda m: wide - m, lambda m: m - wide, lambda m: m @ wide, lambda m: m * 2.5,
+                  lambda m: m.sum(), lambda m: m.sum(1), lambda m: m / 2):
+            got, want = sparse.todense(f(mat)), f(lnp.asarray(dense))
+            assert np.allclose(got, want) and got.dtype == want.dtype, (data, got, want)
+        got = sparse.sparsify(lambda m: lax.div(m, lnp.full((2, 2), 2, m.dtype)))(mat) if dense.dtype != bool else mat
+        assert np.allclose(got.todense(), dense // 2 if dense.dtype == np.uint8 else dense / 2 if dense.dtype != bool else dense)
+
+
+def test_booleans_are_joined_by_or():
+    x, y = np.array([True, False, True]), np.array([True, True, False])
+    p, q = BCOO.fromdense(x), BCOO.fromdense(y)
+    assert np.array_equal((p + q).todense(), x | y) and np.array_equal((p * q).todense(), x & y)
+    assert np.array_equal(((p + q) * 2).todense(), (x | y) * 2) and int((p + q).sum()) == 3

@@ -8,6 +8,7 @@ from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
+from lamina_ir import dtypes
 from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax
 from lamina_tracing.extend import Tracer, typeof
@@ -17,7 +18,7 @@ from ._entries import (batch_shape, concrete_int, dense_shape, expand, flatten_b
 from ._types import BCOO, JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, check_bcoo
 
 __all__ = ["BCOO_ENTRIES", "bcoo_extract", "bcoo_fromdense", "bcoo_sort_indices", "bcoo_sum_duplicates", "bcoo_todense",
-           "bcoo_update_layout", "from_scipy_sparse", "sum_duplicates"]
+           "bcoo_update_layout", "from_scipy_sparse", "merge_booleans", "sum_duplicates"]
 
 BCOO_ENTRIES = docstring_entries("""
     mat: a BCOO array.
@@ -196,6 +197,11 @@ def sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True)
     found = lnp.broadcast_to(_ends(mat).reshape(-1), (rows, nse, len(sparse))).at[row, group].set(indices, mode="drop")
     return BCOO((lnp.reshape(data, (*batch, nse, *dense)), lnp.reshape(found, (*batch, nse, len(sparse)))), shape=mat.shape,
                 indices_sorted=True, unique_indices=True)
+
+
+def merge_booleans(mat: BCOO) -> BCOO:
+    """Return a boolean array with one entry for each index, since `or` of entries is no sum; others as they are."""
+    return bcoo_sum_duplicates(mat, nse=mat.nse) if dtypes.is_bool(mat.dtype) and not mat.unique_indices else mat
 
 
 def _ends(mat: BCOO) -> Any:

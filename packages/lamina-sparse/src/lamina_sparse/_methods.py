@@ -21,9 +21,9 @@ from ._shape import (bcoo_broadcast_in_dim, bcoo_dynamic_slice, bcoo_gather, bco
                      bcoo_rev, bcoo_slice, bcoo_squeeze, bcoo_transpose)
 from ._types import BCOO, BCSR, COO, CSC, CSR, JAXSparse
 
-__all__ = ["add", "bcoo_fromdense", "bcoo_sort_indices", "bcoo_todense", "bcoo_update_layout", "bcsr_from_bcoo",
+__all__ = ["add", "astype", "bcoo_fromdense", "bcoo_sort_indices", "bcoo_todense", "bcoo_update_layout", "bcsr_from_bcoo",
            "bcsr_fromdense", "bcsr_to_bcoo", "divide", "from_scipy_sparse", "getitem", "map_stored", "matmul",
-           "matrix_from_bcoo", "multiply", "power", "reshape", "sum_axes", "sum_duplicates", "transpose"]
+           "matrix_from_bcoo", "multiply", "power", "reshape", "subtract", "sum_axes", "sum_duplicates", "transpose"]
 
 def _to_operand(x: Any) -> Any:
     """Return the array of a dense operand, or NotImplemented."""
@@ -62,6 +62,7 @@ def multiply(mat: Any, other: Any) -> Any:
     v = other if isinstance(other, (int, float, complex)) else _to_operand(other)
     if v is NotImplemented:
         return v
+    mat = unique(mat) if dtypes.is_bool(mat.dtype) else mat
     if not np.ndim(v):
         return mat.replace_data(mat.data * v)
     bcoo = mat.to_bcoo()
@@ -74,6 +75,7 @@ def divide(mat: Any, other: Any) -> Any:
     v = other if isinstance(other, (int, float, complex)) else _to_operand(other)
     if v is NotImplemented:
         return v
+    mat = unique(mat) if dtypes.is_bool(mat.dtype) else mat
     if not np.ndim(v):
         return mat.replace_data(mat.data / v)
     bcoo = mat.to_bcoo()
@@ -91,13 +93,23 @@ def add(a: Any, b: Any) -> Any:
         raise NotImplementedError(f"add: a dense operand must have the shape {mat.shape} of the sparse one; got "
                                   f"{tuple(dense.shape)}. "
                                   "The result would be dense: use todense() first if that is intended")
-    flat = flatten_batch(mat.to_bcoo())
+    flat = flatten_batch(unique(mat).to_bcoo() if dtypes.is_bool(mat.dtype) else mat.to_bcoo())
     dtype = lnp.result_type(mat.data, dense)
     sizes = sparse_shape(flat)
     if not sizes or dtypes.is_bool(np.dtype(dtype)):
         return bcoo_todense(flat) + dense
     data, indices = mask_padding(flat.data, flat.indices, is_stored(flat.indices, sizes), sizes)
     return lnp.astype(dense, dtype) + scatter_rows(sizes, indices, lnp.astype(data, dtype))
+
+def subtract(a: Any, b: Any) -> Any:
+    """`a - b`: sparse if both are, otherwise dense."""
+    operands = [x if isinstance(x, JAXSparse) else _to_operand(x) for x in (a, b)]
+    if any(x is NotImplemented for x in operands):
+        return NotImplemented
+    dtype = np.dtype(lnp.result_type(*[x.data if isinstance(x, JAXSparse) else x for x in operands]))
+    left, right = (x.astype(dtype) for x in operands)  # before the sign changes: unsigned integers wrap
+    return add(left, -right)
+
 
 def _add_sparse(a: BCOO, b: BCOO) -> BCOO:
     if a.shape != b.shape:
@@ -116,14 +128,26 @@ def _add_sparse(a: BCOO, b: BCOO) -> BCOO:
         parts.append((lnp.broadcast_to(lnp.astype(mat.data, dtype), lead + mat.data.shape[n_batch:]),
                       lnp.broadcast_to(mat.indices, lead + mat.indices.shape[n_batch:])))
     data, indices = (lnp.concatenate(list(x), n_batch) for x in zip(*parts, strict=True))
-    return BCOO((data, indices), shape=a.shape)
+    made = BCOO((data, indices), shape=a.shape)
+    return bcoo_sum_duplicates(made, nse=made.nse) if dtypes.is_bool(np.dtype(dtype)) else made
 
 def unique(mat: JAXSparse) -> JAXSparse:
     """Return the array with one entry for each index, for functions of elements that are not linear."""
     if getattr(mat, "unique_indices", False):
         return mat
     bcoo = mat.to_bcoo()
-    return bcoo_sum_duplicates(bcoo, nse=bcoo.nse)
+    bcoo = bcoo_sum_duplicates(bcoo, nse=bcoo.nse)
+    if isinstance(mat, BCSR):
+        return bcsr_from_bcoo(bcoo)
+    return bcoo if isinstance(mat, BCOO) else matrix_from_bcoo(type(mat), bcoo)
+
+
+def astype(mat: JAXSparse, dtype: Any) -> JAXSparse:
+    """Convert the elements. Entries of one index are added before if the conversion is not linear."""
+    to, given = dtypes.canonicalize(dtype), np.dtype(mat.dtype)
+    is_linear = to == given or dtypes.is_inexact(to) and not dtypes.is_bool(given)
+    mat = mat if is_linear else unique(mat)
+    return mat.replace_data(lnp.astype(mat.data, to))
 
 def map_stored(function: Callable[..., Any], mat: JAXSparse) -> JAXSparse:
     """Apply an elementwise function with `f(0) = 0` to the elements."""
@@ -140,6 +164,8 @@ def power(mat: JAXSparse, exponent: Any) -> JAXSparse:
 
 def sum_axes(mat: BCOO, axis: Any, keepdims: bool = False) -> Any:
     """`mat.sum(axis)`: dense if no dimensions are left."""
+    if dtypes.is_bool(mat.dtype) or dtypes.is_integer(mat.dtype):
+        mat = astype(mat, lnp.sum(lnp.zeros(1, mat.dtype)).dtype).to_bcoo()
     axes = range(mat.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     out = bcoo_reduce_sum(mat, axes=tuple(axes))
     if keepdims:

@@ -16,7 +16,7 @@ from lamina_numpy.extend import work_dtype
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax
 from lamina_tracing.extend import typeof
 
-from ._bcoo import BCOO_ENTRIES, bcoo_sum_duplicates, bcoo_update_layout
+from ._bcoo import BCOO_ENTRIES, bcoo_sum_duplicates, bcoo_update_layout, merge_booleans
 from ._entries import (batch_shape, dense_shape, expand, flatten_batch, gather_rows, is_known, is_stored, join, mask_padding,
                        scatter_rows, sparse_shape, take_columns)
 from ._shape import bcoo_reshape, bcoo_transpose
@@ -168,8 +168,8 @@ def bcoo_dot_general(lhs: BCOO | ArrayLike, rhs: BCOO | ArrayLike, *, dimension_
     if not isinstance(lhs, JAXSparse) and not isinstance(rhs, JAXSparse):
         raise TypeError(f"{call}: lhs or rhs must be a BCOO; got {type(lhs).__name__} and {type(rhs).__name__}. Use "
                         "lax.dot_general")
-    left: Any = check_bcoo(call, "lhs", lhs) if isinstance(lhs, JAXSparse) else lnp.asarray(lhs)
-    right: Any = check_bcoo(call, "rhs", rhs) if isinstance(rhs, JAXSparse) else lnp.asarray(rhs)
+    left, right = (merge_booleans(check_bcoo(call, name, x)) if isinstance(x, JAXSparse) else lnp.asarray(x)
+                   for name, x in (("lhs", lhs), ("rhs", rhs)))
     numbers = _read_numbers(call, left, right, dimension_numbers)
     dtype = lnp.result_type(*[x.data if isinstance(x, BCOO) else x for x in (left, right)])
     dtype = np.dtype(dtype if preferred_element_type is None else preferred_element_type)
@@ -304,7 +304,7 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     Array([0, 9], dtype=int32)
     """
     call = "bcoo_multiply_sparse"
-    left, right = check_bcoo(call, "lhs", lhs), check_bcoo(call, "rhs", rhs)
+    left, right = (merge_booleans(check_bcoo(call, name, x)) for name, x in (("lhs", lhs), ("rhs", rhs)))
     try:
         shape = np.broadcast_shapes(left.shape, right.shape)
     except ValueError:

@@ -20,7 +20,7 @@ from . import _methods
 from ._bcoo import bcoo_todense
 from ._creation import TODENSE
 from ._entries import batch_shape, expand
-from ._products import bcoo_dot_general
+from ._products import bcoo_dot_general, gather_dense
 from ._shape import (bcoo_broadcast_in_dim, bcoo_concatenate, bcoo_dynamic_slice, bcoo_gather, bcoo_reduce_sum, bcoo_reshape,
                      bcoo_rev, bcoo_slice, bcoo_squeeze, bcoo_transpose)
 from ._types import BCOO, JAXSparse
@@ -124,9 +124,7 @@ def _name(args: list[Any], *, name: str) -> Any:
 
 
 def _convert(args: list[Any], **params: ParamValue) -> Any:
-    to, dtype = np.dtype(params["new_dtype"]), np.dtype(args[0].dtype)
-    rule = _linear_rule if dtypes.is_inexact(to) or to == dtype else _zero_preserving_rule
-    return rule(prims.convert_element_type_p)(args, **params)
+    return _methods.astype(args[0], params["new_dtype"])
 
 
 def _integer_pow(args: list[Any], *, y: int) -> Any:
@@ -151,12 +149,15 @@ def _add(args: list[Any]) -> Any:
 
 
 def _sub(args: list[Any]) -> Any:
-    x, y = args
-    return _methods.add(x, -y)
+    return _methods.subtract(*args)
 
 
 def _div(args: list[Any]) -> Any:
-    return _methods.divide(*args)
+    x, y = args
+    if _is_sparse(y) or dtypes.is_inexact(np.dtype(x.dtype)):
+        return _methods.divide(x, y)
+    x = _methods.unique(x)  # division of integers rounds
+    return x.replace_data(lax.div(x.data, lnp.broadcast_to(gather_dense("div", x, lnp.asarray(y), fill=1), x.data.shape)))
 
 
 # --- shapes and products ----------------------------------------------------------------------------------------------

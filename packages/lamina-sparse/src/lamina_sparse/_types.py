@@ -153,7 +153,7 @@ class JAXSparse:
 
     def astype(self, dtype: DTypeLike) -> Self:
         """Return the array with another dtype."""
-        return self.replace_data(lnp.astype(self.data, dtype))
+        return _methods().astype(self, dtype)
 
     def block_until_ready(self) -> Self:
         """Wait until the arrays are computed."""
@@ -217,10 +217,10 @@ class JAXSparse:
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return _methods().add(self, -other)
+        return _methods().subtract(self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _methods().add(-self, other)
+        return _methods().subtract(other, self)
 
     def _compare(self, other: Any) -> Any:
         raise NotImplementedError(f"comparison of {self!r}: the result would be dense. Use todense() first")
