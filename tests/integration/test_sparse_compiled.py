@@ -23,16 +23,16 @@ PROPERTIES, SPARSIFY, FORMATS = map(_load, ("test_properties", "test_sparsify", 
 X = FORMATS.X
 
 
-@pytest.mark.parametrize("layout", [((3, 4), 0, 0), ((2, 3, 4), 1, 1)], ids=str)
-@pytest.mark.parametrize("name", [name for name in vars(PROPERTIES) if name.startswith("test_")
-                                  and name not in ("test_contractions", "test_sampled_contractions", "test_matmul")])
-def test_properties(name, layout):
-    getattr(PROPERTIES, name)(layout)
+@pytest.mark.parametrize("name", ["dense_values_round_trip", "sum_duplicates_gives_sorted_unique_indices", "reshapes",
+                                  "broadcasts", "concatenations", "elementwise_arithmetic", "extract", "layouts",
+                                  "gradients_are_those_of_the_dense_array", "vmap_maps_batch_dimensions"])
+def test_properties(name):
+    getattr(PROPERTIES, f"test_{name}")(((2, 3), 1, 0))
 
 
 def test_compiled_contractions():
-    PROPERTIES.test_contractions(*PROPERTIES.DIMENSIONS[1])
-    PROPERTIES.test_sampled_contractions(*PROPERTIES.DIMENSIONS[1])
+    PROPERTIES.test_contractions(*PROPERTIES.DIMENSIONS[5])
+    PROPERTIES.test_sampled_contractions(*PROPERTIES.DIMENSIONS[5])
     PROPERTIES.test_matmul((3, 4), (4, 2))
 
 

@@ -170,4 +170,6 @@ def join(left: Value, right: Value, left_stored: Value, right_stored: Value, bou
 
 def take_columns(indices: Value, columns: Sequence[int]) -> Value:
     """Return some columns of `indices` `[..., k]`."""
-    return indices[..., np.asarray(columns, np.int64)] if len(columns) else indices[..., :0]
+    if list(columns) == list(range(indices.shape[-1])):
+        return indices
+    return lnp.stack([indices[..., a] for a in columns], -1) if len(columns) else indices[..., :0]
