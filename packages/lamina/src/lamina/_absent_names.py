@@ -22,8 +22,6 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     (f"{COMPAT}; today use lamina.extend.core for programs and lamina_ir.extend for tools on them", {"": "core"}),
     (f"{COMPAT}; today define rules with lamina_autodiff.extend, lamina_batching.extend and lamina_lowering.extend",
      {"": "interpreters"}),
-    (f"{COMPAT}; today use dense arrays, or pass a function as the matrix to lamina.scipy.sparse.linalg",
-     {"experimental": "sparse"}),
     (f"{COMPAT}; today use lamina.tree_util and lamina.extend.linear_util", {"": "api_util"}),
     (f"private in JAX; some of its modules are {COMPAT}; today use the public module with the same name", {"": "_src"}),
 
@@ -144,10 +142,22 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                             "deriv_prop fact jet2 jet_fun jet_rules jet_subtrace linear_prop traceable zero_prop "
                             "zero_series zero_term"}),
 
+    ("sparse functions are programs of dense primitives here; call the function of the same name without _p", {
+        "experimental.sparse": "SparseTracer bcoo_dot_general_p bcoo_dot_general_sampled_p bcoo_extract_p bcoo_fromdense_p "
+                                "bcoo_sort_indices_p bcoo_spdot_general_p bcoo_sum_duplicates_p bcoo_todense_p "
+                                "bcoo_transpose_p bcsr_dot_general_p bcsr_extract_p bcsr_fromdense_p bcsr_todense_p "
+                                "coo_fromdense_p coo_matmat_p coo_matvec_p coo_todense_p csr_fromdense_p csr_matmat_p "
+                                "csr_matvec_p csr_todense_p todense_p"}),
+    ("private modules of JAX's package; use lamina.experimental.sparse",
+     {"experimental.sparse": "ad api bcoo bcsr coo csr random test_util transform util"}),
+
     # Not available yet.
     ("not available yet; lamina.distributed reports lost processes as errors",
      {"experimental.multihost_utils": "ProcessFailureError live_devices reached_preemption_sync_point"}),
     (NOT_YET, {"extend.core.primitives": "polynomial_p ragged_all_to_all_p"}),
+    ("not available yet; use todense() and lamina.lax.conv_general_dilated",
+     {"experimental.sparse": "bcoo_conv_general_dilated"}),
+    ("not available yet; lamina.numpy.linalg.eigh takes dense matrices", {"experimental.sparse.linalg": "lobpcg_standard"}),
 
     # Numeric names that are absent.
     ("elementwise functions have the accuracy of the platform; leave out accuracy=", {"lax": "AccuracyMode Tolerance"}),

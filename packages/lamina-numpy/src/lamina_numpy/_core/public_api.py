@@ -212,7 +212,7 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
 
 def name_errors(fun: Function) -> Any:
     """Return an unmarked public function whose error messages start with its name; one per function."""
-    if fun.__module__.partition(".")[0] not in ("lamina_numpy", "lamina_nn", "lamina_scipy"):
+    if fun.__module__.partition(".")[0] not in ("lamina_numpy", "lamina_nn", "lamina_scipy", "lamina_sparse"):
         return fun
     made = _with_named_errors.get(fun)
     if made is None:

@@ -1,0 +1,12 @@
+"""The version, set by `hatch version`, and the required versions of sibling packages (`tools/check_ranges.py --write`)."""
+from lamina_ir import require_versions as _needs
+
+__version__ = "0.1.0"
+
+_needs("lamina-sparse", __version__,
+       "lamina-autodiff>=0.1,<0.2",
+       "lamina-batching>=0.1,<0.2",
+       "lamina-ir>=0.1,<0.2",
+       "lamina-numpy>=0.1,<0.2",
+       "lamina-random>=0.1,<0.2",
+       "lamina-tracing>=0.1,<0.2")
