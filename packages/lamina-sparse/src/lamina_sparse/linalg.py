@@ -56,7 +56,8 @@ def spsolve(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, b: ArrayLike
     try:
         import_module("scipy.sparse")
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("spsolve: needs SciPy; install it with `pip install lamina-sparse[scipy]`", name="scipy") from None
+        raise ModuleNotFoundError("spsolve: needs SciPy; install it with `pip install lamina-sparse[scipy]`",
+                                  name="scipy") from None
     right = lnp.asarray(b)
     if right.ndim != 1:
         raise ValueError(f"spsolve: b must be a vector; got the shape {tuple(right.shape)}. Use vmap for several")
