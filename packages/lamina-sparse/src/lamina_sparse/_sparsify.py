@@ -156,7 +156,7 @@ def _div(args: list[Any]) -> Any:
     x, y = args
     if _is_sparse(y) or dtypes.is_inexact(np.dtype(x.dtype)):
         return _methods.divide(x, y)
-    x = _methods.unique(x)  # division of integers rounds
+    x = _methods.unique(x).to_bcoo()  # division of integers rounds
     return x.replace_data(lax.div(x.data, lnp.broadcast_to(gather_dense("div", x, lnp.asarray(y), fill=1), x.data.shape)))
 
 

@@ -145,7 +145,7 @@ class JAXSparse:
 
     def replace_data(self, data: Value) -> Self:
         """Return an array with the same indices and other stored elements."""
-        return _make(type(self), (data, *self._arrays()[1:]), self.shape, self._flags())
+        return self.tree_unflatten(self.tree_flatten()[1], (data, *self._arrays()[1:]))
 
     def todense(self) -> Array:
         """Return the dense array."""
@@ -245,7 +245,7 @@ def _make(cls: type[_S], arrays: Sequence[Any], shape: tuple[int, ...], flags: d
     return made
 
 
-def _adapt_shape(shape: tuple[int, ...], n_batch: int, ndim: int, ranks: list[int], arrays: Sequence[Any]) -> tuple[int, ...]:
+def _adapt_shape(shape: tuple[int, ...], n_batch: int, ranks: list[int], arrays: Sequence[Any]) -> tuple[int, ...]:
     """Return the shape of an array whose children lost or got leading batch dimensions: `vmap`, `pmap` and `scan` map
     the children. `ranks` are the expected numbers of dimensions."""
     sizes = [getattr(x, "shape", None) for x in arrays]
@@ -285,6 +285,7 @@ class BCOO(JAXSparse):
     indices_sorted: bool
     unique_indices: bool
     _fields = ("data", "indices")
+    _layout: tuple[int, int]  # n_batch and the rank of data, also while the children are not arrays
 
     def __init__(self, args: tuple[Any, Any], *, shape: Sequence[int], indices_sorted: bool = False,
                  unique_indices: bool = False) -> None:
@@ -293,6 +294,7 @@ class BCOO(JAXSparse):
             raise ValueError(f"BCOO: args must be the pair (data, indices); got {type(args).__name__}")
         self.data, self.indices = _to_array("BCOO", "data", args[0]), _to_indices("BCOO", "indices", args[1])
         self._check()
+        self._layout = (self.n_batch, len(self.data.shape))
         # without sparse dimensions no index marks padding: several entries have one index
         self.indices_sorted = bool(indices_sorted)
         self.unique_indices = bool(unique_indices) and (self.n_sparse > 0 or self.nse <= 1)
@@ -354,19 +356,15 @@ class BCOO(JAXSparse):
 
     @override
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
-        try:
-            counts: Any = (self.n_batch, self.ndim - self.n_sparse + 1)
-        except (AttributeError, IndexError, TypeError):  # a tree with other leaves than arrays
-            counts = None
-        return self._arrays(), (self.shape, tuple(self._flags().items()), counts)
+        return self._arrays(), (self.shape, tuple(self._flags().items()), self._layout)
 
     @classmethod
     @override
     def tree_unflatten(cls, aux: Any, children: Sequence[Tree]) -> Self:
-        shape, flags, counts = aux
-        if counts is not None:
-            shape = _adapt_shape(shape, counts[0], len(shape), [counts[1], counts[0] + 2], children)
-        return _make(cls, children, shape, dict(flags))
+        shape, flags, (n_batch, rank) = aux
+        adapted = _adapt_shape(shape, n_batch, [rank, n_batch + 2], children)
+        more = len(adapted) - len(shape)
+        return _make(cls, children, adapted, {**dict(flags), "_layout": (n_batch + more, rank + more)})
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: DTypeLike = np.int32, n_dense: int = 0,
@@ -417,6 +415,7 @@ class BCSR(JAXSparse):
     indices_sorted: bool
     unique_indices: bool
     _fields = ("data", "indices", "indptr")
+    _batch: int  # n_batch, also while the children are not arrays
 
     def __init__(self, args: tuple[Any, Any, Any], *, shape: Sequence[int], indices_sorted: bool = False,
                  unique_indices: bool = False) -> None:
@@ -434,6 +433,7 @@ class BCSR(JAXSparse):
             raise ValueError("BCSR: data, indices and indptr must have the shapes [*batch, nse, *dense], [*batch, "
                              "nse] and "
                              f"[*batch, rows + 1]; got {data}, {indices} and {indptr} with shape={self.shape}")
+        self._batch = b
 
     @property
     @override
@@ -486,15 +486,14 @@ class BCSR(JAXSparse):
 
     @override
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
-        n_batch = len(getattr(self.indices, "shape", (0,))) - 1
-        return self._arrays(), (self.shape, tuple(self._flags().items()), n_batch)
+        return self._arrays(), (self.shape, tuple(self._flags().items()), self._batch)
 
     @classmethod
     @override
     def tree_unflatten(cls, aux: Any, children: Sequence[Tree]) -> Self:
         shape, flags, n_batch = aux
-        shape = _adapt_shape(shape, n_batch, len(shape), [len(shape) - 1, n_batch + 1, n_batch + 1], children)
-        return _make(cls, children, shape, dict(flags))
+        adapted = _adapt_shape(shape, n_batch, [len(shape) - 1, n_batch + 1, n_batch + 1], children)
+        return _make(cls, children, adapted, {**dict(flags), "_batch": n_batch + len(adapted) - len(shape)})
 
 
 class _Matrix(JAXSparse):
