@@ -77,6 +77,7 @@ def topology(monkeypatch):
         every = [tuple(ours), *[tuple(far[k:k + HERE]) for k in range(0, len(far), HERE)]]
         monkeypatch.setattr(current, "device_groups", {"cpu": tuple(every)})
         monkeypatch.setattr(backends, "process_share", lambda named, backend=None: (1, processes))
+        monkeypatch.setattr(current, "launcher", LocalLauncher())
         monkeypatch.setattr(execute_executable.multi_process, "multi_process_launcher",
                             lambda devices: (LocalLauncher(), (0, 1)) if len(devices) > HERE else (None, ()))
         monkeypatch.setattr(execute_executable, "compile_and_log", lambda low, devices, *rest:

@@ -248,11 +248,18 @@ def test_static_argument_errors_are_rewritten():
     assert kind is StaticArgumentError and issubclass(kind, TypeError)
     assert text.startswith("jit of `<lambda>`: static argument 'm' is a traced int32[]; a size, an axis or a flag must be")
     text, kind = refused(lambda n: f(*[1.0, n]))
-    assert kind is StaticArgumentError and text.startswith("jit of `<lambda>`: a static argument is a traced int32[]")
-    with pytest.raises(ValueError) as caught:  # raised by jaxlib directly: the printed text is rewritten
+    assert kind is StaticArgumentError and text.startswith("jit of `<lambda>`: static argument 1 ('n') is a traced int32[]")
+    with pytest.raises(StaticArgumentError, match="static argument 'm' must be hashable; got dict: {}"):
         f(1.0, m={}, n=1)
-    error = translate_error(caught.value)
-    assert type(error) is StaticArgumentError and "static argument 'm' must be hashable; got dict: {}" in str(error)
+
+
+def test_function_with_static_arguments_keeps_the_methods_of_a_call_object():
+    f = jit(lambda x, n: x * n, static_argnums=1)
+    assert f(2.0, 3) == f.lower(2.0, 3).compile()(2.0) == 6 and f._cache_size() == 1
+    f.clear_cache()
+    assert f._cache_size() == 0 and f.__name__ == "<lambda>" and repr(f) == "<jitted <lambda>>"
+    with pytest.raises(AttributeError, match="nothing"):
+        f.nothing
 
 
 def test_mixed_dict_key_errors_are_rewritten():

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lamina_ir import LaminaError, ShapedArray
+from lamina_ir import CallbackError, ExecutionError, LaminaError, ShapedArray
 from lamina_ir.typing import Device, Value
 
 from .. import _jaxlib
@@ -236,6 +236,9 @@ _donating: dict[int, int] = {}  # id of an array that is being donated -> thread
 _donating_lock = threading.Lock()
 
 
+_LAUNCH_RESULTS = (FloatingPointError, CallbackError, ExecutionError)  # errors that are raised after a launch
+
+
 class DonationGuard:
     """Context in which a call donates `arrays`, which are deleted at its end; after an error, those that were donated.
 
@@ -274,8 +277,11 @@ class DonationGuard:
 
     def __exit__(self, error_type: type | None, error: BaseException | None, traceback: object) -> None:
         try:
-            # After an error, such as a KeyboardInterrupt behind the launch, those that were donated nevertheless.
-            arrays = self._arrays if error is None else [x for x in self._arrays if x.is_deleted()]
+            # After an error, such as a KeyboardInterrupt behind the launch, those that were donated nevertheless. If a
+            # launch copied them for other threads, its errors show that it took place.
+            arrays = self._arrays
+            if error is not None and not (self._held and isinstance(error, _LAUNCH_RESULTS)):
+                arrays = [x for x in arrays if x.is_deleted()]
             for x in arrays:
                 # Arrays over the same memory, and programs with the array as a constant, must not use it any more.
                 if x._readers is not None:
