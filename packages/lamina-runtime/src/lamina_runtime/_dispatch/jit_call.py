@@ -433,6 +433,9 @@ class _WrappedCall:
         for name in stages.STAGE_METHODS:
             setattr(self, name, getattr(call, name))
 
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
+        raise NotImplementedError
+
     def __get__(self, instance: object, owner: type | None = None) -> Function:
         return self if instance is None else MethodType(self, instance)
 
@@ -451,6 +454,7 @@ class _StaticCall(_WrappedCall):
     jaxlib hashes static arguments before it runs any Python, and raises a ValueError of its own. The wrapper takes 0.5 us.
     """
 
+    @override
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         try:
             return self._call(*args, **kwargs)
@@ -474,6 +478,7 @@ class _DonatingCall(_WrappedCall):
     XLA may leave a donated buffer unused. The arrays are deleted in any case, so that later uses raise on every path.
     """
 
+    @override
     @api_boundary
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         spec, call = self.spec, self._call
