@@ -263,6 +263,7 @@ def test_launches_are_limited_by_the_queue(monkeypatch):
     """A launch into a full queue waits where no exception can be raised."""
     monkeypatch.setattr(interruptible_wait, "_MAX_QUEUED", 3)
     monkeypatch.setattr(interruptible_wait, "_ABORT_TIMEOUT", 0.05)
+    monkeypatch.setattr(interruptible_wait.deletion, "is_ready", Pending.is_ready)
     connection = SimpleNamespace(lost=(), failed=())
     monitor = SimpleNamespace(connection=connection, make_error=lambda call: ProcessLostError(call, (1,)))
     mine, every = interruptible_wait.InterruptibleWaiter(monitor), [Pending() for _ in range(6)]
