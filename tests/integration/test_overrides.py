@@ -12,9 +12,13 @@ import pytest
 from lamina import config, lax
 from lamina_autodiff.extend import ElementwiseJVP, jvp_rules, transpose_rules
 from lamina_batching.extend import batching_rules
+from lamina.experimental import sparse
+from lamina.experimental.jet import jet
 from lamina_ir import MissingRuleError, Primitive, dtypes, prims
 from lamina_ir.extend import list_rule_tables
 from lamina_ir.testing.samples import samples_of
+from lamina_jet.extend import jet_rules
+from lamina_sparse import sparse_rules
 from lamina_lowering.extend import lowering_rules, platform_rules
 from lamina_tracing import hooks
 from lamina_tracing.extend import bind
@@ -46,6 +50,11 @@ CASES = {
                        lambda x: 7 + 0 * x),
     "jvp of a linear primitive": (jvp_rules, prims.neg_p, lambda primals, tangents: (-primals[0], 7 * tangents[0]), pushed,
                            lambda x: -1 + 0 * x, lambda x: 7 + 0 * x),
+    "jet": (jet_rules, prims.sin_p, lambda order, operands: [lax.sin(operands[0][0]), 7 * operands[0][1]],
+            lambda f: lambda x: jet(f, (x,), ((jnp.ones(np.shape(x)),),))[1][0], np.cos, lambda x: 7 + 0 * x),
+    "sparsify": (sparse_rules, prims.sin_p, lambda args: args[0].replace_data(7 * args[0].data),
+                 lambda f: lambda x: sparse.todense(sparse.sparsify(f)(sparse.BCOO.fromdense(x, nse=np.size(x)))), np.sin,
+                 lambda x: 7 * x),
     "transpose": (transpose_rules, prims.neg_p, lambda ct, x: 5 * ct, pulled, lambda x: -1 + 0 * x, lambda x: 5 + 0 * x),
 }
 FUNCTIONS = {prims.tanh_p: lax.tanh, prims.sin_p: lax.sin, prims.neg_p: lax.neg}
@@ -90,7 +99,9 @@ def run_in_thread(run):
 
 def test_every_rule_table_has_a_case():
     here = {t.name for t in list_rule_tables() if t.rules_folder.startswith("lamina_")}
-    assert here - {"lowering for cuda", "lowering for rocm", "lowering for tpu"} <= {case[0].name for case in CASES.values()}
+    # The rules of checkify return conditions, not values; its package tests them.
+    elsewhere = {"checkify", "lowering for cuda", "lowering for rocm", "lowering for tpu"}
+    assert here - elsewhere <= {case[0].name for case in CASES.values()}
 
 
 @pytest.mark.parametrize("where", INSIDE)
@@ -231,6 +242,8 @@ PROCESS = """
 import sys, numpy as np, lamina
 from lamina import lax
 from lamina_ir import prims
+from lamina_jet.extend import jet_rules
+from lamina_sparse import sparse_rules
 from lamina_lowering.extend import lowering_rules
 from contextlib import nullcontext
 

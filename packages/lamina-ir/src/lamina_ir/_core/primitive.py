@@ -325,9 +325,12 @@ def get_primitive(name: str) -> Primitive:
 
 
 def check_savable(call: str, prim: Primitive) -> None:
-    """ProgramError if another primitive is registered with this one's name and version: it would be loaded in its place."""
+    """ProgramError if a primitive of another family is registered with this one's name: it would be loaded in its place.
+
+    Of one family, the registered primitive may be another version or declaration of this one.
+    """
     registered = _BY_NAME.get(prim.name, prim)
-    if registered is not prim and registered.version == prim.version:
+    if registered.family != prim.family:
         raise ProgramError(f"{call}: another primitive is registered with the name {prim.name!r}, and would be loaded in place "
                            "of this one; give this one another name")
 
