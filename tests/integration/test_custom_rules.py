@@ -336,3 +336,22 @@ def test_linear_call_under_vmap():
     assert jax.vmap(scaled)(jnp.full(2, 2.0), jnp.arange(2.0)).tolist() == [0, 0.5]
     back = jax.vmap(lambda r, ct: jax.linear_transpose(lambda x: scaled(r, x), 6.0)(ct)[0])
     assert back(jnp.full(2, 2.0), jnp.arange(2.0)).tolist() == [0, 0.5]
+
+
+@pytest.mark.parametrize("argnum, wanted", [(0, [1.0, 2.0]), (1, [3.0, 3.0])])
+def test_rules_with_symbolic_zeros_know_the_differentiated_arguments_under_vmap(argnum, wanted):
+    seen = []
+    product = jax.custom_vjp(lambda x, y: x * y)
+
+    def fwd(x, y):
+        seen.append((x.perturbed, y.perturbed))
+        return x.value * y.value, (x.value if y.perturbed else None, y.value if x.perturbed else None)
+
+    def bwd(residuals, ct):
+        return tuple(None if r is None else ct * r for r in residuals[::-1])
+
+    product.defvjp(fwd, bwd, symbolic_zeros=True)
+    f, xs, y = jax.jit(product), np.float32([3.0, 3.0]), np.float32([1.0, 2.0])
+    np.testing.assert_array_equal(jax.vmap(jax.grad(f, argnum))(xs, y), wanted)
+    np.testing.assert_array_equal(jax.grad(lambda *xs: jax.vmap(f)(*xs).sum(), argnum)(xs, y), wanted)
+    assert set(seen) == {(argnum == 0, argnum == 1)}

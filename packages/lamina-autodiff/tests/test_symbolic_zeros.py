@@ -1,8 +1,6 @@
 """Rules with `symbolic_zeros=True` know the zero tangents and cotangents, also in staged programs."""
-import numpy as np
 import pytest
 from lamina_autodiff import SymbolicZero, checkpoint, custom_jvp, custom_vjp, grad, jvp, vjp
-from lamina_batching import vmap
 from lamina_tracing import jit, lax
 
 STAGED = {"eager": lambda f: f, "jit": jit, "nested jit": lambda f: jit(lambda *xs: jit(f)(*xs)), "checkpoint": checkpoint,
@@ -73,16 +71,6 @@ def test_backward_rule_knows_the_zero_cotangents(wrap, which, wanted):
     assert float(grad(lambda x: wrap(f)(x)[which])(2.0)) == wanted
     assert seen[-1] == (which == 1, which == 0)
     assert float(vjp(wrap(f), 2.0)[1]((1.0, 1.0))[0]) == 3.0
-
-
-@pytest.mark.parametrize("argnum, wanted", [(0, [1.0, 2.0]), (1, [3.0, 3.0])])
-def test_rules_keep_the_distinction_under_vmap(argnum, wanted):
-    seen = []
-    f = jit(product_vjp(seen))
-    xs, y = np.float32([3.0, 3.0]), np.float32([1.0, 2.0])
-    np.testing.assert_array_equal(vmap(grad(f, argnum))(xs, y), wanted)
-    np.testing.assert_array_equal(grad(lambda *xs: lax.reduce_sum(vmap(f)(*xs), (0,)), argnum)(xs, y), wanted)
-    assert set(seen) == {(argnum == 0, argnum == 1)}
 
 
 def test_second_derivative_of_a_staged_function():
