@@ -82,7 +82,9 @@ def build_call(spec: CallSpec) -> Function:
     call.miss_handler = miss_handler
     _copy_metadata(call, spec)
     user_call = call if isinstance(spec, JitSpec) else _wrap_errors(spec, call, miss_handler)
-    if isinstance(spec, JitSpec) and spec.statics.any and not spec.is_library_function:
+    # By the module, because the folders of higher packages are not known yet when their functions are made.
+    is_library = (getattr(spec.fun, "__module__", None) or "").startswith("lamina")
+    if isinstance(spec, JitSpec) and spec.statics.any and not is_library:
         user_call = _StaticCall(spec, user_call)
     return _DonatingCall(spec, user_call) if spec.donate_argnums else user_call
 
