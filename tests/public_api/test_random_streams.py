@@ -111,7 +111,7 @@ def test_as_jax_selects_the_stream_of_a_release():
     try:
         for level, numbers in (("0.10", PARTITIONABLE), ("0.4.30", CLASSIC), ("0.5", PARTITIONABLE), ("0.4.38", CLASSIC),
                                ("0.12.0.1", PARTITIONABLE)):
-            lamina.as_jax(level)
+            config.as_jax(level)
             assert first_bits() == numbers
             with config.threefry_partitionable(numbers is CLASSIC):  # a block takes precedence
                 assert first_bits() != numbers
@@ -119,12 +119,19 @@ def test_as_jax_selects_the_stream_of_a_release():
         config.update("threefry_partitionable", before)
 
 
+def test_top_level_as_jax_selects_the_stream_at_once():
+    code = ("import lamina\nbefore = lamina.config.read('threefry_partitionable')\nlamina.as_jax('0.10')\n"
+            "print(before, lamina.config.read('threefry_partitionable'))\nimport jax\nprint(jax.__version__)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "0.10.2"]
+
+
 def test_as_jax_refuses_unknown_levels():
     for level in ("0.4.29", "0.13", "1.0", "0.4", "", "newest"):
         with pytest.raises(ValueError, match='as_jax: level must be a version of JAX from "0.4.30"'):
-            lamina.as_jax(level)
+            config.as_jax(level)
     with pytest.raises(TypeError, match="as_jax: level must be a string"):
-        lamina.as_jax(0.10)
+        config.as_jax(0.10)
     assert first_bits() == CLASSIC
 
 

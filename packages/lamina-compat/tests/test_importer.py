@@ -72,8 +72,12 @@ print(subprocess.run([sys.executable, "-c", "import jax; print(jax.__name__)"], 
     assert as_jax(code) == ["own", "jax"]
 
 
-def test_nothing_is_loaded_before_jax_is_imported():
-    assert as_jax("import sys; print('lamina' in sys.modules, 'numpy' in sys.modules)") == ["False", "False"]
+def test_child_loads_nothing_before_it_imports_jax():
+    code = """
+import subprocess, sys
+print(subprocess.run([sys.executable, "-c", "import sys; print('lamina' in sys.modules, 'numpy' in sys.modules)"],
+                     capture_output=True, text=True).stdout)"""
+    assert as_jax(code) == ["False", "False"]
 
 
 @pytest.mark.parametrize("code, error", [

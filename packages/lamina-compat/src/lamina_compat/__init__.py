@@ -1,7 +1,7 @@
 """Run programs written for JAX on lamina: `import jax` gives lamina's modules.
 
-The package loads nothing of lamina until a program imports `jax`, so that a child process that does not need it starts as
-fast as any other.
+A child process loads nothing of lamina until it imports `jax`, so that one that does not need it starts as fast as any
+other.
 """
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from ._missing_names import note_missing
 
 __all__ = ["JaxImporter", "as_jax", "install", "installed_level"]
 
-VERSIONS = {(0, 4, 30): "0.4.30", (0, 5): "0.10.2"}  # the first level -> the version that `jax` shows from there on
 VARIABLE = "LAMINA_AS_JAX"
 _SITE = str(Path(__file__).parent / "_site")
 # Objects that are passed on as they are: their attributes are assigned, or they are no plain modules.
@@ -52,22 +51,11 @@ def as_jax(level: str = "0.4.30") -> None:
     Traceback (most recent call last):
     ValueError: as_jax: level must be a version of JAX from "0.4.30" to "0.12"; got '0.3'
     """
-    _find_version(level)
+    _set_defaults(level)
     install(level)
     os.environ[VARIABLE] = level
     paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != _SITE]
     os.environ["PYTHONPATH"] = os.pathsep.join([_SITE, *paths])
-
-
-def _find_version(level: str) -> str:
-    """Return the version that `jax` shows at a level."""
-    if not isinstance(level, str):
-        raise TypeError(f'as_jax: level must be a string such as "0.10"; got {level!r}')
-    parts = level.split(".")
-    numbers = tuple(map(int, parts)) if all(p.isdecimal() for p in parts) else ()
-    if not (0, 4, 30) <= numbers < (0, 13):
-        raise ValueError(f'as_jax: level must be a version of JAX from "0.4.30" to "0.12"; got {level!r}')
-    return next(version for first, version in reversed(VERSIONS.items()) if numbers >= first)
 
 
 def installed_level() -> str | None:
@@ -76,7 +64,7 @@ def installed_level() -> str | None:
 
 
 def install(level: str) -> None:
-    """Install the finder in this process only."""
+    """Install the finder in this process only, without loading anything of lamina."""
     importer = next((f for f in sys.meta_path if isinstance(f, JaxImporter)), None)
     if importer is not None:
         importer.set_level(level)
@@ -96,11 +84,9 @@ class JaxImporter(importlib.metadata.DistributionFinder):
 
     def set_level(self, level: str) -> None:
         """Change the level, also of modules that are loaded."""
-        self.level, self.version = level, _find_version(level)
+        self.level, self.version = level, "0.4.30" if level.startswith("0.4.") else "0.10.2"
         if "jax" in sys.modules:
             self._show_version(sys.modules["jax"])
-        if "lamina_ir" in sys.modules:
-            _set_defaults(level)
 
     def _show_version(self, view: ModuleType) -> None:
         vars(view).update(__version__=self.version, __version_info__=tuple(map(int, self.version.split("."))))
@@ -148,7 +134,7 @@ class JaxImporter(importlib.metadata.DistributionFinder):
 
 
 def _set_defaults(level: str) -> None:
-    """Give the settings of lamina the defaults of a release."""
+    """Give the settings of lamina the defaults of a release; an error if there is no such release."""
     importlib.import_module("lamina_ir.config").as_jax(level)
 
 

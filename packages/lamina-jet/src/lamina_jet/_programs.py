@@ -20,7 +20,7 @@ from lamina_ir.typing import Params, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, stage, trace_state, typeof
 
-from ._series import Series, constant, integrate, is_constant
+from ._series import Series, constant, differentiate, integrate, is_constant
 
 __all__ = ["jet_of_jvp", "jet_program", "jet_rules", "propagate"]
 
@@ -97,17 +97,12 @@ def jet_of_jvp(prim: Primitive, order: int, operands: list[Series], params: Para
     push = jvp_program(closed, active)
     lower = [x[:-1] for x in operands]
     # The tangents are the derivatives of the operands with respect to t.
-    tangents = [_instantiate([None if c is None else _times(c, k) for k, c in enumerate(x)][1:], x[0])
-                for x, on in zip(operands, active) if on]
+    tangents = [_instantiate(differentiate(x), x[0]) for x, on in zip(operands, active) if on]
     found = propagate(push.program, order - 1, [*lower, *tangents])
     n = len(push.active_out)
     pushed = iter(found[n:])
     out = [integrate(o[0], next(pushed)) if on else constant(o[0], order) for o, on in zip(found, push.active_out)]
     return out if prim.multiple else out[0]
-
-
-def _times(x: Value, k: int) -> Value:
-    return x if k == 1 else lax.mul(x, typeof(x).dtype.type(k))
 
 
 def _instantiate(x: Series, like: Value) -> Series:

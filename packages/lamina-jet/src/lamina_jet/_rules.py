@@ -27,15 +27,13 @@ def _push_each(prim: Primitive) -> Callable[..., Series | list[Series]]:
     """Return the rule of a primitive that is linear around the values: its JVP maps each coefficient."""
     def rule(order: int, operands: list[Series], **params: ParamValue) -> Series | list[Series]:
         values = [x[0] for x in operands]
+        out: Any = None
         found: list[Any] = []  # tangents, or one list of them per coefficient
         for k in range(1, order + 1):
-            terms = [x[k] for x in operands]
-            if all(t is None for t in terms):
-                found.append(None)
-            else:
+            terms, tangent = [x[k] for x in operands], None
+            if any(t is not None for t in terms):
                 out, tangent = jvp_rules[prim](values, terms, **params)
-                found.append(tangent)
-        out = bind(prim, *values, **params)
+            found.append(tangent)
         if not prim.multiple:
             return [out, *found]
         return [[o, *[None if f is None else f[i] for f in found]] for i, o in enumerate(out)]
@@ -116,15 +114,11 @@ def _plus_one(k: int, c: Value) -> Value:
     return lax.add(c, typeof(c).dtype.type(1)) if k == 0 else c
 
 
-def _minus(c: Value) -> Value:
-    return None if c is None else lax.neg(c)
-
-
 _def_by_result(prims.exp_p, lambda y: y[-1])
 _def_by_result(prims.exp2_p, lambda y: s.scale(y[-1:], math.log(2))[0])
 _def_by_result(prims.expm1_p, lambda y: _plus_one(len(y) - 1, y[-1]))
 _def_by_result(prims.tan_p, lambda y: _plus_one(len(y) - 1, _last_of_square(y)))
-_def_by_result(prims.tanh_p, lambda y: _plus_one(len(y) - 1, _minus(_last_of_square(y))))
+_def_by_result(prims.tanh_p, lambda y: _plus_one(len(y) - 1, s.negate(_last_of_square(y))))
 _def_by_result(prims.logistic_p, lambda y: s.subtract(y[-1:], [_last_of_square(y)])[0])
 
 _def_derivative(prims.log_p, s.reciprocal)

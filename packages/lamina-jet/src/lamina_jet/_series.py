@@ -20,7 +20,7 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
 __all__ = ["Series", "add", "compose", "constant", "differentiate", "divide", "integrate", "is_constant", "multiply",
-           "power", "reciprocal", "scale", "shift", "solve", "sqrt", "square", "subtract"]
+           "negate", "power", "reciprocal", "scale", "scale_term", "shift", "solve", "sqrt", "square", "subtract"]
 
 Series = list[Value]  # of coefficients, or None
 
@@ -34,7 +34,7 @@ def is_constant(x: Series) -> bool:
     return all(c is None for c in x[1:])
 
 
-def _scaled(x: Value, factor: float) -> Value:
+def scale_term(x: Value, factor: float) -> Value:
     """Multiply a coefficient by a number."""
     if x is None or factor == 1:
         return x
@@ -49,7 +49,7 @@ def _sum(terms: Sequence[Value]) -> Value:
     return total
 
 
-def _negative(x: Value) -> Value:
+def negate(x: Value) -> Value:
     return None if x is None else bind(prims.neg_p, x)
 
 
@@ -61,7 +61,7 @@ def _product(x: Value, y: Value, times: Callable[[Value, Value], Value] | None =
 
 def scale(x: Series, factor: float) -> Series:
     """Return factor * x."""
-    return [_scaled(c, factor) for c in x]
+    return [scale_term(c, factor) for c in x]
 
 
 def shift(x: Series, by: float) -> Series:
@@ -74,7 +74,7 @@ def add(x: Series, y: Series) -> Series:
 
 
 def subtract(x: Series, y: Series) -> Series:
-    return [_sum([a, _negative(b)]) for a, b in zip(x, y)]
+    return [_sum([a, negate(b)]) for a, b in zip(x, y)]
 
 
 def multiply(x: Series, y: Series, times: Callable[[Value, Value], Value] | None = None) -> Series:
@@ -88,7 +88,7 @@ def square(x: Series) -> Series:
     for k in range(len(x)):
         pairs = _sum([_product(x[j], x[k - j]) for j in range((k + 1) // 2)])
         middle = _product(x[k // 2], x[k // 2]) if k % 2 == 0 else None
-        found.append(_sum([_scaled(pairs, 2), middle]))
+        found.append(_sum([scale_term(pairs, 2), middle]))
     return found
 
 
@@ -96,7 +96,7 @@ def divide(x: Series, y: Series) -> Series:
     """Return x / y, from x[k] = sum over j of y[j] z[k-j]."""
     z: Series = []
     for k, c in enumerate(x):
-        rest = _sum([c, _negative(_sum([_product(y[j], z[k - j]) for j in range(1, k + 1)]))])
+        rest = _sum([c, negate(_sum([_product(y[j], z[k - j]) for j in range(1, k + 1)]))])
         z.append(None if rest is None else bind(prims.div_p, rest, y[0]))
     return z
 
@@ -109,21 +109,21 @@ def reciprocal(x: Series) -> Series:
 def sqrt(x: Series) -> Series:
     """Return the square root, from x[k] = sum over j of y[j] y[k-j]."""
     y: Series = [lax.sqrt(x[0])]
-    double = _scaled(y[0], 2)
+    double = scale_term(y[0], 2)
     for k in range(1, len(x)):
-        rest = _sum([x[k], _negative(_sum([_product(y[j], y[k - j]) for j in range(1, k)]))])
+        rest = _sum([x[k], negate(_sum([_product(y[j], y[k - j]) for j in range(1, k)]))])
         y.append(None if rest is None else bind(prims.div_p, rest, double))
     return y
 
 
 def differentiate(x: Series) -> Series:
     """Return the derivative with respect to t, one coefficient shorter."""
-    return [_scaled(c, k) for k, c in enumerate(x) if k] if len(x) > 1 else []
+    return [scale_term(c, k) for k, c in enumerate(x) if k] if len(x) > 1 else []
 
 
 def integrate(value: Value, derivative: Series) -> Series:
     """Return the series with this value and this derivative, one coefficient longer than the derivative."""
-    return [value, *[_scaled(c, 1 / (k + 1)) for k, c in enumerate(derivative)]]
+    return [value, *[scale_term(c, 1 / (k + 1)) for k, c in enumerate(derivative)]]
 
 
 def solve(x: Series, value: Value, derivative: Callable[[Series], Value]) -> Series:
@@ -137,7 +137,7 @@ def solve(x: Series, value: Value, derivative: Callable[[Series], Value]) -> Ser
     y, g = [value], []
     for k in range(1, len(x)):
         g.append(derivative(y))
-        y.append(_scaled(_sum([_scaled(_product(x[j], g[k - j]), j) for j in range(1, k + 1)]), 1 / k))
+        y.append(scale_term(_sum([scale_term(_product(x[j], g[k - j]), j) for j in range(1, k + 1)]), 1 / k))
     return y
 
 
@@ -158,7 +158,7 @@ def power(x: Series, exponent: Value, value: Value) -> Series:
     found, factor = [value], None
     for k in range(1, len(x)):
         # exponent (exponent - 1) ... (exponent - k + 1) / k!
-        ratio = _scaled(bind(prims.sub_p, exponent, scalar(k - 1.0, typeof(exponent).dtype)), 1 / k)
+        ratio = scale_term(bind(prims.sub_p, exponent, scalar(k - 1.0, typeof(exponent).dtype)), 1 / k)
         factor = ratio if factor is None else bind(prims.mul_p, factor, ratio)
         lower = bind(prims.pow_p, x[0], bind(prims.sub_p, exponent, scalar(float(k), typeof(exponent).dtype)))
         # The derivatives of a polynomial end: 0 times a negative power of 0 is 0 there.

@@ -13,7 +13,7 @@ from lamina_tracing.extend import api_boundary, function_name, stage_sharing_out
 
 from . import _rules  # noqa: F401  defines the rules
 from ._programs import propagate
-from ._series import Series, constant
+from ._series import Series, constant, scale_term
 
 __all__ = ["jet"]
 
@@ -48,7 +48,7 @@ def jet(fun: Function, primals: Sequence[Tree], series: Sequence[Sequence[Tree]]
     """
     args, order, tree = _check_args(fun, primals, series)
     if factorial_scaled:
-        args = [[x[0], *[_divide(c, math.factorial(k)) for k, c in enumerate(x) if k]] for x in args]
+        args = [[scale_term(c, 1 / math.factorial(k)) for k, c in enumerate(x)] for x in args]
     out_tree: Any = None
 
     def run(*flat: Value) -> list[Value]:
@@ -115,12 +115,6 @@ def _check_terms(where: str, i: int, x: Value, terms: Sequence[Value]) -> list[V
     return found
 
 
-def _divide(c: Value, n: int) -> Value:
-    return c if c is None or n == 1 else lax.mul(c, typeof(c).dtype.type(1 / n))
-
-
 def _term(x: Series, k: int, factor: int) -> Value:
     """Return a derivative of a result, with zeros for None."""
-    if x[k] is None:
-        return lax.full_like(x[0], 0)
-    return x[k] if factor == 1 else lax.mul(x[k], typeof(x[k]).dtype.type(factor))
+    return lax.full_like(x[0], 0) if x[k] is None else scale_term(x[k], factor)

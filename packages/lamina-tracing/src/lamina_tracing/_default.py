@@ -13,12 +13,12 @@ from .api import disable_jit, ensure_compile_time_eval, eval_shape, make_jaxpr, 
 from ._core.array import Array, ArrayLike, AxisLike, DTypeLike, ShapeLike
 from ._jit.jit import jit
 from .lax.callbacks import io_callback, pure_callback
-from .settings import (as_jax, check_tracer_leaks, checking_leaks, debug_bounds, debug_infs, debug_key_reuse,
+from .settings import (check_tracer_leaks, checking_leaks, debug_bounds, debug_infs, debug_key_reuse,
                        debug_nans, default_matmul_precision, default_prng_impl, disable_x64, enable_checks,
                        enable_custom_prng, enable_x64, explain_cache_misses, legacy_prng_key, log_compiles,
                        numpy_dtype_promotion, numpy_rank_promotion, threefry_partitionable)
 
-__all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__version__", "as_jax", "check_tracer_leaks",
+__all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__version__", "check_tracer_leaks",
            "checking_leaks", "debug", "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans",
            "default_matmul_precision", "default_prng_impl", "disable_jit", "disable_x64", "enable_checks",
            "enable_custom_prng", "enable_x64", "ensure_compile_time_eval", "eval_shape", "explain_cache_misses", "extend",

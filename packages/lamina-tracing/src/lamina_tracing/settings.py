@@ -9,13 +9,12 @@ from contextlib import AbstractContextManager
 
 from lamina_ir import config
 
-__all__ = ["as_jax", "check_tracer_leaks", "checking_leaks", "debug_bounds", "debug_infs", "debug_key_reuse",
+__all__ = ["check_tracer_leaks", "checking_leaks", "debug_bounds", "debug_infs", "debug_key_reuse",
            "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_x64", "enable_checks",
            "enable_custom_prng", "enable_x64", "explain_cache_misses", "legacy_prng_key", "log_compiles",
            "numpy_dtype_promotion", "numpy_rank_promotion",
            "threefry_partitionable"]
 
-as_jax = config.as_jax
 check_tracer_leaks = checking_leaks = config.check_tracer_leaks
 debug_bounds = config.debug_bounds
 debug_infs = config.debug_infs

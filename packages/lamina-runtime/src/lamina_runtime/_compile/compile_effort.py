@@ -18,14 +18,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Literal, Primitive, dtypes, prims
+from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes, prims
+from lamina_ir.extend.unchecked import get_primitives
 
 __all__ = ["CompileEffort", "compile_effort"]
-
-
-def _primitives(names: str) -> frozenset[Primitive]:
-    return frozenset([getattr(prims, f"{name}_p") for name in names.split()])
-
 
 
 # Families whose single loops are as fast as fused ones at every array size.
@@ -39,25 +35,25 @@ _SLOW_WIDTHS, _SHORT_WIDTHS = range(33, 64), range(2, 8)  # lengths of the last 
 _NON_SUMMING = frozenset((  # families that add no floats
     "elementwise", "shape", "indexing", "sorting", "random_bits", "random_keys", "calls", "factorizations", "fft"))
 _AS_FAST_ROLLED = frozenset(("elementwise", "random_bits", "calls"))  # families that run as fast rolled, at any length
-_VIEWS = _primitives("broadcast_in_dim expand_dims reshape squeeze stop_gradient")  # no kernels
-_SHAPES = _VIEWS | _primitives("copy iota transpose")
+_VIEWS = get_primitives("broadcast_in_dim expand_dims reshape squeeze stop_gradient")  # no kernels
+_SHAPES = _VIEWS | get_primitives("copy iota transpose")
 # Calls of functions, some with custom rules: the compiler inlines them.
-_CALLS = _primitives("xla_call custom_jvp_call custom_vjp_call custom_vmap_call")
+_CALLS = get_primitives("xla_call custom_jvp_call custom_vjp_call custom_vmap_call")
 
 _LIBRARIES = frozenset(("factorizations", "fft"))  # library calls, plus one or two loops that copy operands or results
 _STEADY_FAMILIES = frozenset(("elementwise", "shape", "indexing", "sorting", "random_bits", "reductions"))
 _MAX_STEADY = 128  # equations of a program that `_Steady` accepts
 # Exact on floats. Max and min are not in the set: with several zeros or NaNs, the emitter decides which one is
 # returned.
-_EXACT = _primitives("""
+_EXACT = get_primitives("""
     abs argmax argmin bitcast_convert_type ceil complex conj convert_element_type copy dynamic_slice dynamic_update_slice eq
     floor gather ge gt imag is_finite le lt ne neg real select sign sort stop_gradient""")
-_SELECTING = _primitives("clamp cummax cummin max min reduce_max reduce_min")
+_SELECTING = get_primitives("clamp cummax cummin max min reduce_max reduce_min")
 _MIN_MAX_OR_REDUCE = _SELECTING | {prims.reduce_p}
-_ROUNDED_ONCE = _primitives("add div mul sub")  # each rounds its result once, with either emitter
-_MULTIPLY = _primitives("dot_general mul")
-_SUMS = _primitives("add sub")
-_SCATTERS = _primitives("scatter scatter_add scatter_max scatter_min scatter_mul")
+_ROUNDED_ONCE = get_primitives("add div mul sub")  # each rounds its result once, with either emitter
+_MULTIPLY = get_primitives("dot_general mul")
+_SUMS = get_primitives("add sub")
+_SCATTERS = get_primitives("scatter scatter_add scatter_max scatter_min scatter_mul")
 # Other floats are computed in these types; when the result is rounded depends on the emitter.
 _WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 

@@ -101,20 +101,7 @@ class SingleDeviceSharding(metaclass=_Facade):
         return type(x) is _Single and x._mesh is None and x._device_grid is None
 
 
-def make_single_device_sharding(device: Device, *, memory_kind: str | None = None) -> Sharding:
-    """Return the sharding of arrays on one device: `SingleDeviceSharding(device)`.
-
-    Args:
-      device: the device.
-      memory_kind: None or 'device'.
-    Raises:
-      TypeError: `device` is not a device.
-
-    >>> import lamina_runtime
-    >>> make_single_device_sharding(lamina_runtime.devices()[0]).num_devices
-    1
-    """
-    return SingleDeviceSharding(device, memory_kind=memory_kind)
+make_single_device_sharding = SingleDeviceSharding  # the name of the function in later releases of JAX
 
 
 class GSPMDSharding(metaclass=_Facade):
