@@ -21,6 +21,10 @@ _ENTRIES = docstring_entries("""
     argnums: position of the argument to differentiate, or a sequence of positions.
     has_aux: whether `fun` returns a pair whose second member is not differentiated.
     kwargs: further arguments of the function of the same name in `lamina_autodiff`.
+    jacobian: A function that returns the Jacobian. In a BCOO argument it is a BCOO whose leading batch dimensions are those of
+      the result.
+    TypeError: `fun` returns a sparse array.
+    ValueError: a position is not that of an argument.
     """)
 
 
@@ -152,12 +156,8 @@ def jacrev(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     """Return a function that computes the Jacobian of `fun` in reverse mode.
 
     Args: {fun, argnums, has_aux, kwargs}
-    Returns:
-      A function that returns the Jacobian. In a BCOO argument it is a BCOO whose leading batch dimensions are those of the
-      result.
-    Raises:
-      TypeError: `fun` returns a sparse array.
-      ValueError: a position is not that of an argument.
+    Returns: {jacobian}
+    Raises: {TypeError, ValueError}
 
     Source: JAX's function of this name in `jax.experimental.sparse`.
 
@@ -174,12 +174,8 @@ def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     """Return a function that computes the Jacobian of `fun` in forward mode.
 
     Args: {fun, argnums, has_aux, kwargs}
-    Returns:
-      A function that returns the Jacobian. In a BCOO argument it is a BCOO whose leading batch dimensions are those of the
-      result.
-    Raises:
-      TypeError: `fun` returns a sparse array.
-      ValueError: a position is not that of an argument.
+    Returns: {jacobian}
+    Raises: {TypeError, ValueError}
 
     Source: JAX's function of this name in `jax.experimental.sparse`.
 

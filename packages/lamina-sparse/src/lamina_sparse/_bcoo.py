@@ -27,7 +27,7 @@ BCOO_ENTRIES = docstring_entries("""
     n_batch, n_dense: number of leading batch dimensions and of trailing dense ones.
     index_dtype: dtype of the indices.
     bcoo: A BCOO array.
-    type_error: TypeError: an argument has another type.
+    TypeError: an argument has another type.
     """)
 
 
@@ -45,7 +45,7 @@ def bcoo_todense(mat: BCOO) -> Array:
     Args: {mat}
     Returns:
       An array of the shape and the dtype of `mat`.
-    Raises: {type_error}
+    Raises: {TypeError}
 
     Source: JAX's function of this name.
 
@@ -155,7 +155,7 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
 
     Args: {mat}
     Returns: {bcoo}
-    Raises: {type_error}
+    Raises: {TypeError}
 
     Source: JAX's function of this name.
 

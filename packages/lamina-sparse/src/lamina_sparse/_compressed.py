@@ -7,7 +7,7 @@ from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
-from lamina_ir.extend import fill_docstring
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import typeof
 
@@ -80,7 +80,7 @@ def bcsr_todense(mat: BCSR) -> Array:
       mat: a BCSR array.
     Returns:
       An array of the shape and the dtype of `mat`.
-    Raises: {type_error}
+    Raises: {TypeError}
 
     Source: JAX's function of this name.
 
@@ -237,6 +237,17 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
 
 
 # --- matrices -----------------------------------------------------------------------------------------------------
+_MATRIX_ENTRIES = docstring_entries("""
+    mat: a matrix of the class in the name of the function.
+    nse: number of stored elements; None counts them.
+    index_dtype: dtype of the indices.
+    v: a dense vector.
+    B: a dense matrix.
+    transpose: whether to use the transpose of `mat`.
+    TypeError: an argument has another type.
+    """)
+
+
 def _multiply(call: str, mat: JAXSparse, x: ArrayLike, ndim: int, transpose: bool) -> Any:
     b = lnp.asarray(x)
     if b.ndim != ndim:
@@ -245,13 +256,13 @@ def _multiply(call: str, mat: JAXSparse, x: ArrayLike, ndim: int, transpose: boo
     return bcoo_dot_general(mat.to_bcoo(), b, dimension_numbers=(((axis,), (0,)), ((), ())))
 
 
+@fill_docstring(_MATRIX_ENTRIES)
 def coo_fromdense(mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> COO:
     """Convert a dense matrix to a COO that stores its nonzero elements.
 
     Args:
       mat: a dense matrix.
-      nse: number of stored elements; None counts them.
-      index_dtype: dtype of the indices.
+      {nse, index_dtype}
     Returns:
       A COO matrix.
     Raises:
@@ -265,15 +276,14 @@ def coo_fromdense(mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeL
     return COO.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
+@fill_docstring(_MATRIX_ENTRIES)
 def coo_todense(mat: COO) -> Array:
     """Return the dense matrix of a COO.
 
-    Args:
-      mat: a COO matrix.
+    Args: {mat}
     Returns:
       A dense matrix.
-    Raises:
-      TypeError: an argument has another type.
+    Raises: {TypeError}
 
     Source: JAX's function of this name.
 
@@ -284,17 +294,15 @@ def coo_todense(mat: COO) -> Array:
     return _check("coo_todense", mat, COO).todense()
 
 
+@fill_docstring(_MATRIX_ENTRIES)
 def coo_matvec(mat: COO, v: ArrayLike, transpose: bool = False) -> Array:
     """Multiply a COO matrix and a vector.
 
-    Args:
-      mat: a COO matrix.
-      v: a dense vector.
-      transpose: whether to use the transpose of `mat`.
+    Args: {mat, v, transpose}
     Returns:
       A dense vector.
     Raises:
-      TypeError: an argument has another type.
+      {TypeError}
       ValueError: `v` is not a vector, or the sizes differ.
 
     Source: JAX's function of this name.
@@ -305,17 +313,15 @@ def coo_matvec(mat: COO, v: ArrayLike, transpose: bool = False) -> Array:
     return _multiply("coo_matvec", _check("coo_matvec", mat, COO), v, 1, transpose)
 
 
+@fill_docstring(_MATRIX_ENTRIES)
 def coo_matmat(mat: COO, B: ArrayLike, *, transpose: bool = False) -> Array:
     """Multiply a COO matrix and a dense matrix.
 
-    Args:
-      mat: a COO matrix.
-      B: a dense matrix.
-      transpose: whether to use the transpose of `mat`.
+    Args: {mat, B, transpose}
     Returns:
       A dense matrix.
     Raises:
-      TypeError: an argument has another type.
+      {TypeError}
       ValueError: `B` is not a matrix, or the sizes differ.
 
     Source: JAX's function of this name.
@@ -326,13 +332,13 @@ def coo_matmat(mat: COO, B: ArrayLike, *, transpose: bool = False) -> Array:
     return _multiply("coo_matmat", _check("coo_matmat", mat, COO), B, 2, transpose)
 
 
+@fill_docstring(_MATRIX_ENTRIES)
 def csr_fromdense(mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> CSR:
     """Convert a dense matrix to a CSR that stores its nonzero elements.
 
     Args:
       mat: a dense matrix.
-      nse: number of stored elements; None counts them.
-      index_dtype: dtype of the indices.
+      {nse, index_dtype}
     Returns:
       A CSR matrix.
     Raises:
@@ -346,15 +352,14 @@ def csr_fromdense(mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeL
     return CSR.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
+@fill_docstring(_MATRIX_ENTRIES)
 def csr_todense(mat: CSR) -> Array:
     """Return the dense matrix of a CSR.
 
-    Args:
-      mat: a CSR matrix.
+    Args: {mat}
     Returns:
       A dense matrix.
-    Raises:
-      TypeError: an argument has another type.
+    Raises: {TypeError}
 
     Source: JAX's function of this name.
 
@@ -365,17 +370,15 @@ def csr_todense(mat: CSR) -> Array:
     return _check("csr_todense", mat, CSR).todense()
 
 
+@fill_docstring(_MATRIX_ENTRIES)
 def csr_matvec(mat: CSR, v: ArrayLike, transpose: bool = False) -> Array:
     """Multiply a CSR matrix and a vector.
 
-    Args:
-      mat: a CSR matrix.
-      v: a dense vector.
-      transpose: whether to use the transpose of `mat`.
+    Args: {mat, v, transpose}
     Returns:
       A dense vector.
     Raises:
-      TypeError: an argument has another type.
+      {TypeError}
       ValueError: `v` is not a vector, or the sizes differ.
 
     Source: JAX's function of this name.
@@ -386,17 +389,15 @@ def csr_matvec(mat: CSR, v: ArrayLike, transpose: bool = False) -> Array:
     return _multiply("csr_matvec", _check("csr_matvec", mat, CSR), v, 1, transpose)
 
 
+@fill_docstring(_MATRIX_ENTRIES)
 def csr_matmat(mat: CSR, B: ArrayLike, *, transpose: bool = False) -> Array:
     """Multiply a CSR matrix and a dense matrix.
 
-    Args:
-      mat: a CSR matrix.
-      B: a dense matrix.
-      transpose: whether to use the transpose of `mat`.
+    Args: {mat, B, transpose}
     Returns:
       A dense matrix.
     Raises:
-      TypeError: an argument has another type.
+      {TypeError}
       ValueError: `B` is not a matrix, or the sizes differ.
 
     Source: JAX's function of this name.

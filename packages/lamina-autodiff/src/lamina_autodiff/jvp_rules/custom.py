@@ -99,6 +99,7 @@ def custom_vjp_call_linearize(trace: JVPTrace, primals: Sequence[Value], tangent
     n, name = len(residuals), params["name"]
     # Record a call whose transpose is the backward rule itself. Its forward meaning, the transposed backward rule, is
     # derived only if forward mode evaluates it. So for reverse mode the rule need not be linear.
+    # `specialize` returns the program of the transpose for given cotangents: the transpose rule asks the rule for it.
     rule = prims.Rule(name, lambda: transpose_backward_rule(bwd, n, name), specialize=specialize)
     error = unbound_axes_error(bwd.jaxpr.axis_names, name)
     if error is not None:
