@@ -11,6 +11,7 @@ import pytest
 from lamina_runtime import device_put, live_arrays
 from lamina_runtime._backend import deletion
 from lamina_runtime._backend.launch_guards import DeletedArrayError
+from lamina_ir import dtypes
 from lamina_tracing import jit, lax
 
 PROGRAM = """
@@ -147,3 +148,10 @@ def test_donation_with_other_thread_names_argument(other_thread):
         step(old, 2.0)
     with pytest.raises(DeletedArrayError, match="x, float32"):
         jit(lambda x: lax.neg(x))(old[2])
+
+
+def test_donation_of_4_bit_integers_with_other_thread_is_refused(other_thread):
+    x = device_put(np.zeros(4, dtypes.as_dtype("int4")))
+    with pytest.raises(RuntimeError, match="jit of `<lambda>`: arrays of int4 cannot be donated while other Python threads"):
+        jit(lambda x: lax.neg(x), donate_argnums=0)(x)
+    assert not x.is_deleted() and jit(lambda x: lax.neg(x))(x).shape == (4,)

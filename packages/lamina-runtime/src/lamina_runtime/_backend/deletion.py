@@ -217,7 +217,8 @@ def _forget(closed: client_state.ClientState) -> None:
 def hold(arrays: Sequence[Array]) -> list[object]:
     """Return objects that prevent programs from reusing the memory of arrays, if a donation could crash other threads.
 
-    Arrays of 2 and 4 bit integers cannot be held.
+    Raises:
+      RuntimeError: DLPack has no type for an array, such as one of 2 or 4 bit integers.
     """
     held: list[object] = []
     sharding, has_several = None, False
@@ -230,8 +231,10 @@ def hold(arrays: Sequence[Array]) -> list[object]:
             try:
                 pieces = get_shards(x) if x._sharding.num_devices > 1 else [pin(x)]
                 held += [_jaxlib.to_dlpack(p, None) for p in pieces]
-            except _jaxlib.LAUNCH_ERRORS:  # deleted meanwhile, or without a DLPack type
-                pass
+            except _jaxlib.LAUNCH_ERRORS:
+                if not x.is_deleted():  # else another thread has deleted it meanwhile, and the launch raises an error
+                    raise RuntimeError(f"arrays of {x.dtype} cannot be donated while other Python threads exist and the "
+                                       "process has several CPU devices; leave out donate_argnums") from None
     return held
 
 

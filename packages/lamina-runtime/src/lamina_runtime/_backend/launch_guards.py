@@ -270,7 +270,10 @@ class DonationGuard:
                                    "copies (x.copy())")
             check_usable(self._call, self._name, self._arrays, self._describe)
             if deletion.has_other_threads():
-                self._held = deletion.hold(self._arrays)
+                try:
+                    self._held = deletion.hold(self._arrays)
+                except RuntimeError as e:
+                    raise RuntimeError(f"{self._call} of `{self._name}`: {e}") from None
         except BaseException:
             self._release()
             raise
