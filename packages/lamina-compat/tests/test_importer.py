@@ -72,6 +72,11 @@ print(subprocess.run([sys.executable, "-c", "import jax; print(jax.__name__)"], 
     assert as_jax(code) == ["own", "jax"]
 
 
+def test_absent_module_is_explained():
+    code = "from lamina_compat import as_jax; as_jax(); import jax.planned"
+    assert "No module named 'jax.planned' in lamina: planned; use numpy" in run_python(code, check=False).stderr
+
+
 def test_child_loads_nothing_before_it_imports_jax():
     code = """
 import subprocess, sys

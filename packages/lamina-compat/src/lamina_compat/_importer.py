@@ -177,8 +177,8 @@ def _explain(name: str) -> str:
     try:
         importlib.import_module(module)
     except ImportError as e:
-        text = str(e)
-        return "" if text.startswith("No module named") else f": {text}"
+        # Either Python's own text, or that text, a colon and what to use instead.
+        return "".join(str(e).partition(": ")[1:])
     return ""
 
 
