@@ -12,6 +12,7 @@ from lamina_runtime import device_put, live_arrays
 from lamina_runtime._backend import deletion
 from lamina_runtime._backend.launch_guards import DeletedArrayError
 from lamina_ir import dtypes
+from lamina_parallel import pmap
 from lamina_tracing import jit, lax
 
 PROGRAM = """
@@ -104,6 +105,20 @@ def test_methods_of_deleted_array_raise():
     for method in (x.is_ready, x.clone, x.copy, x.block_until_ready, lambda: x.layout):
         with pytest.raises(DeletedArrayError):
             method()
+
+
+def test_deleted_array_on_several_devices_while_other_threads_exist(other_thread):
+    x = pmap(lambda v: v)(np.ones((8, 3), np.float32))
+    before = len(live_arrays())
+    x.delete()
+    assert x.is_deleted() and len(live_arrays()) == before - 1
+    for use in (np.asarray, repr, lambda v: v.block_until_ready(), lambda v: np.asarray(pmap(lax.neg)(v)),
+                lambda v: np.asarray(v + 1)):
+        try:
+            text = str(use(x))
+        except RuntimeError as e:
+            text = str(e)
+        assert "deleted" in text
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_deleting_a_shard_deletes_its_array():
         part.delete()
         assert y.is_deleted() and other.is_deleted()
         with pytest.raises(RuntimeError, match="deleted or donated"):
-            double(y)
+            np.asarray(double(y))  # if other threads exist, jaxlib 0.12 computes an error
     y = double(HOST[:8])
     jit(lambda v: lax.add(v, v), donate_argnums=0)(y.addressable_data(5))
     with pytest.raises(RuntimeError, match="deleted or donated"):

@@ -219,7 +219,7 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     # Compared by identity: `==` of arrays is elementwise.
     internal = {id(x) for table in client_state.current.scalar_cache.values() for x in table.values()}
     return [x for x in client(platform).live_arrays()
-            if x.aval is not None and x.aval is not deletion.INTERNAL_AVAL and not x._is_keeper
+            if x.aval is not None and x.aval is not deletion.INTERNAL_AVAL and not x._is_keeper and not x._is_emptied
             and id(x) not in internal]
 
 

@@ -9,7 +9,8 @@ moment crashes the reader, in jaxlib 0.10.2 to 0.12, in three ways:
 - `ArrayImpl.delete` frees the buffers, which is not atomic with NumPy's request for them. So a deleted array first gets
   an empty buffer list, and the buffers are freed `_DELAY` seconds later. Donating a buffer to a program has no such race.
 - A launch on several devices crashes if it fails (before 0.12), or its results are never ready (0.12). It fails with a
-  buffer that was donated after the launch collected its arguments. So buffers of a process with several CPU devices are
+  buffer that was deleted or donated after the launch collected its arguments. So 0.12 never deletes the empty buffers of an
+  array on several devices: a program that gets them anyway computes an error. Buffers of a process with several CPU devices are
   not donated while other threads exist: an external reference to each (`hold`) makes XLA copy it. The references to the
   original are then dropped.
 
@@ -47,9 +48,10 @@ _delayed: deque[_Delayed] = deque()  # oldest first
 _kept: deque[tuple[float, list[Array]]] = deque()  # (time of donation, array objects that keep C++ objects)
 _has_foreign_threads = False  # whether XLA's threads may run Python code
 _delete, _clone, _replace = _jaxlib.delete, ArrayImpl.clone, ArrayImpl._replace_with
-_is_ready, _wait_for = ArrayImpl.is_ready, _jaxlib.wait_for
+_is_deleted, _is_ready, _wait_for = ArrayImpl.is_deleted, ArrayImpl.is_ready, _jaxlib.wait_for
 ArrayImpl._keeper = None  # of a deleted array: the array object that keeps its C++ object
 ArrayImpl._is_keeper = False  # whether the array keeps the C++ object of a deleted array
+ArrayImpl._is_emptied = False  # whether the array has the failed buffers of `_empty` instead of its own
 
 
 class _Delayed(NamedTuple):
@@ -98,11 +100,13 @@ def delete(x: Array) -> None:
     with _lock:
         _free_delayed()
         try:
-            keeper = _another(x, INTERNAL_AVAL)
+            keeper = _another(x, x.aval)  # jaxlib 0.12 refuses to replace an array of several devices by one of another shape
+            keeper._is_keeper = True
             keeper._replace_with(x)  # before, it had a C++ object of its own
-        except _jaxlib.LAUNCH_ERRORS:  # deleted or donated before
-            return
-        keeper._is_keeper = True
+        except _jaxlib.LAUNCH_ERRORS:
+            if x.is_deleted():  # deleted or donated before
+                return
+            raise
         _empty(x)
         on_one_device = x._sharding.num_devices == 1
         if on_one_device:
@@ -138,7 +142,15 @@ def _empty(x: Array) -> None:
         x._replace_with(empty)
     else:
         x._replace_with(empty)
-        _delete(x)
+        if x._sharding.num_devices > 1:
+            x._is_emptied, ArrayImpl.is_deleted = True, _is_deleted_or_emptied
+        else:
+            _delete(x)
+
+
+def _is_deleted_or_emptied(self: Array) -> bool:
+    """Return whether the array was deleted or donated; its memory is freed then."""
+    return self._is_emptied or _is_deleted(self)
 
 
 def _free_delayed() -> None:

@@ -342,10 +342,11 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     >>> conv_shape_tuple((2, 3, 9), (4, 3, 3), (2,), "VALID")
     (2, 4, 4)
     """
+    lhs_shape, rhs_shape = tuple(lhs_shape), tuple(rhs_shape)
     space, window = lhs_shape[2:], rhs_shape[2:]
     if len(strides) != len(space) or len(window) != len(space):
         raise ShapeError(f"conv_shape_tuple: expected one stride for each spatial axis; got strides {tuple(strides)} "
-                         f"for shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}")
+                         f"for shapes {lhs_shape} and {rhs_shape}")
     if lhs_shape[0] % batch_group_count:
         raise ShapeError(f"conv_shape_tuple: batch_group_count {batch_group_count} must divide the batch size "
                          f"{lhs_shape[0]}")
@@ -353,12 +354,13 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     pads = _pads("conv_shape_tuple", pads, space, window, strides, ones, ones)
     if len(pads) != len(space):
         raise ShapeError(f"conv_shape_tuple: expected one padding for each spatial axis; got {pads} for shapes "
-                         f"{tuple(lhs_shape)} and {tuple(rhs_shape)}")
+                         f"{lhs_shape} and {rhs_shape}")
     return (lhs_shape[0] // batch_group_count, rhs_shape[0], *map(window_count, space, window, strides, pads))
 
 
 def _general(call: str, lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int], padding: Unchecked,
              dimension_numbers: ConvGeneralDilatedDimensionNumbers, transposed: bool) -> tuple[int, ...]:
+    lhs_shape, rhs_shape = tuple(lhs_shape), tuple(rhs_shape)
     numbers = _numbers(call, len(lhs_shape), len(rhs_shape), dimension_numbers)
     lhs, rhs = ([s[a] for a in spec] for s, spec in zip((lhs_shape, rhs_shape), numbers[:2], strict=True))
     if transposed:
