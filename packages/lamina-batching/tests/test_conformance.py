@@ -1,14 +1,10 @@
 """The conformance tests pass for the default implementation and fail for each implementation in `broken/`."""
 from __future__ import annotations
 
-from pathlib import Path
-
 from lamina_ir.conformance.trials import ContractTrials
 
 
 class TestContract(ContractTrials):
-    layer = "lamina_batching"
-    broken = Path(__file__).parent / "broken"
     seen_in = {
         "ignores_out_axes": "test_axes.py", "forgets_none": "test_axes.py", "first_for_all": "test_axes.py",
         "turns_examples_around": "test_axes.py", "loses_the_name": "test_collectives.py",

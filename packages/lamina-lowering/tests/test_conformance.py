@@ -1,16 +1,12 @@
 """The default implementation passes the conformance tests; each defective one in `broken/` fails them."""
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from lamina_ir.testing.conformance import run_with_implementation
 from lamina_ir.conformance.trials import ContractTrials
 
 
 class TestContract(ContractTrials):
-    layer = "lamina_lowering"
-    broken = Path(__file__).parent / "broken"
     seen_in = {
         "takes_one_op_for_another": "test_every_op.py::test_lowered_primitive_equals_numpy_evaluation",
         "forgets_constants": "test_programs.py",

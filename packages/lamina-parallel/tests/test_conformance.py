@@ -3,16 +3,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from pathlib import Path
-
 import pytest
 from lamina_ir.testing.conformance import run_with_implementation
 from lamina_ir.conformance.trials import ContractTrials
 
 
 class TestContract(ContractTrials):
-    layer = "lamina_parallel"
-    broken = Path(__file__).parent / "broken"
     seen_in = {
         "forgets_out_axes": "test_maps.py", "cuts_what_is_longer": "test_maps.py", "traces_each_call": "test_maps.py",
         "means_are_sums": "test_collectives.py", "ignores_groups": "test_collectives.py",

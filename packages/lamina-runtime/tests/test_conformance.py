@@ -1,14 +1,10 @@
 """The default implementation passes the conformance tests; each defective one in `broken/` fails them."""
 from __future__ import annotations
 
-from pathlib import Path
-
 from lamina_ir.conformance.trials import ContractTrials
 
 
 class TestContract(ContractTrials):
-    layer = "lamina_runtime"
-    broken = Path(__file__).parent / "broken"
     seen_in = {
         "takes_one_op_for_another": "test_every_op.py::test_eager_primitive_equals_numpy_evaluation",
         "remembers_results": "test_calls.py", "keeps_what_is_donated": "test_calls.py", "knows_one_width": "test_calls.py",

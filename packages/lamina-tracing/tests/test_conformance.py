@@ -1,14 +1,10 @@
 """The conformance tests pass for the default implementation and fail for each implementation in `broken/`."""
 from __future__ import annotations
 
-from pathlib import Path
-
 from lamina_ir.conformance.trials import ContractTrials
 
 
 class TestContract(ContractTrials):
-    layer = "lamina_tracing"
-    broken = Path(__file__).parent / "broken"
     seen_in = {
         "remembers_values": "test_jit.py", "forgets_static_arguments": "test_jit.py",
         "drops_what_is_not_read": "test_staging.py", "runs_to_learn_types": "test_staging.py",

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from lamina_ir import config, prims
-from lamina_tracing import jit, lax, hooks
+from lamina_tracing import lax, hooks
 from lamina_tracing.extend import EVALUATION, Trace
 
 
@@ -32,32 +32,6 @@ def test_new_evaluator_runs_every_primitive(restored_hooks, fill):
     fill(mine)
     assert hooks.evaluator is mine and config.cache_key() != key
     assert float(lax.sin(.5)) == pytest.approx(np.sin(.5)) and mine.ops == [prims.sin_p]
-
-
-def test_existing_callables_follow_dispatcher(restored_hooks):
-    old, calls = hooks.dispatcher, []
-
-    class RecordingDispatcher:
-        def jit(self, spec):
-            inner = old.jit(spec)
-
-            def recording(*args):
-                calls.append(spec.name)
-                return inner(*args)
-            return recording
-
-        def pmap(self, spec):
-            return old.pmap(spec)
-
-    def double(x):
-        return lax.mul(x, 2.)
-
-    f = jit(double)
-    assert float(f(3.)) == 6
-    hooks.dispatcher = RecordingDispatcher()
-    assert float(f(3.)) == float(f(3.)) == float(jit(double)(3.)) == 6 and calls == ["double"] * 3
-    hooks.dispatcher = old
-    assert float(f(3.)) == 6 and len(calls) == 3
 
 
 @pytest.mark.parametrize("name, value, words", [

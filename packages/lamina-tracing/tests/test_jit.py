@@ -3,7 +3,7 @@ import functools
 
 import numpy as np
 import pytest
-from lamina_tracing import disable_jit, eval_shape, jit, lax, make_jaxpr, named_call, named_scope
+from lamina_tracing import eval_shape, jit, lax, make_jaxpr, named_call, named_scope
 from lamina_tracing.extend import jaxpr_as_fun
 from lamina_ir import ShapeDtypeStruct
 
@@ -66,19 +66,6 @@ def test_methods_and_kwargs():
             return lax.add(lax.mul(x, self.w), bias)
 
     np.testing.assert_array_equal(np.asarray(Model(2.0)(X, bias=1.0)), 2 * X + 1)
-
-
-def test_disable_jit_passes_concrete_values():
-    seen = []
-
-    @jit
-    def f(x):
-        seen.append(float(x))
-        return lax.neg(x)
-
-    with disable_jit():
-        assert f(2.0) == -2
-    assert seen == [2.0]
 
 
 def test_function_must_return_arrays():

@@ -82,16 +82,20 @@ def check_jvp(f: Function, f_jvp: Function, args: Sequence[Value], atol: Toleran
     >>> from functools import partial
     >>> check_jvp(lambda x: x * x, partial(jvp, lambda x: x * x), (3.0,))
     """
-    args = tuple(args)
-    atol_of, rtol_of, eps = _by_dtype("atol", atol), _by_dtype("rtol", rtol), 1e-2 if eps is None else eps
-    rng = np.random.default_rng(seed)
-    direction = trees.tree_map(lambda x: _noise(rng, x), args)
-    _, tangent = f_jvp(args, direction)
-    for t, d in zip(trees.tree_leaves(tangent), _difference(f, args, direction, eps)):
+    primals, atol_of, rtol_of, eps, _, direction = _prepare(args, atol, rtol, eps, seed)
+    _, tangent = f_jvp(primals, direction)
+    for t, d in zip(trees.tree_leaves(tangent), _difference(f, primals, direction, eps)):
         if d is not None:
             dtype = typeof(t).dtype
             np.testing.assert_allclose(_host(t), d, rtol=rtol_of(dtype), atol=atol_of(dtype),
                                        err_msg=f"{err_msg}jvp against finite differences")
+
+
+def _prepare(args: Sequence[Value], atol: Tolerance, rtol: Tolerance, eps: float | None, seed: int) -> Any:
+    """Return the arguments as a tuple, the tolerances by dtype, the step, a generator, and a random direction."""
+    primals, rng = tuple(args), np.random.default_rng(seed)
+    direction = trees.tree_map(lambda x: _noise(rng, x), primals)
+    return primals, _by_dtype("atol", atol), _by_dtype("rtol", rtol), 1e-2 if eps is None else eps, rng, direction
 
 
 def check_vjp(f: Function, f_vjp: Function, args: Sequence[Value], atol: Tolerance = None,
@@ -110,13 +114,10 @@ def check_vjp(f: Function, f_vjp: Function, args: Sequence[Value], atol: Toleran
     >>> from functools import partial
     >>> check_vjp(lambda x: x * x, partial(vjp, lambda x: x * x), (3.0,))
     """
-    args = tuple(args)
-    atol_of, rtol_of, eps = _by_dtype("atol", atol), _by_dtype("rtol", rtol), 1e-2 if eps is None else eps
-    rng = np.random.default_rng(seed)
-    direction = trees.tree_map(lambda x: _noise(rng, x), args)
-    ct, pulled = _pull_random(f, f_vjp, args, direction, rng)
+    primals, atol_of, rtol_of, eps, rng, direction = _prepare(args, atol, rtol, eps, seed)
+    ct, pulled = _pull_random(f, f_vjp, primals, direction, rng)
     expected = sum(np.real(np.sum(_host(c) * d)) for c, d in zip(
-        trees.tree_leaves(ct), _difference(f, args, direction, eps)) if d is not None)
+        trees.tree_leaves(ct), _difference(f, primals, direction, eps)) if d is not None)
     moved = [c.dtype for c in map(typeof, trees.tree_leaves(ct)) if c.dtype != dtypes.float0] or [np.dtype(np.float32)]
     np.testing.assert_allclose(_inner(pulled, direction), expected, rtol=max(map(rtol_of, moved)),
                                atol=max(map(atol_of, moved)), err_msg=f"{err_msg}vjp against finite differences")

@@ -5,6 +5,7 @@ may do so too.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,9 +22,9 @@ class ContractTrials:
     """Tests of a layer's conformance tests, for pytest: name a derived class `Test...`.
 
     Attributes:
-      layer: import name of the layer.
-      broken: folder of alternative implementations, one file each. `nothing_changed` re-exports the default
-        implementation, `does_nothing` has all names and does nothing; each of the others has one defect.
+      layer: import name of the layer, from the folder of its distribution.
+      broken: the folder `broken` beside the test: alternative implementations, one file each. `nothing_changed` re-exports
+        the default implementation, `does_nothing` has all names and does nothing; each of the others has one defect.
       seen_in: defective implementation -> the test file, or the test, that fails.
       kept: test files that run on `nothing_changed`; empty: all.
       costly: the implementation that is only slow, and the test files in which it passes all but the mark `cost`.
@@ -72,7 +73,9 @@ class ContractTrials:
 
     @override
     def __init_subclass__(cls) -> None:
-        """Remove the tests of implementations that the folder does not have."""
+        """Find the layer and its broken implementations; remove the tests of those that the folder does not have."""
+        tests = Path(str(sys.modules[cls.__module__].__file__)).parent
+        cls.layer, cls.broken = tests.parent.name.replace("-", "_"), tests / "broken"
         if cls.costly is None:
             cls.test_slow_implementation_passes_all_but_cost = None  # type: ignore[assignment, method-assign]
         if not (cls.broken / "does_nothing.py").exists():
