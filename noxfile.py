@@ -92,6 +92,14 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
+def conformance_trials(session: nox.Session) -> None:
+    """Run the conformance tests on every defective implementation; each must fail. `tests` runs every third."""
+    session.env["LAMINA_LAWS"] = "60"
+    for path in sorted(ROOT.glob("packages/*/tests/test_conformance.py")):
+        python(session, "-m", "pytest", "-q", str(path), *session.posargs)
+
+
+@nox.session
 def alternative_layers(session: nox.Session) -> None:
     """Install each alternative layer; run its conformance tests, the JAX documentation pages and the examples with it."""
     python(session, "tools/run_alternative_layers.py", *session.posargs)

@@ -3,7 +3,7 @@
 usage: python tools/run_tests.py [--jobs N] [--sample] [target ...] [-- pytest arguments]
 
 A target is a package (`lamina-ir`), a folder of `tests/`, `tools` or `docs`; by default all of them, except tests/installation,
-which needs a package index. `--sample` runs every second test that is not marked slow. A test that hangs is stopped with a
+which needs a package index. `--sample` runs every fourth test that is not marked slow. A test that hangs is stopped with a
 stack trace (`faulthandler_timeout` in pyproject.toml). pytest-xdist does not fit: importing a package installs its hooks in
 lower packages, so each package needs a process that has not imported the others. nox runs its sessions one after another.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_TESTS_COLLECTED = 5
-SAMPLE = ("-m", "not slow", "--one-of", "2")
+SAMPLE = ("-m", "not slow", "--one-of", "4")
 TIME_LIMIT = 1500  # seconds for a process: five times the longest target
 # The longest targets first, so that the last ones to end are short.
 SLOW_TARGETS = ("tests/multi_process", "tests/public_api", "lamina-runtime", "tests/integration", "tests/property",
@@ -107,7 +107,7 @@ def run_pytest(arguments: list[str], extra: list[str], python: str = sys.executa
 def parse(parser: argparse.ArgumentParser, argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """Parse the options that tools which run tests share; also return the arguments for pytest."""
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="processes at a time")
-    parser.add_argument("--sample", action="store_true", help="every second test, none marked slow")
+    parser.add_argument("--sample", action="store_true", help="every fourth test, none marked slow")
     argv = list(sys.argv[1:] if argv is None else argv)
     at = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_intermixed_args(argv[:at])
