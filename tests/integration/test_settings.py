@@ -207,6 +207,7 @@ def test_compiles_are_logged(caplog):
     assert "pmap of `<lambda>`: staged in" in logged and "`<lambda>` (float32[2]) for [cpu:0, cpu:1]:" in logged
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_checking_leaks_finds_leaks():
     leaked = []
     with lamina.checking_leaks():
@@ -226,6 +227,7 @@ LEAKING = {
     "cond": lambda f: lambda x: lamina.lax.cond(True, f, lambda x: x, x)}
 
 
+@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("way", [w if w in ("jit", "scan") else pytest.param(w, marks=pytest.mark.slow) for w in LEAKING])
 def test_leak_error_names_the_source_line(way):
     leaked = []
@@ -251,6 +253,7 @@ def test_leak_error_names_the_source_line(way):
         assert float(lamina.jit(lambda x: x * 2)(1.0)) == 2
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_leaks_from_linear_transpose():
     leaked = []
     with lamina.checking_leaks():

@@ -75,6 +75,7 @@ def values(results):
     return [np.asarray(x) for x in trees.tree_leaves(results)]
 
 
+@pytest.mark.usefixtures("small_heap")
 @pytest.mark.slow  # checking for leaks collects all garbage after each call
 @pytest.mark.parametrize("name", CALLS)
 def test_library_functions_under_all_strict_settings(name):

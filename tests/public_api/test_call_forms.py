@@ -70,12 +70,13 @@ STRICT = {
 MIXED = re.compile(r"int8|True|np\.int64|, 1\.5|\[1\., 2\.\]|result_type|promote_types|, 1\.0|astype")
 
 
+@pytest.mark.usefixtures("small_heap")
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", STRICT)
 def test_strict_settings_do_not_affect_library_code(scope, setting):
     import lamina
     value, is_expected = STRICT[setting]
-    every = 1 if "LAMINA_LAWS" in os.environ else 60 if setting == "check_tracer_leaks" else 6  # it collects garbage
+    every = 1 if "LAMINA_LAWS" in os.environ else 12 if setting == "check_tracer_leaks" else 6  # it collects garbage
     forms = [form for i, form in enumerate(ACCEPTED) if i % every == len(setting) % every]
     usual = {form: call_forms.evaluate(form, scope) for form in forms}
     with getattr(lamina, setting)(value):
