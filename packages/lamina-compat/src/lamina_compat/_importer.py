@@ -15,6 +15,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dis import opmap
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -213,7 +214,12 @@ class View(ModuleType):
             return importlib.import_module(f"{self.__name__}.{name}")
         if not name.startswith("_") or name == "_src":  # others are looked up by tools, such as mocks
             note_missing(f"{self.__name__}.{name}")
-        raise AttributeError(str(error).replace("'lamina", "'jax", 1), name=name, obj=self)
+        text = str(error).replace("'lamina_compat.names.", "'jax.", 1).replace("'lamina", "'jax", 1)
+        frame = sys._getframe(1)
+        if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:  # an AttributeError would lose its explanation
+            raise ImportError(f"cannot import name {name!r} from {self.__name__!r}{''.join(text.partition(': ')[1:])}",
+                              name=self.__name__) from None
+        raise AttributeError(text, name=name, obj=self)
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,0 +1,1 @@
+"""`jax._src`: private modules of JAX that libraries import."""
