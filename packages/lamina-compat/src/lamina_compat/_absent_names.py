@@ -30,7 +30,8 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                                  "ir_tree_registry ConstantHandler"}),
     ("programs are lowered to StableHLO; define a rule with mlir.register_lowering",
      {"names.interpreters.xla": "register_translation translations call_translations backend_specific_translations "
-                                "register_initial_style_primitive initial_style_translations parallel_translations "
+                                "register_initial_style_primitive initial_style_primitives "
+                                "initial_style_translations parallel_translations "
                                 "xla_destructure backend_compile xla_call translations_with_avals axis_read axis_groups "
                                 "lower_fun TranslationContext TranslationRule"}),
     ("use jax.Array, the class of all arrays",

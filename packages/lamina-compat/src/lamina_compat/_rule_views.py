@@ -9,15 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, NoReturn
 
 from lamina_ir import Primitive, RuleTable, ShapedArray, dtypes, prims
-from lamina_ir.extend import register_primitive
+from lamina_ir.extend import list_rule_tables, register_primitive
 from lamina_ir.typing import Function, Params, Value
 from lamina_tracing.extend import find_user_source, hide_frames_of, typeof
 from typing_extensions import override
 
-__all__ = ["JaxRule", "RuleView", "check_pair", "check_sequence", "format_value", "tangent_aval"]
+__all__ = ["JaxRule", "RefusedTable", "RuleView", "check_pair", "check_sequence", "check_rule",
+           "format_value", "register", "result_avals", "tangent_aval"]
 
 hide_frames_of(str(Path(__file__).parent))
 
@@ -61,12 +62,9 @@ class RuleView(MutableMapping[Primitive, Function]):
       read: `read(prim, rule)` returns a rule of lamina in JAX's form.
     """
 
-    views: ClassVar[list[RuleView]] = []
-
     def __init__(self, name: str, table: RuleTable, wrap: Callable[[Primitive, Function, str], JaxRule],
                  read: Callable[[Primitive, Function], Function]) -> None:
         self.name, self.table, self._wrap, self._read = name, table, wrap, read
-        RuleView.views.append(self)
         if table.explain_missing is None:  # of several views of a table the first one is suggested
             table.explain_missing = lambda prim: _explain_missing(name, prim)
 
@@ -108,6 +106,23 @@ class RuleView(MutableMapping[Primitive, Function]):
     __hash__ = object.__hash__
 
 
+class RefusedTable(dict[Primitive, Function]):
+    """A table of JAX that lamina has no use for: it is empty, and an assignment raises an error.
+
+    Args:
+      name: the name in messages, such as `ad.call_param_updaters`.
+      reason: why, and what to use instead.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__()
+        self.name, self.reason = name, reason
+
+    @override
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        raise NotImplementedError(f"{self.name}: {self.reason}")
+
+
 def check_rule(view: str, prim: object, rule: object) -> None:
     """Raise TypeError unless a primitive gets a function as its rule."""
     if not isinstance(prim, Primitive):
@@ -127,8 +142,8 @@ def register(prim: Primitive) -> None:
 
 def _explain_missing(view: str, prim: Primitive) -> str:
     """Return how to define a missing rule, and where other rules of the primitive are registered."""
-    lines = [f"{rule.view} at {rule.line}" for other in RuleView.views
-             if isinstance(rule := dict.get(other.table, prim), JaxRule) and rule.line is not None]
+    lines = [f"{rule.view} at {rule.line}" for table in list_rule_tables()
+             if isinstance(rule := dict.get(table, prim), JaxRule) and rule.line is not None]
     others = f" (registered: {', '.join(dict.fromkeys(lines))})" if lines else ""
     how = f"call jax.interpreters.{view}({prim.name}_p, rule)" if view == "mlir.register_lowering" else (
         f"set jax.interpreters.{view}[{prim.name}_p] = rule")

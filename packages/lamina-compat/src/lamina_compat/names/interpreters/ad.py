@@ -14,13 +14,13 @@ from lamina_autodiff import vjp as _vjp
 from lamina_autodiff.extend import JVPTrace, JVPTracer, is_linear, jvp_program, jvp_rules, run_jvp, transpose_rules
 from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, dtypes
 from lamina_ir.layers import explain_absent_names
-from lamina_ir.typing import Function, Outputs, ParamValue, Value
+from lamina_ir.typing import Function, Outputs, Params, ParamValue, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import eval_jaxpr, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 from typing_extensions import override
 
-from ..._rule_views import JaxRule, RuleView, check_pair, check_sequence, result_avals, tangent_aval
+from ..._rule_views import JaxRule, RefusedTable, RuleView, check_pair, check_sequence, result_avals, tangent_aval
 from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_tangents, from_zero, instantiate_zeros,
                        instantiate_zeros_aval, is_undefined_primal, replace_float0s, replace_internal_symbolic_zeros,
                        replace_rule_output_symbolic_zeros, to_zero, zero_from_primal, zeros_like_aval)
@@ -33,9 +33,9 @@ __all__ = ["JVPTrace", "JVPTracer", "SymbolicZero", "UndefinedPrimal", "Zero", "
            "replace_internal_symbolic_zeros", "replace_rule_output_symbolic_zeros", "vjp", "zero_from_primal", "zero_jvp",
            "zeros_like_aval"]
 
-# Tables of JAX for primitives that call a function, which lamina has none of: assignments have no effect.
-call_param_updaters: dict[Primitive, Function] = {}
-call_transpose_param_updaters: dict[Primitive, Function] = {}
+_CALLS = "a primitive that calls a program has rules of its own; set primitive_jvps and primitive_transposes"
+call_param_updaters = RefusedTable("ad.call_param_updaters", _CALLS)
+call_transpose_param_updaters = RefusedTable("ad.call_transpose_param_updaters", _CALLS)
 
 
 class _JvpRule(JaxRule):
@@ -69,13 +69,17 @@ class _TransposeRule(JaxRule):
 
     __slots__ = ()
 
+    def apply(self, ct: Any, operands: list[Any], params: Params) -> Any:
+        """Call the program's rule."""
+        return self.rule(ct, *operands, **params)
+
     @override
     def __call__(self, ct: Any, /, *args: Value, **params: ParamValue) -> Any:
         operands = [UndefinedPrimal(a.aval) if is_linear(a) else a for a in args]
         if self.prim.multiple and any(c is None for c in ct):
             avals = result_avals(self.prim, [a.aval if is_linear(a) else a for a in args], params)
             ct = [to_zero(c, aval) for c, aval in zip(ct, avals)]
-        made = self.rule(ct, *operands, **params)
+        made = self.apply(ct, operands, params)
         if made is Zero or type(made) is Zero:  # the class stands for zero cotangents of all operands
             made = [None] * len(args)
         back = [self._check(a, c) for a, c in zip(operands, check_sequence(self, made, len(args), "cotangents"))]
@@ -90,6 +94,16 @@ class _TransposeRule(JaxRule):
             raise TypeError(f"{self.describe()}: the cotangent of an operand {want.str_long()} must have its type; got "
                             f"{got.str_long()}")
         return ct
+
+
+class _ReducingTransposeRule(_TransposeRule):
+    """A rule of `reducing_transposes`."""
+
+    __slots__ = ()
+
+    @override
+    def apply(self, ct: Any, operands: list[Any], params: Params) -> Any:
+        return self.rule((), ct, *operands, **params)
 
 
 def _read_jvp(prim: Primitive, rule: Function) -> Function:
@@ -108,6 +122,10 @@ def _read_transpose(prim: Primitive, rule: Function) -> Function:
             return list(out) if prim.multiple else [out]
         return _transpose(fun, operands, ct if prim.multiple else [ct])
     return transpose_rule
+
+
+def _drop_axes(rule: Function) -> Function:
+    return lambda reduce_axes, ct, *operands, **params: rule(ct, *operands, **params)
 
 
 def _transpose(fun: Function, operands: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -130,8 +148,9 @@ def _transpose(fun: Function, operands: Sequence[Any], cts: Sequence[Any]) -> li
 
 primitive_jvps = RuleView("ad.primitive_jvps", jvp_rules, _JvpRule, _read_jvp)
 primitive_transposes = RuleView("ad.primitive_transposes", transpose_rules, _TransposeRule, _read_transpose)
-# Rules of older releases that also got the names of axes to sum over, which are no longer passed.
-reducing_transposes: dict[Primitive, Function] = {}
+# The rules get the names of axes to sum over first: none.
+reducing_transposes = RuleView("ad.reducing_transposes", transpose_rules, _ReducingTransposeRule,
+                               lambda prim, rule: _drop_axes(_read_transpose(prim, rule)))
 
 
 def get_primitive_transpose(p: Primitive) -> Function:

@@ -13,10 +13,9 @@ from typing_extensions import override
 from ..._array_classes import canonicalize, canonicalize_dtype_handlers, pytype_aval_mappings
 
 __all__ = ["AxisEnv", "abstractify", "apply_primitive", "canonicalize_dtype", "canonicalize_dtype_handlers",
-           "initial_style_primitives", "pytype_aval_mappings", "xe", "xla_call_p"]
+           "pytype_aval_mappings", "xe", "xla_call_p"]
 
 abstractify, canonicalize_dtype = typeof, canonicalize
-initial_style_primitives: set[Primitive] = set()
 
 
 def apply_primitive(prim: Primitive, *args: Value, **params: ParamValue) -> Outputs:
