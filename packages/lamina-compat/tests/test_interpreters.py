@@ -180,7 +180,8 @@ TRANSFORMATIONS = {
     "grad of cond": (lambda f: grad(summed(choose(f))), False),
     "saved": (reload, False),
     "vmap": (vmap, True),
-    "vmap over a last axis": (lambda f: lambda *xs: vmap(f, in_axes=-1, out_axes=-1)(*[np.moveaxis(x, 0, -1) for x in xs]), True),
+    "vmap over a last axis": (
+        lambda f: lambda *xs: vmap(f, in_axes=-1, out_axes=-1)(*[np.moveaxis(x, 0, -1) for x in xs]), True),
     "vmap of one argument": (lambda f: lambda x, *rest: vmap(lambda y: f(y, *[r[0] for r in rest]))(x), True),
     "jit of vmap": (lambda f: jit(vmap(f)), True),
     "vmap of jit": (lambda f: vmap(jit(f)), True),
@@ -366,7 +367,8 @@ def test_derivatives_and_batches_of_programs():
     program, nonzero = ad.jvp_jaxpr(closed, [True, False], False)
     assert nonzero == [True, False] and len(program.in_avals) == 3
     linear = make_jaxpr(lambda x: lax.mul(x, 4.0))(1.0)
-    assert [*map(float, ad.backward_pass(linear.jaxpr, True, linear.consts, [ad.UndefinedPrimal(linear.in_avals[0])], [2.0]))] == [8]
+    undefined = ad.UndefinedPrimal(linear.in_avals[0])
+    assert [*map(float, ad.backward_pass(linear.jaxpr, True, linear.consts, [undefined], [2.0]))] == [8]
     program, batched = batching.batch_jaxpr(closed, 5, [True, False], False, None, None)
     assert batched == [True, False] and program.in_avals[0].shape == (5,)
 
@@ -458,7 +460,8 @@ BAD_LOWERINGS = {
     "count": (lambda ctx, x: [x, x], "must return 1 values; got 2"),
     "none": (lambda ctx, x: None, "must return a sequence of ir.Values; got NoneType"),
     "value": (lambda ctx, x: [3], "result 0 must be an ir.Value; got int: 3"),
-    "type": (lambda ctx, x: [mlir.ir_constant(np.float32(1))], r"must have the type tensor<3xf32> of float32\[3\]; got tensor<f32>"),
+    "type": (lambda ctx, x: [mlir.ir_constant(np.float32(1))],
+             r"must have the type tensor<3xf32> of float32\[3\]; got tensor<f32>"),
 }
 
 
@@ -480,7 +483,7 @@ def test_missing_rule_names_the_table_and_where_other_rules_are():
             transform(lambda x: lax.reduce_sum(prim.bind(x), tuple(range(x.ndim))))(X)
         assert "(registered: mlir.register_lowering at " in str(info.value) and "test_interpreters.py:" in str(info.value)
     ad.primitive_jvps[prim] = functools.partial(ad.linear_jvp, prim)
-    with pytest.raises(MissingRuleError, match=r"transpose of `test_missing` has no rule; set jax.interpreters.ad.primitive_tr"):
+    with pytest.raises(MissingRuleError, match=r"transpose of `test_missing` has no rule; set jax.interpreters.ad.primitive"):
         grad(lambda x: prim.bind(x))(1.0)
     other = Primitive("test_not_lowered")
     other.def_abstract_eval(lambda x: x)
