@@ -23,6 +23,45 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
      {"names.interpreters.partial_eval": "pad_jaxpr def_trivial_padding call_padding_rule infer_lambda_input_type "
                                          "trace_to_jaxpr_dynamic2 trace_to_jaxpr_final2 BoundedAxisSize "
                                          "trace_to_subjaxpr_nounits_dyn AbstractedAxesSpec"}),
+    ("internal to JAX's derivatives; use jax.jvp, jax.linearize and jax.vjp",
+     {"names.interpreters.ad": "linearize linearize_jaxpr jvp_subtrace jvp_subtrace_aux jvpfun traceable call_transpose "
+                               "map_transpose closed_backward_pass LinearizeTrace LinearizeTracer GradAccum "
+                               "ValAccum fancy_transposes primitive_linearizations nonzero_outputs "
+                               "nonzero_tangent_outputs rearrange_binders CustomJVPException CustomVJPException"}),
+    ("absent by design: lamina has no ragged arrays; pad the rows, and pass their lengths as an array",
+     {"names.interpreters.batching": "RaggedAxis IndexedAxisSize Jumble JumbleAxis JumbleTy ConcatAxis "
+                                     "StaggeredAxis jumble_axis make_batch_axis bdim_as_shape mask_ragged_axes "
+                                     "ragged_prop_rules resolve_ragged_axes"}),
+    ("absent by design: vmap maps over axes of arrays; register a pytree of arrays with jax.tree_util",
+     {"names.interpreters.batching": "register_vmappable unregister_vmappable to_elt from_elt to_elt_handlers "
+                                     "from_elt_handlers make_iota make_iota_handlers spec_types vmappables is_vmappable"}),
+    ("internal to JAX's vmap; use jax.vmap, batching.batch or batching.batch_jaxpr",
+     {"names.interpreters.batching": "batch_subtrace vmap_unrestricted batch_custom_jvp_subtrace "
+                                     "batch_custom_vjp_bwd flatten_fun_for_vmap SpmdAxisBatchTrace"}),
+    ("lamina lowers programs itself; use jax.jit(f).lower(*args), or mlir.lower_fun(f) inside of a rule",
+     {"names.interpreters.mlir": "jaxpr_subcomp lower_jaxpr_to_fun lower_jaxpr_to_module build_mlir_module_helper "
+                                 "LoweringParameters LoweringResult lowerable_effects merge_mlir_modules cache_lowering "
+                                 "delegate_lowering xla_computation_to_mlir_module shape_tensor eval_dynamic_shape"}),
+    ("absent by design: lowering rules get arrays of NumPy's dtypes; register a pytree with jax.tree_util for other types",
+     {"names.interpreters.mlir": "register_constant_handler get_constant_handler ir_type_handlers "
+                                 "ir_tree_registry ConstantHandler"}),
+    ("programs are lowered to StableHLO; define a rule with mlir.register_lowering",
+     {"names.interpreters.xla": "register_translation translations call_translations backend_specific_translations "
+                                "register_initial_style_primitive initial_style_primitives "
+                                "initial_style_translations parallel_translations "
+                                "xla_destructure backend_compile xla_call translations_with_avals axis_read axis_groups "
+                                "lower_fun TranslationContext TranslationRule"}),
+    ("use jax.Array, the class of all arrays",
+     {"names.interpreters.xla": "DeviceArray _DeviceArray make_device_array device_put device_array",
+      "names.interpreters.pxla": "ShardedDeviceArray make_sharded_device_array"}),
+    ("internal to JAX's runtime; use jax.jit, jax.pmap and jax.sharding",
+     {"names.interpreters.pxla": "MeshComputation MeshExecutable MeshPmap PmapComputation PmapExecutable "
+                                 "lower_mesh_computation lower_parallel_callable "
+                                 "parallel_callable xla_pmap_impl_lazy global_avals_to_results_handler "
+                                 "get_num_partitions lower_sharding_computation "
+                                 "spec_to_indices create_compile_options "
+                                 "local_result_handlers global_result_handlers shard_arg_handlers shard_args shard_arg "
+                                 "xla_pmap_impl stage_parallel_callable"}),
 )
 
 ABSENT: Final[dict[str, str]] = {f"{module}.{name}": text for text, names_by_module in GROUPS
