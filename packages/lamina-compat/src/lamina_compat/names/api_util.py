@@ -282,8 +282,7 @@ def resolve_argnums(fun: Function, signature: inspect.Signature | None, donate_a
     Raises:
       ValueError: an argument is donated and static.
     """
-    if signature is None:
-        signature = inspect.Signature()
+    signature = signature or inspect.Signature()
     static = infer_argnums_and_argnames(signature, static_argnums, static_argnames)
     donated = infer_argnums_and_argnames(signature, donate_argnums, donate_argnames)
     for kind, one, two in (("argnums", donated[0], static[0]), ("argnames", donated[1], static[1])):

@@ -28,16 +28,20 @@ class ExtendedDType:
     """
 
 
-def dtype(x: Value, *, canonicalize: bool = False) -> np.dtype:
-    """Return the dtype of a value or of a scalar type.
+def dtype(x: Any, *, canonicalize: bool = False) -> np.dtype:
+    """Return the dtype of a value, or of a scalar type; `canonicalize` narrows it to 32 bits as arrays are.
 
-    >>> dtype(1.5), dtype(np.zeros(2, "int8"))
-    (dtype('float32'), dtype('int8'))
+    >>> dtype(1.5), dtype(1.5, canonicalize=True), dtype(np.zeros(2, "int8"))
+    (dtype('float64'), dtype('float32'), dtype('int8'))
     """
-    if isinstance(x, type) or isinstance(x, (str, np.dtype)):
-        found = _dtypes.as_dtype(x)
+    if type(x) in python_scalar_dtypes:
+        found = python_scalar_dtypes[type(x)]
+    elif isinstance(x, type) and x in python_scalar_dtypes:
+        found = python_scalar_dtypes[x]
+    elif isinstance(x, (type, str, np.dtype)):
+        found = np.dtype(x)
     else:
-        found = typeof(x).dtype
+        found = x.dtype if isinstance(x, (np.ndarray, np.generic)) else typeof(x).dtype
     return _dtypes.canonicalize(found) if canonicalize else found
 
 
@@ -76,12 +80,15 @@ def to_numeric_dtype(dtype: Any) -> np.dtype:
 
 
 def to_inexact_dtype(dtype: Any) -> np.dtype:
-    """Return the dtype of floating-point results for operands of a dtype.
+    """Return the dtype of floating-point results for operands of a dtype, before it is narrowed to 32 bits.
 
-    >>> to_inexact_dtype("int32"), to_inexact_dtype("bfloat16")
-    (dtype('float32'), dtype(bfloat16))
+    >>> to_inexact_dtype("int32"), to_inexact_dtype("int64"), to_inexact_dtype("bfloat16")
+    (dtype('float32'), dtype('float64'), dtype(bfloat16))
     """
-    return _dtypes.inexact_dtype_for(_dtypes.as_dtype(dtype))
+    found = _dtypes.as_dtype(dtype)
+    if _dtypes.is_inexact(found):
+        return found
+    return np.dtype("float64" if found.itemsize == 8 else "float32")
 
 
 def bit_width(dtype: Any) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_numpy import asarray, broadcast_arrays, broadcast_shapes, result_type, shape
+from lamina_ir import dtypes
 from lamina_ir.typing import Value
+from lamina_numpy import asarray, broadcast_arrays, broadcast_shapes, result_type
 from lamina_tracing.extend import typeof
 
 from ..dtypes import to_inexact_dtype
@@ -15,7 +16,13 @@ __all__ = ["check_arraylike", "ensure_arraylike", "promote_args", "promote_args_
 
 
 def _convert(dtype: np.dtype, args: tuple[Value, ...]) -> list[Any]:
-    return [asarray(x, dtype) for x in args]
+    dtype = dtypes.canonicalize(dtype)
+    if not all([typeof(x).weak_type for x in args]):
+        return [asarray(x, dtype) for x in args]
+    arrays = [asarray(x) for x in args]  # Python scalars stay weak
+    if dtype.kind == "f":  # a product with a Python float is weak too
+        return [x if x.dtype == dtype else x * 1.0 for x in arrays]
+    return [x if x.dtype == dtype else x.astype(dtype) for x in arrays]
 
 
 def promote_dtypes(*args: Value) -> list[Any]:
@@ -50,9 +57,9 @@ def promote_dtypes_complex(*args: Value) -> list[Any]:
 def promote_shapes(fun_name: str, *args: Value) -> list[Any]:
     """Return the arguments with dimensions of size 1 added, so that they have the same rank."""
     arrays = [asarray(x) for x in args]
-    broadcast_shapes(*[shape(x) for x in arrays])
+    broadcast_shapes(*[x.shape for x in arrays])
     rank = max((x.ndim for x in arrays), default=0)
-    return [x if not x.ndim or x.ndim == rank else x.reshape((1,) * (rank - x.ndim) + x.shape) for x in arrays]
+    return [x if x.ndim == rank else x.reshape((1,) * (rank - x.ndim) + x.shape) for x in arrays]
 
 
 def promote_args(fun_name: str, *args: Value) -> list[Any]:
