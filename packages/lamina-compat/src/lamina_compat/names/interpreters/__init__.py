@@ -1,1 +1,1 @@
-"""`jax.interpreters`: rules of primitives."""
+"""`jax.interpreters`: rules of transformations and partial evaluation."""
