@@ -2,7 +2,7 @@
 linearity."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import unwrap
 from typing import Any
 
@@ -13,7 +13,7 @@ from .._util.short_repr import short_repr
 from ..errors import MissingRuleError, ProgramError
 from .region_signature import RegionSignature
 from ..typing import Function, Outputs, ParamValue, Params, Value
-from .._types.avals import ShapedArray
+from .._types.avals import ShapedArray, shaped
 from .._typing import Avals
 from .._util.former_names import former_attributes, former_parameters
 
@@ -111,7 +111,7 @@ class Primitive:
       ProgramError: an invalid fact.
 
     A primitive can also be created with only a name and completed later: `multiple_results`, `def_abstract_eval`,
-    `def_impl`.
+    `def_impl`. Its equations may then have any params.
 
     >>> import numpy as np
     >>> twice_p = Primitive("twice_of_docs")
@@ -123,7 +123,7 @@ class Primitive:
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
                  "elementwise", "region_signature", "subprograms", "defaults", "effectful", "axis_params", "kinds",
-                 "may_read_axes", "spmd",
+                 "may_read_axes", "spmd", "has_open_params",
                  "undeclared_programs", "varying_axes", "has_default_varying_axes", "custom_bind", "custom_impl",
                  "version", "is_check", "__weakref__")
 
@@ -138,6 +138,7 @@ class Primitive:
         _check_facts(locals(), unwrap(Primitive.__init__).__kwdefaults__)
         self.name = name
         self.params = tuple(params)
+        self.has_open_params = infer is _no_infer and not params  # completed later: the params are not known
         self.infer: Function = _no_type_rule(name) if infer is _no_infer else infer
         self.numpy: Function = numpy or _no_evaluation(name)
         self.custom_bind: Function | None = None  # replaces `bind`, of a primitive that binds several equations
@@ -204,6 +205,10 @@ class Primitive:
         """
         return [], dict(params)
 
+    def expected_params(self, given: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of the params that an equation with the params `given` must have."""
+        return tuple(given) if self.has_open_params else self.params
+
     @property
     def multiple_results(self) -> bool:
         """Whether `bind` returns a tuple of results."""
@@ -246,17 +251,32 @@ class Primitive:
         """Set the type rule `infer`.
 
         Args:
-          rule: `rule(*avals, **params)`.
+          rule: `rule(*avals, **params)` returns the type of the result, a sequence of types if `multiple_results`. Types
+            are `ShapedArray`s, or other objects with a shape and a dtype that are not arrays.
         Returns:
           `rule`, so that this can be a decorator.
+        Raises:
+          ProgramError: when the rule is used, if it returns something else.
+
+        >>> zeros_p = Primitive("zeros_of_docs")
+        >>> rule = zeros_p.def_abstract_eval(lambda: None)
+        >>> zeros_p.infer()
+        Traceback (most recent call last):
+        lamina_ir.errors.ProgramError: `zeros_of_docs`: its type rule at <doctest ... must return a type; got NoneType: None
         """
-        self.infer = rule
+        self.infer = lambda *avals, **params: _check_types(self, rule, rule(*avals, **params))
         return rule
 
     def def_effectful_abstract_eval(self, rule: Function) -> Function:
         """Set the type rule of a primitive with effects; `rule` returns (types, effects)."""
         self.effectful, self.has_default_varying_axes = True, False
-        self.infer = lambda *avals, **params: rule(*avals, **params)[0]
+
+        def infer(*avals: ShapedArray, **params: ParamValue) -> Avals:
+            made = rule(*avals, **params)
+            if not isinstance(made, tuple | list) or len(made) != 2:
+                raise _bad_types(self, rule, "a pair (types, effects)", made)
+            return _check_types(self, rule, made[0])
+        self.infer = infer
         return rule
 
     def def_custom_bind(self, bind: Function) -> Function:
@@ -272,6 +292,27 @@ class Primitive:
     def __reduce__(self) -> tuple[Function, tuple[str]]:
         check_savable("pickle", self)
         return get_primitive, (self.name,)
+
+
+def _check_types(prim: Primitive, rule: Function, made: Any) -> Avals:
+    """Return what a type rule returned as avals; ProgramError if it is something else."""
+    if not prim.multiple:
+        return made if isinstance(made, ShapedArray) else _as_aval(prim, rule, made)
+    if not isinstance(made, tuple | list):
+        raise _bad_types(prim, rule, "a sequence of types", made)
+    return [aval if isinstance(aval, ShapedArray) else _as_aval(prim, rule, aval) for aval in made]
+
+
+def _as_aval(prim: Primitive, rule: Function, made: Any) -> ShapedArray:
+    if not (hasattr(made, "shape") and hasattr(made, "dtype")) or hasattr(made, "__array__"):
+        raise _bad_types(prim, rule, "types" if prim.multiple else "a type", made)
+    return shaped(made.shape, made.dtype, bool(getattr(made, "weak_type", False)))
+
+
+def _bad_types(prim: Primitive, rule: Function, wanted: str, made: object) -> ProgramError:
+    code = getattr(unwrap(rule), "__code__", None)
+    at = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
+    return ProgramError(f"`{prim.name}`: its type rule{at} must return {wanted}; got {short_repr(made)}")
 
 
 def _no_evaluation(name: str) -> Function:
