@@ -10,7 +10,7 @@ from lamina_compat.names.interpreters import ad, batching, mlir, pxla, xla
 from lamina_export import deserialize, export
 from lamina_ir import MissingRuleError, Primitive, dtypes, dumps, loads, prims, shaped
 from lamina_parallel import pmap
-from lamina_tracing import jit, lax, linear_util, make_jaxpr
+from lamina_tracing import io_callback, jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import typeof
 
 
@@ -360,6 +360,31 @@ def test_constants_and_attributes_have_the_types_of_their_dtypes():
         assert module.operation.verify() and "@f" in mlir.module_to_string(module) and mlir.module_to_bytecode(module)
 
 
+def test_keys_are_operands_of_custom_primitives():
+    def impl(key, x):
+        return [lax.add(x, lax.convert_element_type(prims.random_unwrap_p.bind(key, use=None), np.float32)), key]
+    prim = make_primitive("test_keys", impl, lambda key, x: [x, key], several=True)
+
+    def run(seed):
+        return prim.bind(prims.random_wrap_p.bind(seed, impl="fry"), np.ones(2, np.float32))[0]
+    seed = np.array([3, 4], np.uint32)
+    assert jit(run)(seed).tolist() == run(seed).tolist() == [4, 5]
+    assert jit(run).lower(seed).compile()(seed).tolist() == [4, 5]
+    assert deserialize(export(jit(run))(seed).serialize()).call(seed).tolist() == [4, 5]
+
+
+def test_effectful_primitive_stays_in_programs_and_needs_rules():
+    calls = []
+    prim = make_primitive("test_effect", lambda x: [io_callback(lambda a: calls.append(1) or a, x, x)], None, several=True)
+    prim.def_effectful_abstract_eval(lambda x: ([x], {"effect"}))
+    jit(lambda x: [prim.bind(x), x][1])(1.0)
+    lamina_runtime.effects_barrier()
+    assert calls == [1]
+    for transform in (grad, vmap):
+        with pytest.raises(MissingRuleError, match="of `test_effect` has no rule"):
+            transform(lambda x: prim.bind(x)[0])(X if transform is vmap else 1.0)
+
+
 def test_context_of_a_rule_describes_the_equation():
     seen = []
     prim = Primitive("test_context")
@@ -502,6 +527,21 @@ BAD_LOWERINGS = {
     "type": (lambda ctx, x: [mlir.ir_constant(np.float32(1))],
              r"must have the type tensor<3xf32> of float32\[3\]; got tensor<f32>"),
 }
+
+
+BAD_FUNCTIONS = {
+    "count": (lambda x: [x, x], "must return 1 values; got 2"),
+    "type": (lambda x: [lax.convert_element_type(x, np.int32)], r"result 0 must have the type float32\[3\]; got int32\[3\]"),
+}
+
+
+@pytest.mark.parametrize("fun, message", BAD_FUNCTIONS.values(), ids=BAD_FUNCTIONS)
+def test_error_of_a_lowered_function_names_table_primitive_and_line(fun, message):
+    prim = make_primitive("test_bad_function", fun, lambda x: [x], several=True)
+    with pytest.raises(TypeError, match=message) as info:
+        jit(lambda x: prim.bind(x))(X)
+    assert str(info.value).startswith("mlir.register_lowering: rule of `test_bad_function`, registered at ")
+    assert "test_interpreters.py:" in str(info.value)
 
 
 @pytest.mark.parametrize("rule, message", BAD_LOWERINGS.values(), ids=BAD_LOWERINGS)

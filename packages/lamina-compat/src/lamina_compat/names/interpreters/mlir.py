@@ -8,17 +8,17 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
-from lamina_ir import Eqn, Primitive, ShapedArray, ShapeDtypeStruct, Var
-from lamina_ir.extend import collect_facts
+from lamina_ir import ClosedJaxpr, Eqn, Primitive, ShapedArray, ShapeDtypeStruct, Var
 from lamina_ir.extend.unchecked import lower_keys, thread_iteration_counters
 from lamina_ir.layers import explain_absent_names
-from lamina_ir.typing import Function, ParamValue, Value
-from lamina_lowering.extend import Context, element_type_name, lowering_rules, make_ir_context, platform_rules
+from lamina_ir.typing import AxisName, Function, Params, ParamValue, Value
+from lamina_lowering.extend import (
+    Context, ProgramRule, element_type_name, lowering_rules, make_ir_context, platform_rules)
 from lamina_tracing import io_callback, pure_callback
 from lamina_tracing.extend import AxisFrame, extend_axis_env, stage, trace_state, typeof
 from typing_extensions import override
@@ -210,8 +210,63 @@ def _read(prim: Primitive, rule: Function) -> Function:
     return lower
 
 
-_lowerings = RuleView("mlir.register_lowering", lowering_rules, _Lowering, _read)
-_platform_specific_lowerings = {name: RuleView("mlir.register_lowering", platform_rules(name), _Lowering, _read)
+class _LoweredFunction:
+    """A lowering rule made of a function."""
+
+    def __init__(self, fun: Function, multiple_results: bool) -> None:
+        self.fun, self.multiple_results = fun, multiple_results
+        self.__name__ = getattr(fun, "__name__", "rule")
+
+    def make_program(self, avals: Sequence[ShapedArray], params: Params, axes: Iterable[tuple[AxisName, int]]) -> ClosedJaxpr:
+        """Stage the function on operands of these types, within mapped axes."""
+        def flat(*xs: Value) -> list[Value]:
+            out = self.fun(*xs, **params)
+            return list(out) if self.multiple_results else [out]
+
+        bound = {frame.name for frame in trace_state.axes}  # bound while `jit` lowers inside of a map
+        with ExitStack() as stack:
+            for name, size in axes:
+                if name not in bound:
+                    stack.enter_context(extend_axis_env(AxisFrame(name, size, None)))
+            closed, outer = stage(flat, list(avals))
+        if outer:
+            raise TypeError(f"lower_fun: the function `{self.__name__}` of a lowering rule must not use traced values from "
+                            f"outside; it uses {format_value(outer[0])}")
+        return closed
+
+    def __call__(self, ctx: LoweringRuleContext, *operands: IrValue, **params: ParamValue) -> list[IrValue]:
+        own = ctx.lamina_context
+        program = self.make_program(ctx.avals_in, params, zip(own.axis_env.names, own.axis_env.sizes))
+        with own.insert_at(_ir().InsertionPoint.current):
+            return own.inline(thread_iteration_counters(lower_keys(program)), operands)
+
+
+class _ProgramLowering(JaxRule, ProgramRule):
+    """A rule of `register_lowering` that `lower_fun` made."""
+
+    def __init__(self, prim: Primitive, rule: Function, view: str) -> None:
+        JaxRule.__init__(self, prim, rule, view)
+        ProgramRule.__init__(self, self._make_program)
+
+    def _make_program(self, avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray], params: Params,
+                      axes: Iterable[tuple[AxisName, int]]) -> ClosedJaxpr:
+        made = self.rule.make_program(avals, params, axes)  # type: ignore[attr-defined]
+        if len(made.out_avals) != len(out_avals):
+            raise TypeError(f"{self.describe()}: must return {len(out_avals)} values; got {len(made.out_avals)}")
+        for i, (got, want) in enumerate(zip(made.out_avals, out_avals)):
+            if got.shape != want.shape or got.dtype != want.dtype:
+                raise TypeError(f"{self.describe()}: result {i} must have the type {want.str_long()}; got {got.str_long()}")
+        return made
+
+    __call__ = ProgramRule.__call__
+
+
+def _wrap(prim: Primitive, rule: Function, view: str) -> JaxRule:
+    return (_ProgramLowering if isinstance(rule, _LoweredFunction) else _Lowering)(prim, rule, view)
+
+
+_lowerings = RuleView("mlir.register_lowering", lowering_rules, _wrap, _read)
+_platform_specific_lowerings = {name: RuleView("mlir.register_lowering", platform_rules(name), _wrap, _read)
                                 for name in ("cpu", "cuda", "rocm", "tpu")}
 
 
@@ -233,7 +288,7 @@ def register_lowering(prim: Primitive, rule: Function, platform: str | None = No
     check_rule("mlir.register_lowering", prim, rule)
     if platform is not None and platform not in _PLATFORMS:
         raise ValueError(f"mlir.register_lowering: platform must be one of {', '.join(_PLATFORMS)} or None; got {platform!r}")
-    entry = _Lowering(prim, rule, "mlir.register_lowering")
+    entry = _wrap(prim, rule, "mlir.register_lowering")
     for table in [lowering_rules] if platform is None else map(platform_rules, _PLATFORMS[platform]):
         table.define(prim, entry)
     register(prim)
@@ -252,27 +307,7 @@ def lower_fun(fun: Function, multiple_results: bool = True) -> Function:
     >>> lower_fun(lambda x, *, factor: x * factor, multiple_results=False).__name__
     '<lambda>'
     """
-    def rule(ctx: LoweringRuleContext, *operands: IrValue, **params: ParamValue) -> list[IrValue]:
-        def flat(*xs: Value) -> list[Value]:
-            out = fun(*xs, **params)
-            return list(out) if multiple_results else [out]
-
-        own = ctx.lamina_context
-        bound = {frame.name for frame in trace_state.axes}
-        with ExitStack() as stack:
-            for name, size in zip(own.axis_env.names, own.axis_env.sizes):
-                if name not in bound:  # bound while `jit` lowers inside of a map
-                    stack.enter_context(extend_axis_env(AxisFrame(name, size, None)))
-            closed, outer = stage(flat, list(ctx.avals_in))
-        if outer:
-            raise TypeError(f"lower_fun: the function of the lowering rule of `{ctx.primitive}` must not use traced values "
-                            f"from outside; it uses {format_value(outer[0])}")
-        if not collect_facts(closed).is_plain:
-            closed = thread_iteration_counters(lower_keys(closed))
-        with own.insert_at(_ir().InsertionPoint.current):
-            return own.inline(closed, operands)
-    rule.__name__ = getattr(fun, "__name__", "rule")
-    return rule
+    return _LoweredFunction(fun, multiple_results)
 
 
 def delegate_lowering(ctx: LoweringRuleContext, lowering_fun: Function, *args: IrValue, **changes: Any) -> list[IrValue]:
