@@ -13,7 +13,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                          "partial_eval_wrapper_nounits new_dynamic_main"}),
     ("internal to JAX's staging; use trace_to_jaxpr_dynamic of the same module, or jax.make_jaxpr",
      {"names.interpreters.partial_eval": "trace_to_subjaxpr_dynamic trace_to_subjaxpr_dynamic2 JaxprStackFrame extend_jaxpr_stack "
-                                         "arg_info_all sig_info result_info"}),
+                                         "arg_info_all sig_info result_info inline_jaxpr_into_trace"}),
     ("use jax.checkpoint with a policy, or partial_eval_jaxpr_nounits of the same module",
      {"names.interpreters.partial_eval": "partial_eval_jaxpr_custom call_partial_eval_custom_rule partial_eval_jaxpr_custom_rule_not_implemented "
                                          "closed_call_partial_eval_custom_rule PartialEvalCustomRule"}),

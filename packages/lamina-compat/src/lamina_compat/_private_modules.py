@@ -61,6 +61,8 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.dtypes": PrivateModule("jax.dtypes", "DType ExtendedDType extended TypePromotionError canonicalize_dtype float0 dtype "
                                      "issubdtype result_type", "flax haiku equinox oryx"),
     "jax._src.earray": PrivateModule("", "EArray", "flax"),
+    "jax._src.effects": PrivateModule("", "Effect control_flow_allowed_effects lowerable_effects remat_allowed_effects", "oryx "
+                                      "jax-triton"),
     "jax._src.environment_info": PrivateModule("jax", "print_environment_info"),
     "jax._src.errors": PrivateModule("jax.errors", "TracerArrayConversionError UnexpectedTracerError", "equinox"),
     "jax._src.flatten_util": PrivateModule("jax.flatten_util", "ravel_pytree", "jaxopt"),
@@ -77,7 +79,7 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.lax": PrivateModule("jax.lax"),
     **{f"jax._src.lax.{name}": PrivateModule("jax.lax", needed) for name, needed in {
         "ann": "approx_max_k", "control_flow": "scan_p while_p cond_p scan cond while_loop fori_loop", "convolution":
-        "conv_general_dilated ConvDimensionNumbers", "fft": "fft", "lax": "add dot_general broadcast_in_dim exp sin_p",
+        "conv_general_dilated ConvDimensionNumbers", "fft": "fft", "lax": "add dot_general broadcast_in_dim exp sin_p _convert_element_type _const",
         "other": "conv_general_dilated_patches", "parallel": "psum pmean all_gather axis_index ppermute all_to_all", "slicing":
         "dynamic_slice gather scatter_add GatherDimensionNumbers", "special": "lgamma erf_inv bessel_i0e", "utils": "",
         "windowed_reductions": "reduce_window"}.items()},
@@ -87,9 +89,15 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.lax.linalg": PrivateModule("jax.lax.linalg", "cholesky lu qr svd eigh triangular_solve", "tensorflow-probability"),
     "jax._src.lib": PrivateModule("jax.lib", "xla_client xla_extension xla_bridge version", "jraph"),
     **{f"jax._src.lib.{name}": PrivateModule(f"jax.lib.{name}") for name in ("xla_bridge", "xla_client", "xla_extension")},
+    "jax._src.lib.mlir": PrivateModule("jaxlib.mlir", "ir dialects", "mpi4jax jax-triton jax-finufft"),
+    "jax._src.lib.mlir.dialects": PrivateModule("jaxlib.mlir.dialects", "hlo func", "mpi4jax jax-triton"),
+    "jax._src.lib.mlir.dialects.hlo": PrivateModule("jaxlib.mlir.dialects.stablehlo", "custom_call ReshapeOp"),
+    **{f"jax._src.lib.mlir.{name}": PrivateModule(f"jaxlib.mlir.{name}")
+       for name in ("ir", "dialects.arith", "dialects.chlo", "dialects.func", "dialects.sdy", "dialects.stablehlo")},
     "jax._src.linear_util": PrivateModule("jax.linear_util", "wrap_init transformation transformation_with_aux WrappedFun", "oryx"),
     "jax._src.literals": PrivateModule("", "LiteralArray TypedNdArray", "equinox"),
-    "jax._src.mesh": PrivateModule("jax.sharding jax", "Mesh AbstractMesh get_abstract_mesh", "maxtext flax"),
+    "jax._src.mesh": PrivateModule("jax.interpreters.pxla jax.sharding jax", "Mesh AbstractMesh get_abstract_mesh thread_resources",
+                                   "maxtext flax t5x"),
     "jax._src.monitoring": PrivateModule("jax.monitoring", "record_event_duration_secs record_event"),
     "jax._src.named_sharding": PrivateModule("jax.sharding", "NamedSharding"),
     "jax._src.nn": PrivateModule("jax.nn"),

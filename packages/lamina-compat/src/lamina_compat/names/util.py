@@ -7,7 +7,7 @@ import operator
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from lamina_ir import config
@@ -15,11 +15,11 @@ from lamina_ir.typing import Function
 from typing_extensions import override
 
 __all__ = ["HashableFunction", "HashablePartial", "HashableWrapper", "NumpyComplexWarning", "WrapKwArgs", "as_hashable_function",
-           "cache", "canonicalize_axis", "canonicalize_axis_tuple", "ceil_of_ratio", "concatenate", "curry", "flatten", "foreach",
+           "assert_unreachable", "cache", "canonicalize_axis", "canonicalize_axis_tuple", "ceil_of_ratio", "concatenate", "curry", "flatten", "foreach",
            "fun_name", "memoize", "merge_lists", "partial", "partition_list", "prod", "safe_map", "safe_zip", "set_module",
            "split_dict", "split_list", "split_list_checked", "split_merge", "stable_unique", "subs_list", "subs_list2", "subvals",
            "toposort", "tuple_delete", "tuple_insert", "tuple_replace", "tuple_update", "unflatten", "unzip2", "unzip3",
-           "weakref_lru_cache", "wrap_name", "wraps"]
+           "use_cpp_class", "use_cpp_method", "weakref_lru_cache", "wrap_name", "wraps"]
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", bound=Hashable)
@@ -333,6 +333,21 @@ def wraps(wrapped: Function, namestr: str | None = None, docstr: str | None = No
             pass  # an object whose attributes cannot be set, such as a bound method
         return fun
     return decorate
+
+
+def use_cpp_class(cpp_cls: object) -> Callable[[_T], _T]:
+    """Return a decorator that keeps the class: lamina has no C++ version of it."""
+    return lambda cls: cls
+
+
+def use_cpp_method(is_enabled: bool = True) -> Callable[[_T], _T]:
+    """Return a decorator that keeps the method: lamina has no C++ version of it."""
+    return lambda method: method
+
+
+def assert_unreachable(x: object) -> NoReturn:
+    """Raise AssertionError for a case that must not occur."""
+    raise AssertionError(f"unexpected case: {x!r}")
 
 
 def set_module(module: str) -> Callable[[_T], _T]:
