@@ -163,10 +163,11 @@ def test_staging_passes_values_of_outer_traces_as_constants():
 
 def test_inputs_that_are_not_kept_are_dropped():
     aval = typeof(ARGS[0])
-    jaxpr, *_ = pe.trace_to_jaxpr_dynamic(linear_util.wrap_init(lambda x, y: [lax.sin(y)]), [aval, aval], keep_inputs=[False, True])
+    fun = linear_util.wrap_init(lambda x, y: [lax.sin(y)])
+    jaxpr, *_ = pe.trace_to_jaxpr_dynamic(fun, [aval, aval], keep_inputs=[False, True])
     assert len(jaxpr.invars) == 1
     with pytest.raises(ValueError, match=r"keep_inputs\[1\] must be True: the function uses argument 1"):
-        pe.trace_to_jaxpr_dynamic(linear_util.wrap_init(lambda x, y: [lax.sin(y)]), [aval, aval], keep_inputs=[True, False])
+        pe.trace_to_jaxpr_dynamic(fun, [aval, aval], keep_inputs=[True, False])
 
 
 def test_types_of_results():

@@ -13,8 +13,9 @@ from typing_extensions import override
 
 from .util import fun_name
 
-__all__ = ["EqualStore", "Store", "StoreException", "WrappedFun", "annotate", "cache", "fun_name", "hashable_partial", "merge_linear_aux",
-           "transformation", "transformation2", "transformation_with_aux", "transformation_with_aux2", "wrap_init"]
+__all__ = ["EqualStore", "Store", "StoreException", "WrappedFun", "annotate", "cache", "fun_name", "hashable_partial",
+           "merge_linear_aux", "transformation", "transformation2", "transformation_with_aux",
+           "transformation_with_aux2", "wrap_init"]
 
 
 class Store:

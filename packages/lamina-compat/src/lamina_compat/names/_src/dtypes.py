@@ -10,9 +10,10 @@ from lamina_ir.dtypes import extended
 from lamina_ir.typing import Value
 from lamina_tracing.extend import typeof
 
-__all__ = ["DType", "ExtendedDType", "JAXType", "bit_width", "check_user_dtype_supported", "coerce_to_array", "complex_", "dtype", "extended", "float_", "int_",
-           "is_opaque_dtype", "is_python_scalar", "is_weakly_typed", "promote_types", "python_scalar_dtypes", "safe_to_cast",
-           "scalar_type_to_dtype", "supports_inf", "to_complex_dtype", "to_inexact_dtype", "to_numeric_dtype", "uint"]
+__all__ = ["DType", "ExtendedDType", "JAXType", "bit_width", "check_user_dtype_supported", "coerce_to_array",
+           "complex_", "dtype", "extended", "float_", "int_", "is_opaque_dtype", "is_python_scalar", "is_weakly_typed",
+           "promote_types", "python_scalar_dtypes", "safe_to_cast", "scalar_type_to_dtype", "supports_inf",
+           "to_complex_dtype", "to_inexact_dtype", "to_numeric_dtype", "uint"]
 
 DType = np.dtype
 JAXType = np.dtype

@@ -12,7 +12,8 @@ from lamina_tracing.extend import find_user_source, trace_state
 from .traceback_util import register_exclusion
 
 __all__ = ["Frame", "current", "current_name_stack", "extend_name_stack", "new_name_stack", "new_source_info",
-           "register_exclusion", "reset_name_stack", "set_name_stack", "summarize", "user_context", "user_frame", "user_frames"]
+           "register_exclusion", "reset_name_stack", "set_name_stack", "summarize", "user_context", "user_frame",
+           "user_frames"]
 
 
 class Frame(NamedTuple):

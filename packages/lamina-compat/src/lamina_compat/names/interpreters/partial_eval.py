@@ -17,15 +17,15 @@ from lamina_tracing.linear_util import WrappedFun, wrap_init
 
 from ..api_util import DebugInfo, debug_info, debug_info_final
 
-__all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal", "Recompute",
-           "RecomputeType", "Saveable", "SaveableType",
-           "abstract_eval_fun", "call_param_updaters", "call_partial_eval_rules", "close_jaxpr", "const_fold_rules",
-           "convert_constvars_jaxpr", "convert_envvars_to_constvars", "convert_invars_to_constvars", "custom_partial_eval_rules",
+__all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal",
+           "Recompute", "RecomputeType", "Saveable", "SaveableType", "abstract_eval_fun", "call_param_updaters",
+           "call_partial_eval_rules", "close_jaxpr", "const_fold_rules", "convert_constvars_jaxpr",
+           "convert_envvars_to_constvars", "convert_invars_to_constvars", "custom_partial_eval_rules",
            "custom_staging_rules", "dce_jaxpr", "dce_jaxpr_consts", "dce_rules", "debug_info", "debug_info_final",
-           "forwarding_rules", "move_binders_to_back", "move_binders_to_front", "padding_rules", "partial_eval_jaxpr_custom_rules",
-           "partial_eval_jaxpr_nounits", "partition_pvals", "prune_closed_jaxpr_outputs",
-           "prune_jaxpr_outputs", "trace_to_jaxpr", "trace_to_jaxpr_dynamic", "trace_to_jaxpr_final",
-           "trace_to_jaxpr_nounits"]
+           "forwarding_rules", "move_binders_to_back", "move_binders_to_front", "padding_rules",
+           "partial_eval_jaxpr_custom_rules", "partial_eval_jaxpr_nounits", "partition_pvals",
+           "prune_closed_jaxpr_outputs", "prune_jaxpr_outputs", "trace_to_jaxpr", "trace_to_jaxpr_dynamic",
+           "trace_to_jaxpr_final", "trace_to_jaxpr_nounits"]
 
 # Tracers of values that are unknown while a function is staged; one class serves both of JAX's kinds.
 JaxprTracer = DynamicJaxprTracer = StagingTracer

@@ -33,7 +33,8 @@ def _convert_element_type(operand: Value, new_dtype: Any = None, weak_type: bool
     if weak_type and aval.weak_type and aval.dtype == dtype:
         return operand
     if weak_type:
-        raise ValueError(f"_convert_element_type: weak_type must be False for a new dtype; got {dtype.name} for {aval.dtype.name}")
+        raise ValueError(f"_convert_element_type: weak_type must be False for a new dtype; got {dtype.name} for "
+                         f"{aval.dtype.name}")
     return lax.convert_element_type(operand, dtype)
 
 

@@ -11,13 +11,14 @@ from lamina_tracing.extend import typeof
 
 from ..dtypes import to_inexact_dtype
 
-__all__ = ["check_arraylike", "check_arraylike_or_none", "check_no_float0s", "ensure_arraylike", "promote_args", "promote_args_inexact", "promote_args_numeric", "promote_dtypes",
-           "promote_dtypes_complex", "promote_dtypes_inexact", "promote_dtypes_numeric", "promote_shapes"]
+__all__ = ["check_arraylike", "check_arraylike_or_none", "check_no_float0s", "ensure_arraylike", "promote_args",
+           "promote_args_inexact", "promote_args_numeric", "promote_dtypes", "promote_dtypes_complex",
+           "promote_dtypes_inexact", "promote_dtypes_numeric", "promote_shapes"]
 
 
 def _convert(dtype: np.dtype, args: tuple[Value, ...]) -> list[Any]:
     dtype = dtypes.canonicalize(dtype)
-    if not all([typeof(x).weak_type for x in args]):
+    if not all(typeof(x).weak_type for x in args):
         return [asarray(x, dtype) for x in args]
     arrays = [asarray(x) for x in args]  # Python scalars stay weak
     if dtype.kind == "f":  # a product with a Python float is weak too
