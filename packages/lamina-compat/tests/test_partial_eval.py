@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp
 from lamina_batching import vmap
+from lamina_compat.names.interpreters import mlir
 from lamina_compat.names.interpreters import partial_eval as pe
 from lamina_ir import ClosedJaxpr, Primitive
 from lamina_tracing import jit, lax, linear_util, make_jaxpr
@@ -117,11 +118,18 @@ def test_dead_code_is_removed_and_used_results_stay(fun):
     assert pe.dce_jaxpr(program.jaxpr, [False] * len(outs), instantiate=True)[1] == [True] * 3
 
 
+def make_primitive(name, impl, infer):
+    prim = Primitive(name)
+    prim.multiple_results = True
+    prim.def_impl(impl)
+    prim.def_abstract_eval(infer)
+    mlir.register_lowering(prim, mlir.lower_fun(impl, multiple_results=True))
+    return prim
+
+
 def test_rules_for_dead_code_are_used():
-    both_p = Primitive("test_both")
-    both_p.multiple_results = True
-    both_p.def_impl(lambda x, y: (x * 2, y * 3))
-    both_p.def_abstract_eval(lambda x, y: (x, y))
+    both_p = make_primitive("test_both", lambda x, y: (x * 2, y * 3), lambda x, y: (x, y))
+    single_p = make_primitive("test_single", lambda x, *, scale: (x * scale,), lambda x, *, scale: (x,))
 
     def rule(used, eqn):
         kept = [i for i in range(2) if used[i]]
@@ -129,10 +137,6 @@ def test_rules_for_dead_code_are_used():
                           params={"scale": kept[0] + 2})
         return used, (eqn if len(kept) == 2 else new)
 
-    single_p = Primitive("test_single")
-    single_p.multiple_results = True
-    single_p.def_impl(lambda x, *, scale: (x * scale,))
-    single_p.def_abstract_eval(lambda x, *, scale: (x,))
     jaxpr = make_jaxpr(lambda x, y: both_p.bind(x, y))(1.0, 2.0).jaxpr
     assert pe.dce_jaxpr(jaxpr, [False, True])[1] == [True, True]
     pe.dce_rules[both_p] = rule
