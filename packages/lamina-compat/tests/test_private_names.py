@@ -1,4 +1,6 @@
 """Modules of `jax._src`: dtypes, promotion, source lines, compilation, clients, constants and effects."""
+import subprocess
+import sys
 import traceback
 
 import lamina_runtime
@@ -15,6 +17,7 @@ from lamina_compat.names._src.numpy import util as numpy_util
 from lamina_compat.names.interpreters import partial_eval
 from lamina_compat.names.lib import xla_client, xla_extension
 from lamina_ir import DebugEffect, Source, prims
+from lamina_parallel import pmap
 from lamina_random import key
 from lamina_tracing import Array, jit, lax, make_jaxpr, named_scope
 from lamina_tracing.extend import typeof
@@ -156,13 +159,29 @@ def test_replaced_backend_compile_is_called():
     finally:
         compiler.backend_compile = original
     assert jit(lambda x: x * four)(0.0) == 0 and len(seen) == 1 and lamina_runtime.compiler().name == "xla"
-    assert compiler.backend_compile is original
+    assert compiler.backend_compile is original and type(lamina_runtime.compiler()) is lamina_runtime.XLACompiler
 
 
 def test_clients():
     assert xla_bridge._backends["cpu"] is xla_bridge.get_backend("cpu") and list(xla_bridge._backends) == ["cpu"]
     assert len(xla_bridge._backends) == 1 and xla_bridge._backends.get("gpu") is None
+    assert xla_bridge.backends_are_initialized() and xla_bridge.xla_client.XlaComputation is not None
     assert xla_extension.XlaRuntimeError is xla_client.XlaRuntimeError
+
+
+def test_clients_are_not_started_by_a_look():
+    code = ("import lamina_runtime; from lamina_compat.names._src import xla_bridge as x; "
+            "print(len(x._backends), x.backends_are_initialized(), lamina_runtime.device_count(), len(x._backends))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["0", "False", "1", "1"]
+
+
+def test_classes_of_transformed_functions():
+    mapped, jitted = pmap(lambda x: x), jit(lambda x: x)
+    assert isinstance(mapped, xla_extension.PmapFunction) and not isinstance(jitted, xla_extension.PmapFunction)
+    assert not isinstance(abs, xla_extension.PmapFunction)
+    registry = xla_extension.PyTreeRegistry()
+    assert registry.flatten((1, [2]))[0] == [1, 2]
 
 
 def test_processes():

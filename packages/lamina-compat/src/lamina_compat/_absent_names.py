@@ -6,6 +6,21 @@ module is also that of all names in it. `lamina_ir.layers.explain_absent_names` 
 from typing import Final
 
 GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
+    ("use jaxlib.mlir to build programs, and jax.jit(f).lower(*args) for those of functions",
+     {"names.lib.xla_extension": "XlaBuilder XlaOp ops CallInliner FlattenCallGraph HloDCE HloPassInterface TupleSimplifier "
+                                 "HloModuleGroup",
+      "names.lib.xla_client": "XlaBuilder XlaOp ops execute_with_python_values execute_with_python_values_replicated "
+                              "make_dot_dimension_numbers make_convolution_dimension_numbers make_padding_config "
+                              "make_replica_groups shape_from_pyval window_padding_type_to_pad_values"}),
+    ("use jax.pmap and jax.jit", {"names.lib.xla_extension": "pmap_lib"}),
+    ("use lower(...).compile(compiler_options=...)", {"names._src.xla_bridge": "get_compile_options",
+                                                      "names._src.compiler": "get_compile_options"}),
+    ("internal to the runtime of JAX; lamina finds the devices by itself",
+     {"names._src.xla_bridge": "register_backend_factory register_plugin register_plugin_callbacks discover_pjrt_plugins "
+                               "BackendFactory BackendRegistration _backend_factories _get_backend_uncached "
+                               "register_pjrt_plugin_factories_from_env make_pjrt_topology make_gpu_client"}),
+    ("use Primitive of jax.core, with rules of jax.interpreters",
+     {"names._src.lax.lax": "standard_primitive naryop unop standard_naryop naryop_dtype_rule unop_dtype_rule"}),
     ("internal to JAX's partial evaluation; use trace_to_jaxpr_nounits of the same module, which computes "
      "what is known and stages the rest",
      {"names.interpreters.partial_eval":

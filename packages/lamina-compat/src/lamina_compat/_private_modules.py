@@ -34,10 +34,11 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax.interpreters.partial_eval": PrivateModule(
         "jax.core", "PartialVal trace_to_jaxpr_dynamic trace_to_jaxpr_nounits DynamicJaxprTracer JaxprTracer "
         "abstract_eval_fun dce_jaxpr", "flax haiku numpyro objax oryx kfac-jax"),
-    "jax.lib.xla_bridge": PrivateModule("jax._src.xla_bridge", "get_backend _backends", "chex"),
+    "jax.lib.xla_bridge": PrivateModule("jax._src.xla_bridge", "get_backend _backends xla_client", "chex"),
     "jax.lib.xla_client": PrivateModule("jaxlib.xla_client", "XlaRuntimeError Shape PrimitiveType", "equinox jax-md"),
     "jax.lib.xla_extension": PrivateModule(
-        "jaxlib._jax jaxlib.xla_client", "XlaRuntimeError PjitFunction ArrayImpl Device", "chex equinox"),
+        "jaxlib._jax jaxlib._hlo jaxlib.xla_client",
+        "XlaRuntimeError PjitFunction PmapFunction ArrayImpl Device pytree HloModule PyTreeRegistry", "chex equinox haiku"),
     "jax.util": PrivateModule("", "unzip2 safe_zip safe_map split_list", "chex kfac-jax mctx oryx"),
     "jax.version": PrivateModule("", "__version__ __version_info__", "flax haliax"),
 
@@ -157,5 +158,5 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
         "jax.util", "safe_map safe_zip unzip2 split_list partition_list merge_lists wraps weakref_lru_cache",
         "oryx equinox"),
     "jax._src.xla_bridge": PrivateModule(
-        "jax.extend.backend jax", "get_backend backends process_count devices", "orbax"),
+        "jax.extend.backend jax", "get_backend backends process_count devices backends_are_initialized", "orbax"),
 }

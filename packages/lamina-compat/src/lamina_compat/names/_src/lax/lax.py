@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from lamina_ir.layers import explain_absent_names
 from lamina_ir.typing import Value
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
@@ -56,3 +57,6 @@ def _one(x: Value) -> Any:
 
 def _dtype(x: Value) -> np.dtype:
     return typeof(x).dtype
+
+
+explain_absent_names(globals())
