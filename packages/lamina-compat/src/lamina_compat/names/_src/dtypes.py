@@ -10,9 +10,10 @@ from lamina_ir.dtypes import extended
 from lamina_ir.typing import Value
 from lamina_tracing.extend import typeof
 
-__all__ = ["DType", "ExtendedDType", "JAXType", "bit_width", "complex_", "dtype", "extended", "float_", "int_",
-           "is_opaque_dtype", "is_python_scalar", "is_weakly_typed", "promote_types", "python_scalar_dtypes", "scalar_type_to_dtype",
-           "to_inexact_dtype", "to_numeric_dtype", "uint"]
+__all__ = ["DType", "ExtendedDType", "JAXType", "bit_width", "check_user_dtype_supported", "coerce_to_array",
+           "complex_", "dtype", "extended", "float_", "int_", "is_opaque_dtype", "is_python_scalar", "is_weakly_typed",
+           "promote_types", "python_scalar_dtypes", "safe_to_cast", "scalar_type_to_dtype", "supports_inf",
+           "to_complex_dtype", "to_inexact_dtype", "to_numeric_dtype", "uint"]
 
 DType = np.dtype
 JAXType = np.dtype
@@ -28,16 +29,20 @@ class ExtendedDType:
     """
 
 
-def dtype(x: Value, *, canonicalize: bool = False) -> np.dtype:
-    """Return the dtype of a value or of a scalar type.
+def dtype(x: Any, *, canonicalize: bool = False) -> np.dtype:
+    """Return the dtype of a value, or of a scalar type; `canonicalize` narrows it to 32 bits as arrays are.
 
-    >>> dtype(1.5), dtype(np.zeros(2, "int8"))
-    (dtype('float32'), dtype('int8'))
+    >>> dtype(1.5), dtype(1.5, canonicalize=True), dtype(np.zeros(2, "int8"))
+    (dtype('float64'), dtype('float32'), dtype('int8'))
     """
-    if isinstance(x, type) or isinstance(x, (str, np.dtype)):
-        found = _dtypes.as_dtype(x)
+    if type(x) in python_scalar_dtypes:
+        found = python_scalar_dtypes[type(x)]
+    elif isinstance(x, type) and x in python_scalar_dtypes:
+        found = python_scalar_dtypes[x]
+    elif isinstance(x, (type, str, np.dtype)):
+        found = np.dtype(x)
     else:
-        found = typeof(x).dtype
+        found = x.dtype if isinstance(x, (np.ndarray, np.generic)) else typeof(x).dtype
     return _dtypes.canonicalize(found) if canonicalize else found
 
 
@@ -76,12 +81,55 @@ def to_numeric_dtype(dtype: Any) -> np.dtype:
 
 
 def to_inexact_dtype(dtype: Any) -> np.dtype:
-    """Return the dtype of floating-point results for operands of a dtype.
+    """Return the dtype of floating-point results for operands of a dtype, before it is narrowed to 32 bits.
 
-    >>> to_inexact_dtype("int32"), to_inexact_dtype("bfloat16")
-    (dtype('float32'), dtype(bfloat16))
+    >>> to_inexact_dtype("int32"), to_inexact_dtype("int64"), to_inexact_dtype("bfloat16")
+    (dtype('float32'), dtype('float64'), dtype(bfloat16))
     """
-    return _dtypes.inexact_dtype_for(_dtypes.as_dtype(dtype))
+    found = _dtypes.as_dtype(dtype)
+    if _dtypes.is_inexact(found):
+        return found
+    return np.dtype("float64" if found.itemsize == 8 else "float32")
+
+
+def to_complex_dtype(dtype: Any) -> np.dtype:
+    """Return complex128 for dtypes of 64 bits, else complex64; a complex dtype itself."""
+    found = to_inexact_dtype(dtype)
+    if _dtypes.is_complex(found):
+        return found
+    return np.dtype("complex128" if found == np.dtype("float64") else "complex64")
+
+
+def coerce_to_array(x: Any, dtype: Any = None) -> Any:
+    """Return a Python value as a NumPy array, with the dtype that `dtype` returns for it; an array as it is."""
+    if dtype is None and type(x) in python_scalar_dtypes:
+        dtype = python_scalar_dtypes[type(x)]
+    return x if dtype is None and hasattr(x, "dtype") else np.asarray(x, dtype)
+
+
+def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> None:
+    """Raise TypeError for a dtype that arrays cannot have."""
+    try:
+        _dtypes.as_dtype(dtype)
+    except TypeError as e:
+        raise TypeError(f"{fun_name}: {e}" if fun_name else str(e)) from None
+
+
+def supports_inf(dtype: Any) -> bool:
+    """Return whether a dtype has infinities."""
+    found = _dtypes.as_dtype(dtype)
+    return _dtypes.is_inexact(found) and bool(np.isinf(np.asarray(np.inf).astype(_dtypes.real_dtype(found))))
+
+
+def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
+    """Return whether a conversion is one that promotion makes.
+
+    >>> safe_to_cast("int32", "float32"), safe_to_cast("float32", "int32")
+    (True, False)
+    """
+    source, target = (x if isinstance(x, (str, type, np.dtype)) else typeof(x).dtype
+                      for x in (input_dtype_or_value, output_dtype_or_value))
+    return promote_types(source, target) == _dtypes.canonicalize(target)
 
 
 def bit_width(dtype: Any) -> int:

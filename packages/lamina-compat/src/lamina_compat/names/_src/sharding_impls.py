@@ -10,7 +10,8 @@ from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, Position
 from typing_extensions import override
 
 __all__ = ["AUTO", "AbstractMesh", "GSPMDSharding", "Mesh", "NamedSharding", "PartitionSpec", "PmapSharding",
-           "PositionalSharding", "Sharding", "SingleDeviceSharding", "UNSPECIFIED", "UnspecifiedValue", "is_auto", "is_unspecified", "is_unspecified_or_auto"]
+           "PositionalSharding", "Sharding", "SingleDeviceSharding", "UNSPECIFIED", "UnspecifiedValue", "is_auto",
+           "is_unspecified", "is_unspecified_or_auto"]
 
 
 class UnspecifiedValue:

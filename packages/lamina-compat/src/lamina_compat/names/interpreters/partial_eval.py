@@ -18,12 +18,14 @@ from lamina_tracing.linear_util import WrappedFun, wrap_init
 from ..api_util import DebugInfo, debug_info, debug_info_final
 
 __all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal",
-           "abstract_eval_fun", "call_param_updaters", "call_partial_eval_rules", "close_jaxpr", "const_fold_rules",
-           "convert_constvars_jaxpr", "convert_envvars_to_constvars", "convert_invars_to_constvars", "custom_partial_eval_rules",
+           "Recompute", "RecomputeType", "Saveable", "SaveableType", "abstract_eval_fun", "call_param_updaters",
+           "call_partial_eval_rules", "close_jaxpr", "const_fold_rules", "convert_constvars_jaxpr",
+           "convert_envvars_to_constvars", "convert_invars_to_constvars", "custom_partial_eval_rules",
            "custom_staging_rules", "dce_jaxpr", "dce_jaxpr_consts", "dce_rules", "debug_info", "debug_info_final",
-           "forwarding_rules", "move_binders_to_back", "move_binders_to_front", "padding_rules", "partial_eval_jaxpr_custom_rules",
-           "partial_eval_jaxpr_nounits", "partition_pvals", "trace_to_jaxpr", "trace_to_jaxpr_dynamic", "trace_to_jaxpr_final",
-           "trace_to_jaxpr_nounits"]
+           "forwarding_rules", "move_binders_to_back", "move_binders_to_front", "padding_rules",
+           "partial_eval_jaxpr_custom_rules", "partial_eval_jaxpr_nounits", "partition_pvals",
+           "prune_closed_jaxpr_outputs", "prune_jaxpr_outputs", "trace_to_jaxpr", "trace_to_jaxpr_dynamic",
+           "trace_to_jaxpr_final", "trace_to_jaxpr_nounits"]
 
 # Tracers of values that are unknown while a function is staged; one class serves both of JAX's kinds.
 JaxprTracer = DynamicJaxprTracer = StagingTracer
@@ -40,6 +42,20 @@ custom_staging_rules: dict[Primitive, Function] = {}
 const_fold_rules: dict[Primitive, Function] = {}
 forwarding_rules: dict[Primitive, Function] = {}
 padding_rules: dict[Primitive, Function] = {}
+
+
+class RecomputeType:
+    """The class of `Recompute`, which a policy of `jax.checkpoint` returns for a value to compute again; it is false."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class SaveableType:
+    """The class of `Saveable`, which a policy of `jax.checkpoint` returns for a value to store; it is true."""
+
+
+Recompute, Saveable = RecomputeType(), SaveableType()
 
 
 class PartialVal(tuple[Any, Any]):
@@ -242,6 +258,16 @@ def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
 
 
 convert_envvars_to_constvars = convert_invars_to_constvars
+
+
+def prune_jaxpr_outputs(jaxpr: Jaxpr, prune: Sequence[bool]) -> Jaxpr:
+    """Return the program without the results whose flag is true."""
+    return Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, [a for a, p in zip(jaxpr.outvars, prune, strict=True) if not p])
+
+
+def prune_closed_jaxpr_outputs(jaxpr: ClosedJaxpr, prune: Sequence[bool]) -> ClosedJaxpr:
+    """Return the program without the results whose flag is true."""
+    return ClosedJaxpr(prune_jaxpr_outputs(jaxpr.jaxpr, prune), jaxpr.consts)
 
 
 def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
