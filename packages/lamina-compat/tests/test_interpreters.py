@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, grad, hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, vjp
 from lamina_batching import vmap
+from lamina_compat._vocabulary import pjit_p, to_jax_program
 from lamina_compat.names.interpreters import ad, batching, mlir, pxla, xla
 from lamina_export import deserialize, export
 from lamina_ir import MissingRuleError, Primitive, dtypes, dumps, loads, prims, shaped
 from lamina_parallel import pmap
 from lamina_tracing import io_callback, jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import typeof
+from lamina_tracing.primitives import select_n_p, tile_p
 
 
 def make_primitive(name, impl, infer, *, several=False):
@@ -628,3 +630,80 @@ def test_class_of_a_program_becomes_an_array_class():
     assert float(jit(lambda x: lax.mul(x, 2.0))(Boxed(np.float32(3)))) == 6
     with pytest.raises(TypeError, match="cannot become an array class"):
         xla.pytype_aval_mappings[str] = xla.pytype_aval_mappings[np.ndarray]
+
+
+# --- primitives with other names, params or operands in JAX -----------------------------------------------------------------
+P = np.array([True, False, True])
+
+
+def test_rules_of_select_n_have_the_operands_of_jax():
+    out, tangent = ad.primitive_jvps[select_n_p]((P, X, Y), (ad.Zero.from_primal_value(P), X, Y))
+    assert np.array_equal(out, np.where(P, Y, X)) and np.array_equal(tangent, out)
+    back = ad.primitive_transposes[select_n_p](X, P, ad.UndefinedPrimal(typeof(X)), ad.UndefinedPrimal(typeof(X)))
+    assert back[0] is None and np.array_equal(back[1], np.where(P, 0, X)) and np.array_equal(back[2], np.where(P, X, 0))
+    out, dim = batching.primitive_batchers[select_n_p]((stack(P), X, Y), (0, None, None))
+    assert dim == 0 and out.shape == (2, 3)
+
+
+@pytest.fixture
+def restored_rules():
+    """Restore the rules of `select` after a test."""
+    tables = [view.table for view in (ad.primitive_jvps, ad.primitive_transposes, batching.primitive_batchers, mlir._lowerings)]
+    before = [table[prims.select_p] for table in tables]
+    yield
+    for table, rule in zip(tables, before):
+        table.define(prims.select_p, rule)
+
+
+def test_assigned_rules_of_select_n_get_the_operands_of_jax(restored_rules):
+    seen = []
+
+    def jvp_rule(primals, tangents):
+        seen.append((primals, tangents))
+        return select_n_p.bind(*primals), lax.mul(select_n_p.bind(primals[0], *map(ad.instantiate_zeros, tangents[1:])), 2.0)
+
+    def batcher(args, dims):
+        seen.append((args, dims))
+        return select_n_p.bind(*[batching.bdim_at_front(a, d, 2) for a, d in zip(args, dims)]), 0
+    ad.primitive_jvps[select_n_p] = jvp_rule
+    assert ad.primitive_jvps[select_n_p] is jvp_rule and select_n_p in ad.primitive_jvps
+    _, tangent = jvp(lambda x, y: lax.select(P, x, y), (X, Y), (X, Y))
+    assert np.array_equal(tangent, 2 * np.where(P, X, Y)) and np.array_equal(seen[0][0][1], Y)  # the case False comes first
+    batching.primitive_batchers[select_n_p] = batcher
+    assert np.array_equal(vmap(lambda x: lax.select(P, x, Y))(stack(X)), np.where(P, stack(X), Y))
+    assert seen[-1][1] == (None, None, 0)
+    ad.primitive_transposes[select_n_p] = lambda ct, p, x, y: [None, select_n_p.bind(p, ct, lax.full_like(ct, 0)), None]
+    pulled = linear_transpose(lambda y: lax.select(P, X * 0, y), Y)(X)[0]
+    assert np.array_equal(pulled, np.where(P, 0, X))
+
+
+def test_assigned_lowerings_of_select_n_get_the_operands_of_jax(restored_rules):
+    def by_arithmetic(p, x, y):
+        p = lax.convert_element_type(p, x.dtype)
+        return lax.add(lax.mul(x, lax.sub(lax.full_like(p, 1), p)), lax.mul(y, p))
+    for rule in (lambda ctx, p, x, y: [mlir.hlo.select(p, y, x)], mlir.lower_fun(by_arithmetic, multiple_results=False)):
+        mlir.register_lowering(select_n_p, rule)
+        assert np.array_equal(jit(lambda p, x, y: lax.select(p, x, y))(P, X, Y), np.where(P, X, Y))
+
+
+def test_rules_of_pjit_and_scan_take_params_of_jax():
+    shown = to_jax_program(make_jaxpr(lambda x: lax.scan(lambda c, y: (jit(lax.sin)(lax.mul(c, y)), y), x, X))(1.0))
+    scan = next(e for e in shown.jaxpr.eqns if e.primitive is prims.scan_p)
+    one, zero = np.float32(1), ad.Zero.from_primal_value(X)
+    out, tangents = ad.primitive_jvps[scan.primitive]([one, X], [one, zero], **scan.params)
+    assert type(tangents[1]) is ad.Zero
+    wanted = jvp(lambda x: lax.scan(lambda c, y: (lax.sin(lax.mul(c, y)), y), x, X)[0], (1.0,), (1.0,))[1]
+    np.testing.assert_allclose(tangents[0], wanted, rtol=1e-6)
+    call = next(e for e in scan.params["jaxpr"].jaxpr.eqns if e.primitive is pjit_p)
+    assert pjit_p in ad.primitive_jvps and pjit_p in mlir._lowerings
+    (out,), (tangent,) = ad.primitive_jvps[pjit_p]([np.float32(0.5)], [np.float32(1)], **call.params)
+    assert float(tangent) == pytest.approx(np.cos(0.5), rel=1e-6)
+    (out,), (dim,) = batching.primitive_batchers[pjit_p]([X], [0], **call.params)
+    assert dim == 0 and np.allclose(out, np.sin(X), rtol=1e-6)
+
+
+def test_composite_primitives_have_derived_rules():
+    out, tangent = ad.primitive_jvps[tile_p]((X,), (Y,), reps=(2,))
+    assert np.array_equal(tangent, np.tile(Y, 2)) and tile_p in batching.primitive_batchers
+    with pytest.raises(NotImplementedError, match="`tile` binds other primitives in lamina, whose rules apply"):
+        ad.primitive_jvps[tile_p] = lambda primals, tangents: None

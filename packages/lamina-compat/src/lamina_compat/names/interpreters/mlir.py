@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Primitive, ShapedArray, ShapeDtypeStruct, Var
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, ShapeDtypeStruct, Var
 from lamina_ir.extend.unchecked import lower_keys, thread_iteration_counters
 from lamina_ir.layers import explain_absent_names
 from lamina_ir.typing import AxisName, Function, Params, ParamValue, Value
@@ -23,7 +23,7 @@ from lamina_tracing import io_callback, pure_callback
 from lamina_tracing.extend import AxisFrame, extend_axis_env, stage, trace_state, typeof
 from typing_extensions import override
 
-from ..._rule_views import JaxRule, RuleView, check_rule, format_value, register
+from ..._rule_views import JaxRule, RuleView, check_rule, format_value, pick, put_back
 
 __all__ = ["LoweringRule", "LoweringRuleContext", "ModuleContext", "Token", "TokenSet", "aval_to_ir_type",
            "aval_to_ir_types", "cache_lowering", "core_call_lowering", "custom_call", "delegate_lowering",
@@ -150,9 +150,9 @@ class LoweringRuleContext:
         return False
 
 
-def _rule_context(ctx: Context) -> LoweringRuleContext:
-    env = ctx.axis_env
-    return LoweringRuleContext(ModuleContext(ctx), ctx.eqn.primitive, tuple(ctx.avals_in), tuple(ctx.avals_out), ctx,
+def _rule_context(ctx: Context, places: Sequence[Any]) -> LoweringRuleContext:
+    env, avals = ctx.axis_env, tuple(pick(ctx.avals_in, places, typeof))
+    return LoweringRuleContext(ModuleContext(ctx), ctx.eqn.primitive, avals, tuple(ctx.avals_out), ctx,
                                ctx.scoped_name(""), axis_size_env=dict(zip(env.names, env.sizes)))
 
 
@@ -177,8 +177,9 @@ class _Lowering(JaxRule):
 
     @override
     def __call__(self, ctx: Context, /, *operands: IrValue, **params: ParamValue) -> Any:
+        params, places = self.arrange(params, len(operands))
         with ctx.loc, ctx.ip:
-            made = self.rule(_rule_context(ctx), *operands, **params)
+            made = self.rule(_rule_context(ctx, places), *pick(operands, places, ir_constant), **params)
         values = [made] if self._is_value(made) and not self.prim.multiple else made
         values = [value[0] if isinstance(value, tuple | list) and len(value) == 1 else value for value in self._list(values)]
         avals = ctx.avals_out
@@ -250,13 +251,18 @@ class _ProgramLowering(JaxRule, ProgramRule):
 
     def _make_program(self, avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray], params: Params,
                       axes: Iterable[tuple[AxisName, int]]) -> ClosedJaxpr:
-        made = self.rule.make_program(avals, params, axes)  # type: ignore[attr-defined]
+        params, places = self.arrange(params, len(avals))
+        if len(places) != len(avals):
+            raise NotImplementedError(f"{self.describe()}: it has more operands in JAX than in lamina, so the rule must be "
+                                      "written with hlo builders, not with lower_fun")
+        made = self.rule.make_program(pick(avals, places, typeof), params, axes)  # type: ignore[attr-defined]
         if len(made.out_avals) != len(out_avals):
             raise TypeError(f"{self.describe()}: must return {len(out_avals)} values; got {len(made.out_avals)}")
         for i, (got, want) in enumerate(zip(made.out_avals, out_avals)):
             if got.shape != want.shape or got.dtype != want.dtype:
                 raise TypeError(f"{self.describe()}: result {i} must have the type {want.str_long()}; got {got.str_long()}")
-        return made
+        jaxpr = made.jaxpr
+        return ClosedJaxpr(Jaxpr(jaxpr.constvars, put_back(jaxpr.invars, places), jaxpr.eqns, jaxpr.outvars), made.consts)
 
     __call__ = ProgramRule.__call__
 
@@ -265,8 +271,12 @@ def _wrap(prim: Primitive, rule: Function, view: str) -> JaxRule:
     return (_ProgramLowering if isinstance(rule, _LoweredFunction) else _Lowering)(prim, rule, view)
 
 
-_lowerings = RuleView("mlir.register_lowering", lowering_rules, _wrap, _read)
-_platform_specific_lowerings = {name: RuleView("mlir.register_lowering", platform_rules(name), _wrap, _read)
+def _derive(prim: Primitive) -> Function:
+    return lower_fun(prim.bind, multiple_results=prim.multiple)
+
+
+_lowerings = RuleView("mlir.register_lowering", lowering_rules, _wrap, _read, _derive)
+_platform_specific_lowerings = {name: RuleView("mlir.register_lowering", platform_rules(name), _wrap, _read, _derive)
                                 for name in ("cpu", "cuda", "rocm", "tpu")}
 
 
@@ -288,10 +298,8 @@ def register_lowering(prim: Primitive, rule: Function, platform: str | None = No
     check_rule("mlir.register_lowering", prim, rule)
     if platform is not None and platform not in _PLATFORMS:
         raise ValueError(f"mlir.register_lowering: platform must be one of {', '.join(_PLATFORMS)} or None; got {platform!r}")
-    entry = _wrap(prim, rule, "mlir.register_lowering")
-    for table in [lowering_rules] if platform is None else map(platform_rules, _PLATFORMS[platform]):
-        table.define(prim, entry)
-    register(prim)
+    for view in [_lowerings] if platform is None else [_platform_specific_lowerings[name] for name in _PLATFORMS[platform]]:
+        view[prim] = rule
     return rule
 
 
