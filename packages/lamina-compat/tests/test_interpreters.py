@@ -7,9 +7,11 @@ import pytest
 from lamina_autodiff import checkpoint, grad, hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, vjp
 from lamina_batching import vmap
 from lamina_compat._vocabulary import pjit_p, to_jax_program
+from lamina_compat.names.core import Primitive
 from lamina_compat.names.interpreters import ad, batching, mlir, pxla, xla
 from lamina_export import deserialize, export
-from lamina_ir import MissingRuleError, Primitive, dtypes, dumps, loads, prims, shaped
+from lamina_ir import MissingRuleError, dtypes, dumps, loads, prims, shaped
+from lamina_ir import Primitive as OwnPrimitive
 from lamina_parallel import pmap
 from lamina_tracing import io_callback, jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import typeof
@@ -84,7 +86,7 @@ batching.defbroadcasting(mix_p)
 
 
 # --- linear with one operand, lowered with builders of a dialect -----------------------------------------------------------
-double_p = Primitive("test_double")
+double_p = OwnPrimitive("test_double")
 double_p.def_impl(functools.partial(xla.apply_primitive, double_p))
 double_p.def_abstract_eval(lambda x: x)
 ad.deflinear(double_p, lambda ct: [double_p.bind(ct)])

@@ -204,6 +204,9 @@ def _explain_missing(view: str, prim: Primitive) -> str:
     """Return how to define a missing rule, and where other rules of the primitive are registered."""
     lines = [f"{rule.view} at {rule.line}" for table in list_rule_tables()
              if isinstance(rule := dict.get(table, prim), JaxRule) and rule.line is not None]
+    made = getattr(prim, "line", None)
+    if made is not None:
+        lines.append(f"the primitive at {made}")
     others = f" (registered: {', '.join(dict.fromkeys(lines))})" if lines else ""
     how = f"call jax.interpreters.{view}({prim.name}_p, rule)" if view == "mlir.register_lowering" else (
         f"set jax.interpreters.{view}[{prim.name}_p] = rule")

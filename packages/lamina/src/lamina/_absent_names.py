@@ -20,8 +20,8 @@ NOT_YET: Final = "not available yet"
 GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     # Modules that lamina-compat will have.
     (f"{COMPAT}; today use lamina.extend.core for programs and lamina_ir.extend for tools on them", {"": "core"}),
-    (f"{COMPAT}; today define rules with lamina_autodiff.extend, lamina_batching.extend and lamina_lowering.extend",
-     {"": "interpreters"}),
+    ("define rules with the extend modules of lamina_autodiff, lamina_batching and lamina_lowering, or run with "
+     "python -m lamina", {"": "interpreters"}),
     (f"{COMPAT}; today use lamina.tree_util and lamina.extend.linear_util", {"": "api_util"}),
     (f"private in JAX; some of its modules are {COMPAT}; today use the public module with the same name", {"": "_src"}),
 

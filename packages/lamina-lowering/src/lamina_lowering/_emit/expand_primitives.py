@@ -6,8 +6,9 @@ maps. Otherwise the rule emits the program in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
-from lamina_ir import ClosedJaxpr, Eqn, ShapedArray, prims
+from lamina_ir import ClosedJaxpr, Eqn, Primitive, ShapedArray, prims
 from lamina_ir.extend import stack_depth
 from lamina_ir.extend.unchecked import lower_keys, rewrite, thread_iteration_counters
 from lamina_ir.typing import AxisName, Params, ParamValue
@@ -18,6 +19,7 @@ from .._typing import IrValue
 
 __all__ = ["ProgramRule", "expand_primitives"]
 
+_primitive_of = attrgetter("primitive")
 Axes = tuple[tuple[AxisName, int], ...]
 MakeProgram = Callable[[Sequence[ShapedArray], Sequence[ShapedArray], Params, Axes], ClosedJaxpr]
 
@@ -64,15 +66,18 @@ def expand_primitives(program: ClosedJaxpr, axes: Axes = ()) -> ClosedJaxpr:
     >>> expand_primitives(program) is program
     True
     """
-    def make() -> ClosedJaxpr | None:
+    def make() -> tuple[ClosedJaxpr, ...]:
         with stack_depth.with_recursion_limit():
             found = _expand(program, axes, {})
-        return None if found is program else found  # the memo must not refer to the program itself
+        return () if found is program else (found,)  # the memo must not refer to the program itself
 
-    return program.memo_with_settings(("expanded", axes), make) or program
+    changed = program.memo_with_settings(("expanded", axes), make)
+    return changed[0] if changed else program
 
 
 def _expand(program: ClosedJaxpr, axes: Axes, seen: dict[tuple[int, Axes], tuple[ClosedJaxpr, ClosedJaxpr]]) -> ClosedJaxpr:
+    if not any(prim.subprograms or _find_rule(prim) for prim in set(map(_primitive_of, program.jaxpr.eqns))):
+        return program
     key = id(program), axes  # the entry also holds the program, so that its id is not reused
     if key not in seen:
         def replace(e: Eqn) -> list[Eqn] | None:
@@ -80,6 +85,12 @@ def _expand(program: ClosedJaxpr, axes: Axes, seen: dict[tuple[int, Axes], tuple
             return None if new is e else [new]
         seen[key] = program, rewrite(program, replace, nested=False)
     return seen[key][1]
+
+
+def _find_rule(prim: Primitive) -> ProgramRule | None:
+    """Return the program rule of a primitive that is replaced; None for other primitives."""
+    rule = dict.get(lowering_rules, prim)
+    return rule if isinstance(rule, ProgramRule) and not prim.elementwise and not has_platform_rule(prim) else None
 
 
 def _expand_equation(e: Eqn, axes: Axes, seen: dict[tuple[int, Axes], tuple[ClosedJaxpr, ClosedJaxpr]]) -> Eqn:
@@ -95,8 +106,8 @@ def _expand_equation(e: Eqn, axes: Axes, seen: dict[tuple[int, Axes], tuple[Clos
                 new = tuple([_expand(region, inside, seen) for region in nested])
                 params[name] = nested if all(a is b for a, b in zip(new, nested)) else new
         return e if all(params[name] is e.params[name] for name in prim.subprograms) else e.replace(params=params)
-    rule = dict.get(lowering_rules, prim)
-    if not isinstance(rule, ProgramRule) or prim.elementwise or has_platform_rule(prim):
+    rule = _find_rule(prim)
+    if rule is None:
         return e
     found = _expand(rule.make_program([v.aval for v in e.invars], [v.aval for v in e.outvars], e.params, axes), axes, seen)
     return Eqn(prims.xla_call_p, e.invars, e.outvars, {"call_jaxpr": found, "name": prim.name, "donated_invars": (),
