@@ -116,6 +116,7 @@ def test_dead_code_is_removed_and_used_results_stay(fun):
         check(jaxpr_as_fun(ClosedJaxpr(small, program.consts))(*[x for x, k in zip(ARGS, kept) if k]),
               [o for o, u in zip(outs, used) if u])
     assert pe.dce_jaxpr(program.jaxpr, [False] * len(outs), instantiate=True)[1] == [True] * 3
+    assert pe.dce_jaxpr(program.jaxpr, False)[0].outvars == [] and len(pe.dce_jaxpr(program.jaxpr, True)[0].outvars) == len(outs)
 
 
 def make_primitive(name, impl, infer):
@@ -172,6 +173,16 @@ def test_inputs_that_are_not_kept_are_dropped():
     assert len(jaxpr.invars) == 1
     with pytest.raises(ValueError, match=r"keep_inputs\[1\] must be True: the function uses argument 1"):
         pe.trace_to_jaxpr_dynamic(fun, [aval, aval], keep_inputs=[True, False])
+
+
+def test_staging_eliminates_dead_code_on_request():
+    unused, used = np.arange(3, dtype="float32"), np.arange(4, dtype="float32")
+    fun = linear_util.wrap_init(lambda x, y: [lax.sin(x) * unused, x * used][1:])
+    aval = typeof(ARGS[0])
+    assert len(pe.trace_to_jaxpr_dynamic(fun, [aval, aval])[2]) == 2
+    jaxpr, avals, consts = pe.trace_to_jaxpr_dynamic(fun, [aval, aval], auto_dce=True)
+    assert len(consts) == 1 and len(jaxpr.invars) == 2 and avals[0].shape == (4,)
+    check(jaxpr_as_fun(ClosedJaxpr(jaxpr, consts))(2.0, 3.0), [2 * used])
 
 
 def test_types_of_results():
