@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp
 from lamina_batching import vmap
+from lamina_compat._vocabulary import make_jaxpr, pjit_p
+from lamina_compat.names.core import jaxpr_as_fun
 from lamina_compat.names.interpreters import mlir
 from lamina_compat.names.interpreters import partial_eval as pe
 from lamina_ir import ClosedJaxpr, Primitive
-from lamina_tracing import jit, lax, linear_util, make_jaxpr
-from lamina_tracing.extend import jaxpr_as_fun, typeof
+from lamina_tracing import jit, lax, linear_util
+from lamina_tracing.extend import typeof
 
 ARGS = (np.float32(0.5), np.arange(3, dtype="float32"), np.float32(2))
 
@@ -149,6 +151,28 @@ def test_rules_for_dead_code_are_used():
         assert not pe.dce_jaxpr(jaxpr, [False, False])[0].eqns
     finally:
         del pe.dce_rules[both_p]
+
+
+def test_programs_are_in_the_vocabulary_of_jax():
+    program = make_jaxpr(with_call)(*ARGS)
+    first, second, *_ = pe.partial_eval_jaxpr_nounits(program, [False, True, True], False)
+    staged = pe.trace_to_jaxpr_dynamic(linear_util.wrap_init(with_call), list(map(typeof, ARGS)))[0]
+    split = pe.trace_to_jaxpr_nounits(linear_util.wrap_init(with_call), [pe.PartialVal.unknown(typeof(x)) for x in ARGS])[0]
+    small = pe.dce_jaxpr(program.jaxpr, [False, False, True, True])[0]
+    for jaxpr in (first.jaxpr, second.jaxpr, staged, split, small):
+        names = [e.primitive.name for e in jaxpr.eqns]
+        assert "pjit" in names and "xla_call" not in names
+
+
+def test_rules_for_dead_code_get_equations_of_jax():
+    jaxpr, seen = make_jaxpr(with_call)(*ARGS).jaxpr, []
+    pe.dce_rules[pjit_p] = lambda used, eqn: seen.append((used, eqn.params["jaxpr"])) or ([True] * len(eqn.invars), eqn)
+    try:
+        small, kept = pe.dce_jaxpr(jaxpr, [True, False, False, False])
+    finally:
+        del pe.dce_rules[pjit_p]
+    assert kept == [True, False, True] and seen[0][0] == [True, False] and len(seen) == 1
+    check(jaxpr_as_fun(close(small))(ARGS[0], ARGS[2]), with_call(*ARGS)[:1])
 
 
 def test_staging_gives_program_types_and_constants():

@@ -1,6 +1,6 @@
 """`jax.interpreters.partial_eval`: staging, partial evaluation and dead code, with the functions of lamina.
 
-Programs are split by the facts of their primitives. The tables of rules of JAX's module are accepted, so that libraries can
+Programs are split by the facts of their primitives. Results are in JAX's vocabulary; arguments may be in either one. The tables of rules of JAX's module are accepted, so that libraries can
 fill them; only `dce_rules` is read, by `dce_jaxpr`.
 """
 from __future__ import annotations
@@ -15,6 +15,7 @@ from lamina_ir.typing import Function, Value
 from lamina_tracing.extend import StagingTrace, StagingTracer, new_trace_level, stage, trace_state, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 
+from ..._vocabulary import from_jax_equation, from_jax_jaxpr, from_jax_program, to_jax_jaxpr, to_jax_program
 from ..api_util import DebugInfo, debug_info, debug_info_final
 
 __all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal",
@@ -128,7 +129,7 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], deb
     if auto_dce:
         jaxpr, kept, _ = dce_jaxpr_consts(jaxpr, True, instantiate=True)
         consts = [c for c, k in zip(consts, kept) if k]
-    return jaxpr, closed.out_avals, consts
+    return to_jax_jaxpr(jaxpr), closed.out_avals, consts
 
 
 def _drop_inputs(jaxpr: Jaxpr, invars: Sequence[Var], keep: Sequence[bool]) -> list[Var]:
@@ -184,7 +185,7 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, pvals: Sequence[PartialVal], instant
         closed = trace.to_jaxpr(list(unknown.values()), [o for o, s in zip(outs, staged) if s])
     avals = iter(closed.out_avals)
     results = [PartialVal.unknown(next(avals)) if s else PartialVal.known(o) for o, s in zip(outs, staged)]
-    return closed.jaxpr, results, tuple(closed.consts)
+    return to_jax_jaxpr(closed.jaxpr), results, tuple(closed.consts)
 
 
 trace_to_jaxpr = trace_to_jaxpr_nounits
@@ -203,8 +204,8 @@ def partial_eval_jaxpr_nounits(jaxpr: ClosedJaxpr, unknowns: Sequence[bool], ins
       The first part, from known inputs to known results and residuals; the second one, from residuals and unknown inputs to
       the other results; for each result, whether it is unknown; the types of the residuals.
     """
-    split = partial_eval(jaxpr, [not u for u in unknowns], instantiate=instantiate)
-    return split.known, split.unknown, [not k for k in split.out_known], split.residuals
+    split = partial_eval(from_jax_program(jaxpr), [not u for u in unknowns], instantiate=instantiate)
+    return (to_jax_program(split.known), to_jax_program(split.unknown), [not k for k in split.out_known], split.residuals)
 
 
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool],
@@ -220,7 +221,8 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool],
     """
     used_outputs = _per_item(used_outputs, jaxpr.outvars)
     if not dce_rules or not any(e.primitive in dce_rules for e in jaxpr.eqns):
-        return dce(jaxpr, used_outputs, instantiate=instantiate)
+        small, kept = dce(from_jax_jaxpr(jaxpr), used_outputs, instantiate=instantiate)
+        return to_jax_jaxpr(small), kept
     return _dce_with_rules(jaxpr, used_outputs, instantiate)
 
 
@@ -237,17 +239,22 @@ def _dce_with_rules(jaxpr: Jaxpr, used_outputs: Sequence[bool],
         used = [v in live for v in old.outvars]
         if not any(used) and not old.effects:
             continue
-        new: Eqn | None = old
-        if old.primitive in dce_rules:
-            new = dce_rules[old.primitive](used, old)[1]
-        elif old.primitive.region_signature is not None and not old.effects:
-            new = dce_equation(old, used)
+        new = dce_rules[old.primitive](used, old)[1] if old.primitive in dce_rules else _dce_equation(old, used)
         if new is not None:
             eqns.append(new)
             live.update(a for a in new.invars if isinstance(a, Var))
     keep = _per_item(instantiate, jaxpr.invars)
     kept = [v in live or k for v, k in zip(jaxpr.invars, keep, strict=True)]
-    return Jaxpr(jaxpr.constvars, [v for v, k in zip(jaxpr.invars, kept) if k], eqns[::-1], outs), kept
+    small = Jaxpr(jaxpr.constvars, [v for v, k in zip(jaxpr.invars, kept) if k], eqns[::-1], outs)
+    return to_jax_jaxpr(small), kept
+
+
+def _dce_equation(e: Eqn, used: list[bool]) -> Eqn:
+    """Return the equation without what the used results do not need, in lamina's vocabulary if that changes it."""
+    prim, params, operands = from_jax_equation(e.primitive, e.params, e.invars)
+    if prim.region_signature is None or e.effects:
+        return e
+    return dce_equation(Eqn(prim, list(operands), list(e.outvars), params, e.source), used)
 
 
 def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool],
