@@ -246,7 +246,7 @@ def _dce_with_rules(jaxpr: Jaxpr, used_outputs: Sequence[bool],
     keep = _per_item(instantiate, jaxpr.invars)
     kept = [v in live or k for v, k in zip(jaxpr.invars, keep, strict=True)]
     small = Jaxpr(jaxpr.constvars, [v for v, k in zip(jaxpr.invars, kept) if k], eqns[::-1], outs)
-    return to_jax_jaxpr(small), kept
+    return to_jax_jaxpr(from_jax_jaxpr(small)), kept
 
 
 def _dce_equation(e: Eqn, used: list[bool]) -> Eqn:
