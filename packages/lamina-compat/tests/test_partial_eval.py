@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp
 from lamina_batching import vmap
+from lamina_compat._vocabulary import make_jaxpr, pjit_p
+from lamina_compat.names.core import jaxpr_as_fun
 from lamina_compat.names.interpreters import mlir
 from lamina_compat.names.interpreters import partial_eval as pe
 from lamina_ir import ClosedJaxpr, Primitive
-from lamina_tracing import jit, lax, linear_util, make_jaxpr
-from lamina_tracing.extend import jaxpr_as_fun, typeof
+from lamina_tracing import jit, lax, linear_util
+from lamina_tracing.extend import typeof
 
 ARGS = (np.float32(0.5), np.arange(3, dtype="float32"), np.float32(2))
 
@@ -116,6 +118,7 @@ def test_dead_code_is_removed_and_used_results_stay(fun):
         check(jaxpr_as_fun(ClosedJaxpr(small, program.consts))(*[x for x, k in zip(ARGS, kept) if k]),
               [o for o, u in zip(outs, used) if u])
     assert pe.dce_jaxpr(program.jaxpr, [False] * len(outs), instantiate=True)[1] == [True] * 3
+    assert pe.dce_jaxpr(program.jaxpr, False)[0].outvars == [] and len(pe.dce_jaxpr(program.jaxpr, True)[0].outvars) == len(outs)
 
 
 def make_primitive(name, impl, infer):
@@ -150,6 +153,28 @@ def test_rules_for_dead_code_are_used():
         del pe.dce_rules[both_p]
 
 
+def test_programs_are_in_the_vocabulary_of_jax():
+    program = make_jaxpr(with_call)(*ARGS)
+    first, second, *_ = pe.partial_eval_jaxpr_nounits(program, [False, True, True], False)
+    staged = pe.trace_to_jaxpr_dynamic(linear_util.wrap_init(with_call), list(map(typeof, ARGS)))[0]
+    split = pe.trace_to_jaxpr_nounits(linear_util.wrap_init(with_call), [pe.PartialVal.unknown(typeof(x)) for x in ARGS])[0]
+    small = pe.dce_jaxpr(program.jaxpr, [False, False, True, True])[0]
+    for jaxpr in (first.jaxpr, second.jaxpr, staged, split, small):
+        names = [e.primitive.name for e in jaxpr.eqns]
+        assert "pjit" in names and "xla_call" not in names
+
+
+def test_rules_for_dead_code_get_equations_of_jax():
+    jaxpr, seen = make_jaxpr(with_call)(*ARGS).jaxpr, []
+    pe.dce_rules[pjit_p] = lambda used, eqn: seen.append((used, eqn.params["jaxpr"])) or ([True] * len(eqn.invars), eqn)
+    try:
+        small, kept = pe.dce_jaxpr(jaxpr, [True, False, False, False])
+    finally:
+        del pe.dce_rules[pjit_p]
+    assert kept == [True, False, True] and seen[0][0] == [True, False] and len(seen) == 1
+    check(jaxpr_as_fun(close(small))(ARGS[0], ARGS[2]), with_call(*ARGS)[:1])
+
+
 def test_staging_gives_program_types_and_constants():
     for stage in (pe.trace_to_jaxpr_dynamic, pe.trace_to_jaxpr_final):
         captured = np.arange(3, dtype="float32")
@@ -172,6 +197,16 @@ def test_inputs_that_are_not_kept_are_dropped():
     assert len(jaxpr.invars) == 1
     with pytest.raises(ValueError, match=r"keep_inputs\[1\] must be True: the function uses argument 1"):
         pe.trace_to_jaxpr_dynamic(fun, [aval, aval], keep_inputs=[True, False])
+
+
+def test_staging_eliminates_dead_code_on_request():
+    unused, used = np.arange(3, dtype="float32"), np.arange(4, dtype="float32")
+    fun = linear_util.wrap_init(lambda x, y: [lax.sin(x) * unused, x * used][1:])
+    aval = typeof(ARGS[0])
+    assert len(pe.trace_to_jaxpr_dynamic(fun, [aval, aval])[2]) == 2
+    jaxpr, avals, consts = pe.trace_to_jaxpr_dynamic(fun, [aval, aval], auto_dce=True)
+    assert len(consts) == 1 and len(jaxpr.invars) == 2 and avals[0].shape == (4,)
+    check(jaxpr_as_fun(ClosedJaxpr(jaxpr, consts))(2.0, 3.0), [2 * used])
 
 
 def test_types_of_results():

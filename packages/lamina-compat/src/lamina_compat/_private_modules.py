@@ -57,8 +57,8 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.compiler": PrivateModule("", "backend_compile", "chex"),
     "jax._src.config": PrivateModule("", "config enable_x64 update debug_nans enable_memories", "orbax equinox"),
     "jax._src.core": PrivateModule(
-        "jax.core", "Primitive ShapedArray Tracer Trace MainTrace new_main cur_sublevel call_p Literal Var DropVar ClosedJaxpr "
-        "Jaxpr eval_jaxpr get_aval raise_to_shaped safe_map typeof", "flax oryx quax"),
+        "jax.core", "Primitive ShapedArray Tracer Trace MainTrace new_main cur_sublevel call_p Literal Var DropVar "
+        "ClosedJaxpr Jaxpr eval_jaxpr get_aval raise_to_shaped safe_map typeof", "flax oryx quax"),
     "jax._src.custom_derivatives": PrivateModule(
         "jax.custom_derivatives", "custom_jvp custom_vjp closure_convert SymbolicZero", "lineax"),
     "jax._src.debugging": PrivateModule("jax.debug", "callback breakpoint DebugEffect", "chex"),
