@@ -355,6 +355,13 @@ def test_constants_and_attributes_have_the_types_of_their_dtypes():
         assert [str(mlir.i32_attr(1)), str(mlir.i64_attr(2)), str(mlir.dense_int_array([3]))] == [
             "1 : i32", "2 : i64", "array<i64: 3>"]
         assert str(mlir.aval_to_ir_type(shaped((2,), "bfloat16"))) == "tensor<2xbf16>"
+        values = (True, 3, 2.5, "a", b"x", (1, "a"), np.arange(2), np.float32(2), np.int8(3), {"a": [True]}, np.dtype("int8"))
+        assert [str(mlir.ir_attribute(v)) for v in values] == [
+            "true", "3 : i64", "2.500000e+00 : f64", '"a"', '"x"', '[1, "a"]', "dense<[0, 1]> : tensor<2xi64>",
+            "2.000000e+00 : f32", "3 : i8", "{a = [true]}", "i8"]
+        with pytest.raises(TypeError, match="ir_attribute: expected a number.*got NoneType"):
+            mlir.ir_attribute(None)
+        assert mlir.unflatten_ir_values_like_types([1, 2, 3], ["t", ("t", "t")]) == [1, (2, 3)]
         module = mlir.ir.Module.create()
         with mlir.ir.InsertionPoint(module.body):
             for value in (np.ones(2, "float16"), np.ones((), dtypes.bfloat16), np.zeros((0, 3), np.int8), True, 2, 1.5, 1j):

@@ -62,7 +62,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
      {"names.interpreters.mlir": "jaxpr_subcomp lower_jaxpr_to_fun lower_jaxpr_to_module build_mlir_module_helper "
                                  "LoweringParameters LoweringResult lowerable_effects merge_mlir_modules "
                                  "xla_computation_to_mlir_module shape_tensor eval_dynamic_shape "
-                                 "ReplicaAxisContext SPMDAxisContext ShardingContext ShapePolyLoweringState"}),
+                                 "AxisContext ReplicaAxisContext SPMDAxisContext ShardingContext ShapePolyLoweringState"}),
     ("lamina passes no tokens and channels to lowering rules; use jax.experimental.io_callback(ordered=True)",
      {"names.interpreters.mlir": "token_type DEVICE_TO_DEVICE_TYPE RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE"}),
     ("use jax.sharding.NamedSharding and jax.sharding.PositionalSharding",

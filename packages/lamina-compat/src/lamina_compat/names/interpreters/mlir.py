@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
@@ -19,24 +19,27 @@ from lamina_ir.layers import explain_absent_names
 from lamina_ir.typing import AxisName, Function, Params, ParamValue, Value
 from lamina_lowering.extend import (
     Context, ProgramRule, element_type_name, lowering_rules, make_ir_context, platform_rules)
+from lamina_parallel import Mesh
 from lamina_tracing import io_callback, pure_callback
 from lamina_tracing.extend import AxisFrame, extend_axis_env, stage, trace_state, typeof
 from typing_extensions import override
 
 from ..._rule_views import JaxRule, RuleView, check_rule, format_value, pick, put_back
 
-__all__ = ["LoweringRule", "LoweringRuleContext", "ModuleContext", "Token", "TokenSet", "aval_to_ir_type",
-           "aval_to_ir_types", "cache_lowering", "core_call_lowering", "custom_call", "delegate_lowering",
-           "dense_bool_array", "dense_bool_elements", "dense_int_array", "dense_int_elements", "dtype_to_ir_type",
-           "emit_python_callback", "flatten_ir_types", "flatten_ir_values", "flatten_lowering_ir_args", "i32_attr",
-           "i64_attr", "ir_constant", "ir_constants", "lower_fun", "make_ir_context", "module_to_bytecode",
-           "module_to_string", "multi_broadcast_in_dim", "register_lowering"]
+__all__ = ["LoweringRule", "LoweringRuleContext", "Mesh", "MeshAxisName", "ModuleContext", "Token", "TokenSet",
+           "aval_to_ir_type", "aval_to_ir_types", "cache_lowering", "core_call_lowering", "custom_call",
+           "delegate_lowering", "dense_bool_array", "dense_bool_elements", "dense_int_array", "dense_int_elements",
+           "dtype_to_ir_type", "emit_python_callback", "flatten_ir_types", "flatten_ir_values",
+           "flatten_lowering_ir_args", "i32_attr", "i64_attr", "ir_attribute", "ir_constant", "ir_constants",
+           "lower_fun", "make_ir_context", "module_to_bytecode", "module_to_string", "multi_broadcast_in_dim",
+           "register_lowering", "unflatten_ir_values_like_types"]
 
 IrValue: TypeAlias = Any  # jaxlib.mlir.ir.Value
 IrType: TypeAlias = Any
 IrAttribute: TypeAlias = Any
 IrModule: TypeAlias = Any
 LoweringRule = Callable
+MeshAxisName = Hashable
 Token = Any
 
 # Modules of jaxlib, imported when a program first reads them.
@@ -47,6 +50,8 @@ _PLATFORMS = {"gpu": ("cuda", "rocm"), "cuda": ("cuda",), "rocm": ("rocm",), "cp
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Value":
+        return _ir().Value
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
@@ -439,6 +444,39 @@ def multi_broadcast_in_dim(ctx: LoweringRuleContext, ops: Sequence[IrValue], ops
     return made
 
 
+def ir_attribute(val: Any) -> IrAttribute:
+    """Return the attribute of a Python value.
+
+    Args:
+      val: a bool, int (i64), float (f64), text, bytes, NumPy scalar or array, dtype, sequence or dict of these, or an
+        attribute.
+    Raises:
+      TypeError: another value.
+    """
+    ir = _ir()
+    if isinstance(val, ir.Attribute):
+        return val
+    if isinstance(val, bool | np.bool_):
+        return ir.BoolAttr.get(bool(val))
+    if isinstance(val, str | bytes):
+        return ir.StringAttr.get(val)
+    if isinstance(val, np.dtype):
+        return ir.TypeAttr.get(dtype_to_ir_type(val))
+    if isinstance(val, np.ndarray):
+        return _elements(val)
+    if isinstance(val, Mapping):
+        return ir.DictAttr.get({name: ir_attribute(item) for name, item in val.items()})
+    if isinstance(val, list | tuple):
+        return ir.ArrayAttr.get([ir_attribute(item) for item in val])
+    if isinstance(val, int | float):
+        return i64_attr(val) if isinstance(val, int) else ir.FloatAttr.get(ir.F64Type.get(), val)
+    if isinstance(val, np.generic):
+        kind = dtype_to_ir_type(val.dtype)
+        return ir.IntegerAttr.get(kind, int(val)) if val.dtype.kind in "iu" else ir.FloatAttr.get(kind, float(val))
+    raise TypeError(f"ir_attribute: expected a number, text, an array, a dtype, or a sequence or dict of these; got "
+                    f"{format_value(val)}")
+
+
 def custom_call(call_target_name: str, *, result_types: Sequence[IrType], operands: Sequence[IrValue],
                 backend_config: str | bytes | Mapping[str, IrAttribute] = "", has_side_effect: bool = False,
                 result_shapes: Sequence[IrValue] | None = None, called_computations: Sequence[str] = (),
@@ -496,6 +534,12 @@ def _layouts(types: Sequence[IrType], layouts: Sequence[Sequence[int]] | None) -
 def flatten_ir_values(xs: Sequence[Any]) -> list[IrValue]:
     """Return a flat list of values and of sequences of values."""
     return [y for x in xs for y in (x if isinstance(x, tuple | list) else (x,))]
+
+
+def unflatten_ir_values_like_types(xs: Iterable[IrValue], ys: Sequence[Any]) -> list[Any]:
+    """Return a list with a value for each type in `ys`, and a tuple of values for each sequence of types."""
+    rest = iter(xs)
+    return [tuple([next(rest) for _ in y]) if isinstance(y, tuple | list) else next(rest) for y in ys]
 
 
 flatten_lowering_ir_args = flatten_ir_types = flatten_ir_values
