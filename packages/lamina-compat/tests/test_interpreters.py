@@ -7,13 +7,14 @@ import pytest
 from lamina_autodiff import checkpoint, grad, hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, vjp
 from lamina_batching import vmap
 from lamina_compat._vocabulary import pjit_p, to_jax_program
+from lamina_compat.names._src import dispatch
 from lamina_compat.names.core import Primitive
 from lamina_compat.names.interpreters import ad, batching, mlir, pxla, xla
 from lamina_export import deserialize, export
 from lamina_ir import MissingRuleError, dtypes, dumps, loads, prims, shaped
 from lamina_ir import Primitive as OwnPrimitive
 from lamina_parallel import pmap
-from lamina_tracing import io_callback, jit, lax, linear_util, make_jaxpr
+from lamina_tracing import disable_jit, io_callback, jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import typeof
 from lamina_tracing.primitives import select_n_p, tile_p
 
@@ -623,6 +624,17 @@ def test_mesh_in_scope_is_read():
 
 def test_jitted_functions_are_recognized():
     assert isinstance(jit(wave), xla.xe.PjitFunction) and not isinstance(wave, xla.xe.PjitFunction)
+
+
+@pytest.mark.parametrize("apply", [xla.apply_primitive, dispatch.apply_primitive])
+def test_primitive_is_compiled_by_its_evaluation(apply):
+    prim = Primitive("test_apply")
+    prim.def_impl(functools.partial(apply, prim))
+    prim.def_abstract_eval(lambda x, *, k: x)
+    mlir.register_lowering(prim, mlir.lower_fun(wave, multiple_results=False))
+    np.testing.assert_allclose(prim.bind(X, k=2.0), wave(X, k=2.0), rtol=1e-6)
+    with disable_jit():
+        np.testing.assert_allclose(jit(lambda x: prim.bind(x, k=2.0))(X), wave(X, k=2.0), rtol=1e-6)
 
 
 def test_class_of_a_program_becomes_an_array_class():
