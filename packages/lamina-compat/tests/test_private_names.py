@@ -4,7 +4,6 @@ import sys
 import traceback
 
 import lamina_runtime
-import ml_dtypes
 import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, grad
@@ -30,7 +29,7 @@ def test_dtypes_of_values():
     assert dtypes.dtype(1, canonicalize=True) == dtypes.dtype(lax.neg(1)) == np.int32
     assert dtypes.is_weakly_typed(1.0) and not dtypes.is_weakly_typed(np.float32(1))
     assert dtypes.is_python_scalar(1) and not dtypes.is_python_scalar(np.float32(1))
-    assert dtypes.scalar_type_to_dtype(complex) == np.complex64 and dtypes.bit_width(ml_dtypes.int4) == 4
+    assert dtypes.scalar_type_to_dtype(complex) == np.complex64 and dtypes.bit_width("int4") == 4
     assert dtypes.is_opaque_dtype(key(0).dtype) and not dtypes.is_opaque_dtype(np.dtype("int8"))
     assert dtypes.coerce_to_array(1).dtype == np.int64 and dtypes.coerce_to_array([1], "int8").dtype == np.int8
 
