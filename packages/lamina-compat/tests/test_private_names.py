@@ -18,7 +18,7 @@ from lamina_compat.names.lib import xla_client, xla_extension
 from lamina_ir import DebugEffect, Source, prims
 from lamina_parallel import pmap
 from lamina_random import key
-from lamina_tracing import Array, jit, lax, make_jaxpr, named_scope
+from lamina_tracing import Array, jit, lax, make_jaxpr, named_scope, pure_callback
 from lamina_tracing.extend import typeof
 
 
@@ -181,6 +181,14 @@ def test_classes_of_transformed_functions():
     assert not isinstance(abs, xla_extension.PmapFunction)
     registry = xla_extension.PyTreeRegistry()
     assert registry.flatten((1, [2]))[0] == [1, 2]
+
+
+def test_errors_of_callbacks_are_runtime_errors_of_xla():
+    def fail(x):
+        raise ValueError("too small")
+
+    with pytest.raises(xla_extension.XlaRuntimeError, match="ValueError: too small"):
+        jit(lambda x: pure_callback(fail, typeof(x), x))(np.float32(1)).block_until_ready()
 
 
 def test_processes():
