@@ -147,17 +147,17 @@ def test_replaced_backend_compile_is_called():
     # New programs in each run: the compilation cache on disk may hold the others.
     one, two, three, four = np.random.default_rng().random(4)
     cached = jit(lambda x: x * one)
-    first = cached(2.0)
+    first = float(cached(2.0))
     try:
         compiler.backend_compile = count
-        assert jit(lambda x: x * two)(0.0) == 0 and seen == ["cpu"]
+        assert float(jit(lambda x: x * two)(0.0)) == 0 and seen == ["cpu"]
         compiler.backend_compile = refuse
         with pytest.raises(RuntimeError, match="no compilation for cpu"):
             jit(lambda x: x * three)(2.0)
-        assert cached(2.0) == first  # is not compiled again
+        assert float(cached(2.0)) == first  # is not compiled again
     finally:
         compiler.backend_compile = original
-    assert jit(lambda x: x * four)(0.0) == 0 and len(seen) == 1 and lamina_runtime.compiler().name == "xla"
+    assert float(jit(lambda x: x * four)(0.0)) == 0 and len(seen) == 1 and lamina_runtime.compiler().name == "xla"
     assert compiler.backend_compile is original and type(lamina_runtime.compiler()) is lamina_runtime.XLACompiler
 
 
@@ -172,7 +172,8 @@ def test_clients_are_not_started_by_a_look():
     code = ("import lamina_runtime; from lamina_compat.names._src import xla_bridge as x; "
             "print(len(x._backends), x.backends_are_initialized(), lamina_runtime.device_count(), len(x._backends))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.split() == ["0", "False", "1", "1"]
+    before, was_used, devices, after = done.stdout.split()
+    assert (before, was_used, after) == ("0", "False", "1") and int(devices) > 0
 
 
 def test_classes_of_transformed_functions():
