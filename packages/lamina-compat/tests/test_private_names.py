@@ -4,7 +4,6 @@ import sys
 import traceback
 
 import lamina_runtime
-import ml_dtypes
 import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, grad
@@ -19,7 +18,7 @@ from lamina_compat.names.lib import xla_client, xla_extension
 from lamina_ir import DebugEffect, Source, prims
 from lamina_parallel import pmap
 from lamina_random import key
-from lamina_tracing import Array, jit, lax, make_jaxpr, named_scope
+from lamina_tracing import Array, jit, lax, make_jaxpr, named_scope, pure_callback
 from lamina_tracing.extend import typeof
 
 
@@ -30,7 +29,7 @@ def test_dtypes_of_values():
     assert dtypes.dtype(1, canonicalize=True) == dtypes.dtype(lax.neg(1)) == np.int32
     assert dtypes.is_weakly_typed(1.0) and not dtypes.is_weakly_typed(np.float32(1))
     assert dtypes.is_python_scalar(1) and not dtypes.is_python_scalar(np.float32(1))
-    assert dtypes.scalar_type_to_dtype(complex) == np.complex64 and dtypes.bit_width(ml_dtypes.int4) == 4
+    assert dtypes.scalar_type_to_dtype(complex) == np.complex64 and dtypes.bit_width("int4") == 4
     assert dtypes.is_opaque_dtype(key(0).dtype) and not dtypes.is_opaque_dtype(np.dtype("int8"))
     assert dtypes.coerce_to_array(1).dtype == np.int64 and dtypes.coerce_to_array([1], "int8").dtype == np.int8
 
@@ -148,17 +147,17 @@ def test_replaced_backend_compile_is_called():
     # New programs in each run: the compilation cache on disk may hold the others.
     one, two, three, four = np.random.default_rng().random(4)
     cached = jit(lambda x: x * one)
-    first = cached(2.0)
+    first = float(cached(2.0))
     try:
         compiler.backend_compile = count
-        assert jit(lambda x: x * two)(0.0) == 0 and seen == ["cpu"]
+        assert float(jit(lambda x: x * two)(0.0)) == 0 and seen == ["cpu"]
         compiler.backend_compile = refuse
         with pytest.raises(RuntimeError, match="no compilation for cpu"):
             jit(lambda x: x * three)(2.0)
-        assert cached(2.0) == first  # is not compiled again
+        assert float(cached(2.0)) == first  # is not compiled again
     finally:
         compiler.backend_compile = original
-    assert jit(lambda x: x * four)(0.0) == 0 and len(seen) == 1 and lamina_runtime.compiler().name == "xla"
+    assert float(jit(lambda x: x * four)(0.0)) == 0 and len(seen) == 1 and lamina_runtime.compiler().name == "xla"
     assert compiler.backend_compile is original and type(lamina_runtime.compiler()) is lamina_runtime.XLACompiler
 
 
@@ -173,7 +172,8 @@ def test_clients_are_not_started_by_a_look():
     code = ("import lamina_runtime; from lamina_compat.names._src import xla_bridge as x; "
             "print(len(x._backends), x.backends_are_initialized(), lamina_runtime.device_count(), len(x._backends))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.split() == ["0", "False", "1", "1"]
+    before, was_used, devices, after = done.stdout.split()
+    assert (before, was_used, after) == ("0", "False", "1") and int(devices) > 0
 
 
 def test_classes_of_transformed_functions():
@@ -182,6 +182,14 @@ def test_classes_of_transformed_functions():
     assert not isinstance(abs, xla_extension.PmapFunction)
     registry = xla_extension.PyTreeRegistry()
     assert registry.flatten((1, [2]))[0] == [1, 2]
+
+
+def test_errors_of_callbacks_are_runtime_errors_of_xla():
+    def fail(x):
+        raise ValueError("too small")
+
+    with pytest.raises(xla_extension.XlaRuntimeError, match="ValueError: too small"):
+        jit(lambda x: pure_callback(fail, typeof(x), x))(np.float32(1)).block_until_ready()
 
 
 def test_processes():

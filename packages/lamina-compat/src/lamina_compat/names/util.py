@@ -14,6 +14,8 @@ from lamina_ir import config
 from lamina_ir.typing import Function
 from typing_extensions import override
 
+from .._importer import installed_version
+
 __all__ = ["HashableFunction", "HashablePartial", "HashableWrapper", "NumpyComplexWarning", "WrapKwArgs",
            "as_hashable_function", "assert_unreachable", "cache", "canonicalize_axis", "canonicalize_axis_tuple",
            "ceil_of_ratio", "concatenate", "curry", "flatten", "foreach", "fun_name", "memoize", "merge_lists",
@@ -291,12 +293,12 @@ def ceil_of_ratio(x: int, y: int) -> int:
 
 
 def wrap_name(name: str, transform_name: str) -> str:
-    """Return the name of a transformed function.
+    """Return the name of a transformed function. From level 0.5 on, the name of the transformation is the first argument.
 
     >>> wrap_name("loss", "grad")
     'grad(loss)'
     """
-    return f"{transform_name}({name})"
+    return f"{transform_name}({name})" if installed_version().startswith("0.4.") else f"{name}({transform_name})"
 
 
 def fun_name(fun: object) -> str:

@@ -1,7 +1,7 @@
 """`jax.interpreters.partial_eval`: staging, partial evaluation and dead code, with the functions of lamina.
 
-Programs are split by the facts of their primitives. Results are in JAX's vocabulary; arguments may be in either one. The tables of rules of JAX's module are accepted, so that libraries can
-fill them; only `dce_rules` is read, by `dce_jaxpr`.
+Programs are split by the facts of their primitives. Results are in JAX's vocabulary; arguments may be in either one. The
+tables of rules of JAX's module are accepted, so that libraries can fill them; only `dce_rules` is read, by `dce_jaxpr`.
 """
 from __future__ import annotations
 
