@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, grad, hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, vjp
 from lamina_batching import vmap
+from lamina_compat._vocabulary import pjit_p, to_jax_program
+from lamina_compat.names._src import dispatch
+from lamina_compat.names.core import Primitive
 from lamina_compat.names.interpreters import ad, batching, mlir, pxla, xla
 from lamina_export import deserialize, export
-from lamina_ir import MissingRuleError, Primitive, dtypes, dumps, loads, prims, shaped
+from lamina_ir import MissingRuleError, dtypes, dumps, loads, prims, shaped
+from lamina_ir import Primitive as OwnPrimitive
 from lamina_parallel import pmap
-from lamina_tracing import jit, lax, linear_util, make_jaxpr
+from lamina_tracing import disable_jit, io_callback, jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import typeof
+from lamina_tracing.primitives import select_n_p, tile_p
 
 
 def make_primitive(name, impl, infer, *, several=False):
@@ -82,7 +87,7 @@ batching.defbroadcasting(mix_p)
 
 
 # --- linear with one operand, lowered with builders of a dialect -----------------------------------------------------------
-double_p = Primitive("test_double")
+double_p = OwnPrimitive("test_double")
 double_p.def_impl(functools.partial(xla.apply_primitive, double_p))
 double_p.def_abstract_eval(lambda x: x)
 ad.deflinear(double_p, lambda ct: [double_p.bind(ct)])
@@ -351,6 +356,13 @@ def test_constants_and_attributes_have_the_types_of_their_dtypes():
         assert [str(mlir.i32_attr(1)), str(mlir.i64_attr(2)), str(mlir.dense_int_array([3]))] == [
             "1 : i32", "2 : i64", "array<i64: 3>"]
         assert str(mlir.aval_to_ir_type(shaped((2,), "bfloat16"))) == "tensor<2xbf16>"
+        values = (True, 3, 2.5, "a", b"x", (1, "a"), np.arange(2), np.float32(2), np.int8(3), {"a": [True]}, np.dtype("int8"))
+        assert [str(mlir.ir_attribute(v)) for v in values] == [
+            "true", "3 : i64", "2.500000e+00 : f64", '"a"', '"x"', '[1, "a"]', "dense<[0, 1]> : tensor<2xi64>",
+            "2.000000e+00 : f32", "3 : i8", "{a = [true]}", "i8"]
+        with pytest.raises(TypeError, match="ir_attribute: expected a number.*got NoneType"):
+            mlir.ir_attribute(None)
+        assert mlir.unflatten_ir_values_like_types([1, 2, 3], ["t", ("t", "t")]) == [1, (2, 3)]
         module = mlir.ir.Module.create()
         with mlir.ir.InsertionPoint(module.body):
             for value in (np.ones(2, "float16"), np.ones((), dtypes.bfloat16), np.zeros((0, 3), np.int8), True, 2, 1.5, 1j):
@@ -358,6 +370,31 @@ def test_constants_and_attributes_have_the_types_of_their_dtypes():
             call = mlir.custom_call("f", result_types=[mlir.aval_to_ir_type(typeof(1.0))], operands=[], backend_config="text")
         assert len(call.results) == 1 and 'backend_config = "text"' in str(call)
         assert module.operation.verify() and "@f" in mlir.module_to_string(module) and mlir.module_to_bytecode(module)
+
+
+def test_keys_are_operands_of_custom_primitives():
+    def impl(key, x):
+        return [lax.add(x, lax.convert_element_type(prims.random_unwrap_p.bind(key, use=None), np.float32)), key]
+    prim = make_primitive("test_keys", impl, lambda key, x: [x, key], several=True)
+
+    def run(seed):
+        return prim.bind(prims.random_wrap_p.bind(seed, impl="fry"), np.ones(2, np.float32))[0]
+    seed = np.array([3, 4], np.uint32)
+    assert jit(run)(seed).tolist() == run(seed).tolist() == [4, 5]
+    assert jit(run).lower(seed).compile()(seed).tolist() == [4, 5]
+    assert deserialize(export(jit(run))(seed).serialize()).call(seed).tolist() == [4, 5]
+
+
+def test_effectful_primitive_stays_in_programs_and_needs_rules():
+    calls = []
+    prim = make_primitive("test_effect", lambda x: [io_callback(lambda a: calls.append(1) or a, x, x)], None, several=True)
+    prim.def_effectful_abstract_eval(lambda x: ([x], {"effect"}))
+    jit(lambda x: [prim.bind(x), x][1])(1.0)
+    lamina_runtime.effects_barrier()
+    assert calls == [1]
+    for transform in (grad, vmap):
+        with pytest.raises(MissingRuleError, match="of `test_effect` has no rule"):
+            transform(lambda x: prim.bind(x)[0])(X if transform is vmap else 1.0)
 
 
 def test_context_of_a_rule_describes_the_equation():
@@ -504,6 +541,21 @@ BAD_LOWERINGS = {
 }
 
 
+BAD_FUNCTIONS = {
+    "count": (lambda x: [x, x], "must return 1 values; got 2"),
+    "type": (lambda x: [lax.convert_element_type(x, np.int32)], r"result 0 must have the type float32\[3\]; got int32\[3\]"),
+}
+
+
+@pytest.mark.parametrize("fun, message", BAD_FUNCTIONS.values(), ids=BAD_FUNCTIONS)
+def test_error_of_a_lowered_function_names_table_primitive_and_line(fun, message):
+    prim = make_primitive("test_bad_function", fun, lambda x: [x], several=True)
+    with pytest.raises(TypeError, match=message) as info:
+        jit(lambda x: prim.bind(x))(X)
+    assert str(info.value).startswith("mlir.register_lowering: rule of `test_bad_function`, registered at ")
+    assert "test_interpreters.py:" in str(info.value)
+
+
 @pytest.mark.parametrize("rule, message", BAD_LOWERINGS.values(), ids=BAD_LOWERINGS)
 def test_error_of_a_lowering_rule_names_table_primitive_and_line(rule, message):
     prim = Primitive("test_bad_lowering")
@@ -574,6 +626,17 @@ def test_jitted_functions_are_recognized():
     assert isinstance(jit(wave), xla.xe.PjitFunction) and not isinstance(wave, xla.xe.PjitFunction)
 
 
+@pytest.mark.parametrize("apply", [xla.apply_primitive, dispatch.apply_primitive])
+def test_primitive_is_compiled_by_its_evaluation(apply):
+    prim = Primitive("test_apply")
+    prim.def_impl(functools.partial(apply, prim))
+    prim.def_abstract_eval(lambda x, *, k: x)
+    mlir.register_lowering(prim, mlir.lower_fun(wave, multiple_results=False))
+    np.testing.assert_allclose(prim.bind(X, k=2.0), wave(X, k=2.0), rtol=1e-6)
+    with disable_jit():
+        np.testing.assert_allclose(jit(lambda x: prim.bind(x, k=2.0))(X), wave(X, k=2.0), rtol=1e-6)
+
+
 def test_class_of_a_program_becomes_an_array_class():
     class Boxed:
         def __init__(self, value):
@@ -588,3 +651,80 @@ def test_class_of_a_program_becomes_an_array_class():
     assert float(jit(lambda x: lax.mul(x, 2.0))(Boxed(np.float32(3)))) == 6
     with pytest.raises(TypeError, match="cannot become an array class"):
         xla.pytype_aval_mappings[str] = xla.pytype_aval_mappings[np.ndarray]
+
+
+# --- primitives with other names, params or operands in JAX -----------------------------------------------------------------
+P = np.array([True, False, True])
+
+
+def test_rules_of_select_n_have_the_operands_of_jax():
+    out, tangent = ad.primitive_jvps[select_n_p]((P, X, Y), (ad.Zero.from_primal_value(P), X, Y))
+    assert np.array_equal(out, np.where(P, Y, X)) and np.array_equal(tangent, out)
+    back = ad.primitive_transposes[select_n_p](X, P, ad.UndefinedPrimal(typeof(X)), ad.UndefinedPrimal(typeof(X)))
+    assert back[0] is None and np.array_equal(back[1], np.where(P, 0, X)) and np.array_equal(back[2], np.where(P, X, 0))
+    out, dim = batching.primitive_batchers[select_n_p]((stack(P), X, Y), (0, None, None))
+    assert dim == 0 and out.shape == (2, 3)
+
+
+@pytest.fixture
+def restored_rules():
+    """Restore the rules of `select` after a test."""
+    tables = [view.table for view in (ad.primitive_jvps, ad.primitive_transposes, batching.primitive_batchers, mlir._lowerings)]
+    before = [table[prims.select_p] for table in tables]
+    yield
+    for table, rule in zip(tables, before):
+        table.define(prims.select_p, rule)
+
+
+def test_assigned_rules_of_select_n_get_the_operands_of_jax(restored_rules):
+    seen = []
+
+    def jvp_rule(primals, tangents):
+        seen.append((primals, tangents))
+        return select_n_p.bind(*primals), lax.mul(select_n_p.bind(primals[0], *map(ad.instantiate_zeros, tangents[1:])), 2.0)
+
+    def batcher(args, dims):
+        seen.append((args, dims))
+        return select_n_p.bind(*[batching.bdim_at_front(a, d, 2) for a, d in zip(args, dims)]), 0
+    ad.primitive_jvps[select_n_p] = jvp_rule
+    assert ad.primitive_jvps[select_n_p] is jvp_rule and select_n_p in ad.primitive_jvps
+    _, tangent = jvp(lambda x, y: lax.select(P, x, y), (X, Y), (X, Y))
+    assert np.array_equal(tangent, 2 * np.where(P, X, Y)) and np.array_equal(seen[0][0][1], Y)  # the case False comes first
+    batching.primitive_batchers[select_n_p] = batcher
+    assert np.array_equal(vmap(lambda x: lax.select(P, x, Y))(stack(X)), np.where(P, stack(X), Y))
+    assert seen[-1][1] == (None, None, 0)
+    ad.primitive_transposes[select_n_p] = lambda ct, p, x, y: [None, select_n_p.bind(p, ct, lax.full_like(ct, 0)), None]
+    pulled = linear_transpose(lambda y: lax.select(P, X * 0, y), Y)(X)[0]
+    assert np.array_equal(pulled, np.where(P, 0, X))
+
+
+def test_assigned_lowerings_of_select_n_get_the_operands_of_jax(restored_rules):
+    def by_arithmetic(p, x, y):
+        p = lax.convert_element_type(p, x.dtype)
+        return lax.add(lax.mul(x, lax.sub(lax.full_like(p, 1), p)), lax.mul(y, p))
+    for rule in (lambda ctx, p, x, y: [mlir.hlo.select(p, y, x)], mlir.lower_fun(by_arithmetic, multiple_results=False)):
+        mlir.register_lowering(select_n_p, rule)
+        assert np.array_equal(jit(lambda p, x, y: lax.select(p, x, y))(P, X, Y), np.where(P, X, Y))
+
+
+def test_rules_of_pjit_and_scan_take_params_of_jax():
+    shown = to_jax_program(make_jaxpr(lambda x: lax.scan(lambda c, y: (jit(lax.sin)(lax.mul(c, y)), y), x, X))(1.0))
+    scan = next(e for e in shown.jaxpr.eqns if e.primitive is prims.scan_p)
+    one, zero = np.float32(1), ad.Zero.from_primal_value(X)
+    out, tangents = ad.primitive_jvps[scan.primitive]([one, X], [one, zero], **scan.params)
+    assert type(tangents[1]) is ad.Zero
+    wanted = jvp(lambda x: lax.scan(lambda c, y: (lax.sin(lax.mul(c, y)), y), x, X)[0], (1.0,), (1.0,))[1]
+    np.testing.assert_allclose(tangents[0], wanted, rtol=1e-6)
+    call = next(e for e in scan.params["jaxpr"].jaxpr.eqns if e.primitive is pjit_p)
+    assert pjit_p in ad.primitive_jvps and pjit_p in mlir._lowerings
+    (out,), (tangent,) = ad.primitive_jvps[pjit_p]([np.float32(0.5)], [np.float32(1)], **call.params)
+    assert float(tangent) == pytest.approx(np.cos(0.5), rel=1e-6)
+    (out,), (dim,) = batching.primitive_batchers[pjit_p]([X], [0], **call.params)
+    assert dim == 0 and np.allclose(out, np.sin(X), rtol=1e-6)
+
+
+def test_composite_primitives_have_derived_rules():
+    out, tangent = ad.primitive_jvps[tile_p]((X,), (Y,), reps=(2,))
+    assert np.array_equal(tangent, np.tile(Y, 2)) and tile_p in batching.primitive_batchers
+    with pytest.raises(NotImplementedError, match="`tile` binds other primitives in lamina, whose rules apply"):
+        ad.primitive_jvps[tile_p] = lambda primals, tangents: None

@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp
 from lamina_batching import vmap
+from lamina_compat._vocabulary import make_jaxpr, pjit_p
+from lamina_compat.names.core import jaxpr_as_fun
+from lamina_compat.names.interpreters import mlir
 from lamina_compat.names.interpreters import partial_eval as pe
 from lamina_ir import ClosedJaxpr, Primitive
-from lamina_tracing import jit, lax, linear_util, make_jaxpr
-from lamina_tracing.extend import jaxpr_as_fun, typeof
+from lamina_tracing import jit, lax, linear_util
+from lamina_tracing.extend import typeof
 
 ARGS = (np.float32(0.5), np.arange(3, dtype="float32"), np.float32(2))
 
@@ -115,13 +118,22 @@ def test_dead_code_is_removed_and_used_results_stay(fun):
         check(jaxpr_as_fun(ClosedJaxpr(small, program.consts))(*[x for x, k in zip(ARGS, kept) if k]),
               [o for o, u in zip(outs, used) if u])
     assert pe.dce_jaxpr(program.jaxpr, [False] * len(outs), instantiate=True)[1] == [True] * 3
+    assert pe.dce_jaxpr(program.jaxpr, False)[0].outvars == []
+    assert len(pe.dce_jaxpr(program.jaxpr, True)[0].outvars) == len(outs)
+
+
+def make_primitive(name, impl, infer):
+    prim = Primitive(name)
+    prim.multiple_results = True
+    prim.def_impl(impl)
+    prim.def_abstract_eval(infer)
+    mlir.register_lowering(prim, mlir.lower_fun(impl, multiple_results=True))
+    return prim
 
 
 def test_rules_for_dead_code_are_used():
-    both_p = Primitive("test_both")
-    both_p.multiple_results = True
-    both_p.def_impl(lambda x, y: (x * 2, y * 3))
-    both_p.def_abstract_eval(lambda x, y: (x, y))
+    both_p = make_primitive("test_both", lambda x, y: (x * 2, y * 3), lambda x, y: (x, y))
+    single_p = make_primitive("test_single", lambda x, *, scale: (x * scale,), lambda x, *, scale: (x,))
 
     def rule(used, eqn):
         kept = [i for i in range(2) if used[i]]
@@ -129,10 +141,6 @@ def test_rules_for_dead_code_are_used():
                           params={"scale": kept[0] + 2})
         return used, (eqn if len(kept) == 2 else new)
 
-    single_p = Primitive("test_single")
-    single_p.multiple_results = True
-    single_p.def_impl(lambda x, *, scale: (x * scale,))
-    single_p.def_abstract_eval(lambda x, *, scale: (x,))
     jaxpr = make_jaxpr(lambda x, y: both_p.bind(x, y))(1.0, 2.0).jaxpr
     assert pe.dce_jaxpr(jaxpr, [False, True])[1] == [True, True]
     pe.dce_rules[both_p] = rule
@@ -144,6 +152,28 @@ def test_rules_for_dead_code_are_used():
         assert not pe.dce_jaxpr(jaxpr, [False, False])[0].eqns
     finally:
         del pe.dce_rules[both_p]
+
+
+def test_programs_are_in_the_vocabulary_of_jax():
+    program = make_jaxpr(with_call)(*ARGS)
+    first, second, *_ = pe.partial_eval_jaxpr_nounits(program, [False, True, True], False)
+    staged = pe.trace_to_jaxpr_dynamic(linear_util.wrap_init(with_call), list(map(typeof, ARGS)))[0]
+    split = pe.trace_to_jaxpr_nounits(linear_util.wrap_init(with_call), [pe.PartialVal.unknown(typeof(x)) for x in ARGS])[0]
+    small = pe.dce_jaxpr(program.jaxpr, [False, False, True, True])[0]
+    for jaxpr in (first.jaxpr, second.jaxpr, staged, split, small):
+        names = [e.primitive.name for e in jaxpr.eqns]
+        assert "pjit" in names and "xla_call" not in names
+
+
+def test_rules_for_dead_code_get_equations_of_jax():
+    jaxpr, seen = make_jaxpr(with_call)(*ARGS).jaxpr, []
+    pe.dce_rules[pjit_p] = lambda used, eqn: seen.append((used, eqn.params["jaxpr"])) or ([True] * len(eqn.invars), eqn)
+    try:
+        small, kept = pe.dce_jaxpr(jaxpr, [True, False, False, False])
+    finally:
+        del pe.dce_rules[pjit_p]
+    assert kept == [True, False, True] and seen[0][0] == [True, False] and len(seen) == 1
+    check(jaxpr_as_fun(close(small))(ARGS[0], ARGS[2]), with_call(*ARGS)[:1])
 
 
 def test_staging_gives_program_types_and_constants():
@@ -163,10 +193,21 @@ def test_staging_passes_values_of_outer_traces_as_constants():
 
 def test_inputs_that_are_not_kept_are_dropped():
     aval = typeof(ARGS[0])
-    jaxpr, *_ = pe.trace_to_jaxpr_dynamic(linear_util.wrap_init(lambda x, y: [lax.sin(y)]), [aval, aval], keep_inputs=[False, True])
+    fun = linear_util.wrap_init(lambda x, y: [lax.sin(y)])
+    jaxpr, *_ = pe.trace_to_jaxpr_dynamic(fun, [aval, aval], keep_inputs=[False, True])
     assert len(jaxpr.invars) == 1
     with pytest.raises(ValueError, match=r"keep_inputs\[1\] must be True: the function uses argument 1"):
-        pe.trace_to_jaxpr_dynamic(linear_util.wrap_init(lambda x, y: [lax.sin(y)]), [aval, aval], keep_inputs=[True, False])
+        pe.trace_to_jaxpr_dynamic(fun, [aval, aval], keep_inputs=[True, False])
+
+
+def test_staging_eliminates_dead_code_on_request():
+    unused, used = np.arange(3, dtype="float32"), np.arange(4, dtype="float32")
+    fun = linear_util.wrap_init(lambda x, y: [lax.sin(x) * unused, x * used][1:])
+    aval = typeof(ARGS[0])
+    assert len(pe.trace_to_jaxpr_dynamic(fun, [aval, aval])[2]) == 2
+    jaxpr, avals, consts = pe.trace_to_jaxpr_dynamic(fun, [aval, aval], auto_dce=True)
+    assert len(consts) == 1 and len(jaxpr.invars) == 2 and avals[0].shape == (4,)
+    check(jaxpr_as_fun(ClosedJaxpr(jaxpr, consts))(2.0, 3.0), [2 * used])
 
 
 def test_types_of_results():

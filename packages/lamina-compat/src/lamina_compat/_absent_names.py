@@ -6,23 +6,42 @@ module is also that of all names in it. `lamina_ir.layers.explain_absent_names` 
 from typing import Final
 
 GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
-    ("internal to JAX's partial evaluation; use trace_to_jaxpr_nounits of the same module, which computes what is known and "
-     "stages the rest", {"names.interpreters.partial_eval":
-                         "tracers_to_jaxpr new_eqn_recipe recipe_to_eqn JaxprEqnRecipe instantiate_const_at FreeVar LambdaBinding "
-                         "ConstVar trace_to_subjaxpr trace_to_subjaxpr_nounits trace_to_subjaxpr_nounits_fwd "
-                         "partial_eval_wrapper_nounits new_dynamic_main"}),
+    ("use jaxlib.mlir to build programs, and jax.jit(f).lower(*args) for those of functions",
+     {"names.lib.xla_extension": "XlaBuilder XlaOp ops CallInliner FlattenCallGraph HloDCE HloPassInterface TupleSimplifier "
+                                 "HloModuleGroup",
+      "names.lib.xla_client": "XlaBuilder XlaOp ops execute_with_python_values execute_with_python_values_replicated "
+                              "make_dot_dimension_numbers make_convolution_dimension_numbers make_padding_config "
+                              "make_replica_groups shape_from_pyval window_padding_type_to_pad_values"}),
+    ("use jax.pmap and jax.jit", {"names.lib.xla_extension": "pmap_lib"}),
+    ("use lower(...).compile(compiler_options=...)", {"names._src.xla_bridge": "get_compile_options",
+                                                      "names._src.compiler": "get_compile_options"}),
+    ("internal to the runtime of JAX; lamina finds the devices by itself",
+     {"names._src.xla_bridge": "register_backend_factory register_plugin register_plugin_callbacks discover_pjrt_plugins "
+                               "BackendFactory BackendRegistration _backend_factories _get_backend_uncached "
+                               "register_pjrt_plugin_factories_from_env make_pjrt_topology make_gpu_client"}),
+    ("use Primitive of jax.core, with rules of jax.interpreters",
+     {"names._src.lax.lax": "standard_primitive naryop unop standard_naryop naryop_dtype_rule unop_dtype_rule"}),
+    ("internal to JAX's partial evaluation; use trace_to_jaxpr_nounits of the same module, which computes "
+     "what is known and stages the rest",
+     {"names.interpreters.partial_eval":
+          "tracers_to_jaxpr new_eqn_recipe recipe_to_eqn JaxprEqnRecipe instantiate_const_at FreeVar LambdaBinding "
+          "ConstVar trace_to_subjaxpr trace_to_subjaxpr_nounits trace_to_subjaxpr_nounits_fwd "
+          "partial_eval_wrapper_nounits new_dynamic_main"}),
     ("internal to JAX's staging; use trace_to_jaxpr_dynamic of the same module, or jax.make_jaxpr",
-     {"names.interpreters.partial_eval": "trace_to_subjaxpr_dynamic trace_to_subjaxpr_dynamic2 JaxprStackFrame extend_jaxpr_stack "
-                                         "arg_info_all sig_info result_info"}),
+     {"names.interpreters.partial_eval":
+          "trace_to_subjaxpr_dynamic trace_to_subjaxpr_dynamic2 JaxprStackFrame extend_jaxpr_stack arg_info_all sig_info "
+          "result_info inline_jaxpr_into_trace"}),
     ("use jax.checkpoint with a policy, or partial_eval_jaxpr_nounits of the same module",
-     {"names.interpreters.partial_eval": "partial_eval_jaxpr_custom call_partial_eval_custom_rule partial_eval_jaxpr_custom_rule_not_implemented "
-                                         "closed_call_partial_eval_custom_rule PartialEvalCustomRule"}),
+     {"names.interpreters.partial_eval":
+          "partial_eval_jaxpr_custom call_partial_eval_custom_rule partial_eval_jaxpr_custom_rule_not_implemented "
+          "closed_call_partial_eval_custom_rule PartialEvalCustomRule"}),
     ("dce_jaxpr of the same module enters calls by itself",
-     {"names.interpreters.partial_eval": "dce_jaxpr_call_rule dce_jaxpr_closed_call_rule"}),
+     {"names.interpreters.partial_eval":
+          "dce_jaxpr_call_rule dce_jaxpr_closed_call_rule"}),
     ("absent by design: lamina has no dynamic shapes; pad the arrays, and pass their sizes as arrays",
-     {"names.interpreters.partial_eval": "pad_jaxpr def_trivial_padding call_padding_rule infer_lambda_input_type "
-                                         "trace_to_jaxpr_dynamic2 trace_to_jaxpr_final2 BoundedAxisSize "
-                                         "trace_to_subjaxpr_nounits_dyn AbstractedAxesSpec"}),
+     {"names.interpreters.partial_eval":
+          "pad_jaxpr def_trivial_padding call_padding_rule infer_lambda_input_type trace_to_jaxpr_dynamic2 "
+          "trace_to_jaxpr_final2 BoundedAxisSize trace_to_subjaxpr_nounits_dyn AbstractedAxesSpec"}),
     ("internal to JAX's derivatives; use jax.jvp, jax.linearize and jax.vjp",
      {"names.interpreters.ad": "linearize linearize_jaxpr jvp_subtrace jvp_subtrace_aux jvpfun traceable call_transpose "
                                "map_transpose closed_backward_pass LinearizeTrace LinearizeTracer GradAccum "
@@ -43,7 +62,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
      {"names.interpreters.mlir": "jaxpr_subcomp lower_jaxpr_to_fun lower_jaxpr_to_module build_mlir_module_helper "
                                  "LoweringParameters LoweringResult lowerable_effects merge_mlir_modules "
                                  "xla_computation_to_mlir_module shape_tensor eval_dynamic_shape "
-                                 "ReplicaAxisContext SPMDAxisContext ShardingContext ShapePolyLoweringState"}),
+                                 "AxisContext ReplicaAxisContext SPMDAxisContext ShardingContext ShapePolyLoweringState"}),
     ("lamina passes no tokens and channels to lowering rules; use jax.experimental.io_callback(ordered=True)",
      {"names.interpreters.mlir": "token_type DEVICE_TO_DEVICE_TYPE RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE"}),
     ("use jax.sharding.NamedSharding and jax.sharding.PositionalSharding",

@@ -134,6 +134,7 @@ class JaxImporter(importlib.metadata.DistributionFinder):
         import_module = importlib.import_module
         import_module("lamina_compat._version")
         import_module("lamina").devices  # loads the packages
+        import_module("lamina_tracing.extend").hide_frames_of(str(Path(__file__).parent) + os.sep)
         for name in _UNVIEWED:
             if sys.modules.get(name, self) is None:  # the runtime blocks the import of these names
                 del sys.modules[name]

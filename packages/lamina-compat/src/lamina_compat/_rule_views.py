@@ -9,16 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from lamina_ir import Primitive, RuleTable, ShapedArray, dtypes, prims
 from lamina_ir.extend import list_rule_tables, register_primitive
 from lamina_ir.typing import Function, Params, Value
+from lamina_tracing import primitives
 from lamina_tracing.extend import find_user_source, hide_frames_of, typeof
 from typing_extensions import override
 
-__all__ = ["JaxRule", "RefusedTable", "RuleView", "check_pair", "check_sequence", "check_rule",
-           "format_value", "register", "result_avals", "tangent_aval"]
+from ._vocabulary import JAX_PRIMITIVES, TRANSLATIONS, JaxPrimitive, from_jax_equation, to_jax_equation
+
+__all__ = ["Constant", "JaxRule", "OWN", "RefusedTable", "RuleView", "bound_function", "check_pair", "check_rule",
+           "check_sequence", "format_value", "pick", "put_back", "register", "result_avals", "tangent_aval"]
 
 hide_frames_of(str(Path(__file__).parent))
 
@@ -27,8 +30,8 @@ class JaxRule(ABC):
     """A rule in JAX's form, as an entry of lamina's table.
 
     Args:
-      prim: the primitive.
-      rule: the rule of the program.
+      prim: the primitive of lamina.
+      rule: the rule of the program, which gets params and operands in JAX's vocabulary.
       view: the name of the view, such as `ad.primitive_jvps`.
     """
 
@@ -37,6 +40,13 @@ class JaxRule(ABC):
     def __init__(self, prim: Primitive, rule: Function, view: str) -> None:
         self.prim, self.rule, self.view = prim, rule, view
         self.line = find_user_source(3)
+
+    def arrange(self, params: Params, count: int) -> tuple[Params, Sequence[Any]]:
+        """Return JAX's params, and what each of JAX's operands is: a position among `count` operands, or a `Constant`."""
+        if self.prim not in TRANSLATIONS or self.prim is prims.expand_dims_p:
+            return params, range(count)
+        _, shown, places = to_jax_equation(self.prim, params, range(count), Constant)
+        return shown, places
 
     @abstractmethod
     def __call__(self, *args: Any, **params: Any) -> Any:
@@ -52,6 +62,32 @@ class JaxRule(ABC):
         return f"<{self.describe()}>"
 
 
+class Constant(NamedTuple):
+    """An operand that JAX has, and lamina stores in the program of a param."""
+
+    value: Value
+
+
+def pick(values: Sequence[Any], places: Sequence[Any], of_constant: Function) -> list[Any]:
+    """Return JAX's operands, or what belongs to them; `of_constant(value)` is that of a constant."""
+    return [of_constant(place.value) if isinstance(place, Constant) else values[place] for place in places]
+
+
+def put_back(values: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+    """Return what belongs to lamina's operands, from what belongs to JAX's; the inverse of `pick`."""
+    found = {place: value for value, place in zip(values, places) if not isinstance(place, Constant)}
+    return [found[i] for i in range(len(found))]
+
+
+# JAX's primitive -> lamina's, where they differ.
+OWN: Final[dict[Primitive, Primitive]] = {
+    t.primitive: own for own, t in TRANSLATIONS.items() if t.primitive is not own and own is not prims.expand_dims_p}
+# Primitives of JAX that bind other primitives in lamina.
+_COMPOSITE: Final = frozenset([
+    prim for prim in vars(primitives).values() if isinstance(prim, Primitive) and prim.custom_bind is not None])
+OWN.update((shown, shown.own) for shown in JAX_PRIMITIVES.values() if isinstance(shown, JaxPrimitive))
+
+
 class RuleView(MutableMapping[Primitive, Function]):
     """A rule table as a mapping from primitives to rules in JAX's form.
 
@@ -60,36 +96,57 @@ class RuleView(MutableMapping[Primitive, Function]):
       table: the rule table of lamina.
       wrap: the class of entries made of JAX's rules.
       read: `read(prim, rule)` returns a rule of lamina in JAX's form.
+      derive: `derive(prim)` returns the rule in JAX's form of a primitive whose `bind` binds other primitives.
     """
 
     def __init__(self, name: str, table: RuleTable, wrap: Callable[[Primitive, Function, str], JaxRule],
-                 read: Callable[[Primitive, Function], Function]) -> None:
-        self.name, self.table, self._wrap, self._read = name, table, wrap, read
+                 read: Callable[[Primitive, Function], Function], derive: Callable[[Primitive], Function]) -> None:
+        self.name, self.table, self._wrap, self._read, self._derive = name, table, wrap, read, derive
         if table.explain_missing is None:  # of several views of a table the first one is suggested
             table.explain_missing = lambda prim: _explain_missing(name, prim)
 
     @override
     def __getitem__(self, prim: Primitive) -> Function:
-        if prim not in self.table:
+        own = self._own(prim)
+        if own not in self.table:
+            if prim in _COMPOSITE:
+                return self._derive(prim)
             raise KeyError(prim)
-        rule = self.table[prim]
-        return rule.rule if isinstance(rule, JaxRule) and rule.view == self.name else self._read(prim, rule)
+        rule = self.table[own]
+        if isinstance(rule, JaxRule) and rule.view == self.name:
+            return rule.rule
+        if own is not prim:
+            return self._derive(prim)
+        read = self._read(prim, rule)
+        return read if prim not in TRANSLATIONS else lambda *args, **params: read(
+            *args, **from_jax_equation(prim, params, ())[1])
+
+    def _own(self, prim: Primitive) -> Primitive:
+        """Return lamina's primitive; KeyError for a key that is no primitive."""
+        if not isinstance(prim, Primitive):
+            raise KeyError(prim)
+        return OWN.get(prim, prim)
 
     @override
     def __setitem__(self, prim: Primitive, rule: Function) -> None:
         check_rule(self.name, prim, rule)
+        self.define(self._own(prim), rule)
+
+    def define(self, prim: Primitive, rule: Function) -> None:
+        """Define the rule of a primitive of lamina."""
         self.table.define(prim, self._wrap(prim, rule, self.name))
         register(prim)
 
     @override
     def __delitem__(self, prim: Primitive) -> None:
-        if prim not in self.table:
+        own = self._own(prim)
+        if own not in self.table:
             raise KeyError(prim)
-        del self.table[prim]
+        del self.table[own]
 
     @override
     def __contains__(self, prim: object) -> bool:
-        return prim in self.table
+        return isinstance(prim, Primitive) and (OWN.get(prim, prim) in self.table or prim in _COMPOSITE)
 
     @override
     def __iter__(self) -> Iterator[Primitive]:
@@ -128,6 +185,9 @@ def check_rule(view: str, prim: object, rule: object) -> None:
     if not isinstance(prim, Primitive):
         raise TypeError(f"{view}: the key of a rule must be a Primitive; got {format_value(prim)}. Make one with "
                         "jax.extend.core.Primitive(name)")
+    if prim in _COMPOSITE and prim not in OWN:
+        raise NotImplementedError(f"{view}: `{prim.name}` binds other primitives in lamina, whose rules apply; use a primitive "
+                                  "of your own, jax.custom_jvp or jax.custom_batching.custom_vmap")
     if not callable(rule):
         raise TypeError(f"{view}: the rule of `{prim.name}` must be a function; got {format_value(rule)}")
 
@@ -144,6 +204,9 @@ def _explain_missing(view: str, prim: Primitive) -> str:
     """Return how to define a missing rule, and where other rules of the primitive are registered."""
     lines = [f"{rule.view} at {rule.line}" for table in list_rule_tables()
              if isinstance(rule := dict.get(table, prim), JaxRule) and rule.line is not None]
+    made = getattr(prim, "line", None)
+    if made is not None:
+        lines.append(f"the primitive at {made}")
     others = f" (registered: {', '.join(dict.fromkeys(lines))})" if lines else ""
     how = f"call jax.interpreters.{view}({prim.name}_p, rule)" if view == "mlir.register_lowering" else (
         f"set jax.interpreters.{view}[{prim.name}_p] = rule")
@@ -175,6 +238,14 @@ def tangent_aval(value: Value) -> ShapedArray:
     """Return the type of tangents of a value or type; integers have tangents of dtype float0."""
     aval = value if isinstance(value, ShapedArray) else typeof(value)
     return aval.strip_weak_type() if dtypes.is_inexact(aval.dtype) else ShapedArray(aval.shape, dtypes.float0)
+
+
+def bound_function(prim: Primitive, params: Params) -> Callable[..., list[Value]]:
+    """Return the function that binds a primitive with these params; its results are a list."""
+    def run(*xs: Value) -> list[Value]:
+        out = prim.bind(*xs, **params)
+        return list(out) if prim.multiple else [out]
+    return run
 
 
 def result_avals(prim: Primitive, operands: Sequence[Value], params: Params) -> list[ShapedArray]:

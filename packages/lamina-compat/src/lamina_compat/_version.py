@@ -3,4 +3,13 @@ from lamina_ir import require_versions as _needs
 
 __version__ = "0.1.0"
 
-_needs("lamina-compat", __version__, "lamina-ir>=0.1,<0.2")
+_needs("lamina-compat", __version__,
+       "lamina-autodiff>=0.1,<0.2",
+       "lamina-batching>=0.1,<0.2",
+       "lamina-ir>=0.1,<0.2",
+       "lamina-lowering>=0.1,<0.2",
+       "lamina-numpy>=0.1,<0.2",
+       "lamina-parallel>=0.1,<0.2",
+       "lamina-random>=0.1,<0.2",
+       "lamina-runtime>=0.1,<0.2",
+       "lamina-tracing>=0.1,<0.2")

@@ -17,6 +17,7 @@ from lamina_tracing.primitives import select_n_p
 from typing_extensions import override
 
 from ._importer import installed_version
+from ._unspecified import UNSPECIFIED
 
 __all__ = ["JAX_PRIMITIVES", "TRANSLATIONS", "JaxPrimitive", "RuleThunk", "Translation", "from_jax_equation", "from_jax_jaxpr",
            "from_jax_program", "make_jaxpr", "pjit_p", "to_jax_equation", "to_jax_jaxpr", "to_jax_program"]
@@ -94,11 +95,6 @@ class RuleThunk:
         return f"<rule {self.rule.name}>"
 
 
-def _unspecified() -> Any:
-    from .names._src.sharding_impls import UNSPECIFIED  # noqa: PLC0415 (loads the runtime)
-    return UNSPECIFIED
-
-
 def _same_params(params: Params, avals: Sequence[Any] = ()) -> Params:
     return params
 
@@ -107,7 +103,7 @@ def _call_to_pjit(params: Params, avals: Sequence[Any]) -> Params:
     closed = params["call_jaxpr"]
     n, m = len(closed.in_avals), len(closed.out_avals)
     donated = tuple(params["donated_invars"] or ())
-    return dict(jaxpr=to_jax_program(closed), in_shardings=(_unspecified(),) * n, out_shardings=(_unspecified(),) * m,
+    return dict(jaxpr=to_jax_program(closed), in_shardings=(UNSPECIFIED,) * n, out_shardings=(UNSPECIFIED,) * m,
                 in_layouts=(None,) * n, out_layouts=(None,) * m, resource_env=None,
                 donated_invars=donated + (False,) * (n - len(donated)), name=params["name"], keep_unused=False,
                 inline=bool(params["inline"]))

@@ -8,10 +8,10 @@
       SimplifiedTraceback                  never raised
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError, ValueError, TypeError)  an axis name that is not bound
-      CallbackError (RuntimeError)         a host callback raised, or returned wrong types
-        CheckError                         a `debug.check` failed while the program ran
-          OutOfBoundsError (also IndexError)   an index out of bounds, with `debug_bounds`
       ExecutionError (RuntimeError)        a program could not be compiled, or failed while it ran
+        CallbackError                      a host callback raised, or returned wrong types
+          CheckError                       a `debug.check` failed while the program ran
+            OutOfBoundsError (also IndexError)   an index out of bounds, with `debug_bounds`
       KeyReuseError (TypeError)            a random key used twice, with `debug_key_reuse`
       LeakedTracerError (RuntimeError, TypeError)  a tracer used after its trace ended
       ConcretizationError (TypeError)      a tracer used where a concrete value is needed
@@ -66,7 +66,11 @@ class UnboundAxisError(LaminaError, NameError, ValueError, TypeError):
     """
 
 
-class CallbackError(LaminaError, RuntimeError):
+class ExecutionError(LaminaError, RuntimeError):
+    """A program could not be compiled, or failed while it ran. `__cause__` is the error of the backend."""
+
+
+class CallbackError(ExecutionError):
     """A Python function called from a program raised, or returned values of other types than declared."""
 
 
@@ -76,10 +80,6 @@ class CheckError(CallbackError):
 
 class OutOfBoundsError(CheckError, IndexError):
     """An index is out of bounds, with `debug_bounds`."""
-
-
-class ExecutionError(LaminaError, RuntimeError):
-    """A program could not be compiled, or failed while it ran. `__cause__` is the error of the backend."""
 
 
 class KeyReuseError(LaminaError, TypeError):

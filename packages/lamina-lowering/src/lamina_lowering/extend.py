@@ -23,7 +23,8 @@ and `ctx.avals_in` has the broadcast types. So most of these rules are one line:
 
     lowering_rules.define(prims.sin_p, direct("stablehlo.sine"))
 
-`platform_rules("cuda").define(prims.x_p, rule)` adds a rule for one platform.
+`platform_rules("cuda").define(prims.x_p, rule)` adds a rule for one platform. A rule may also be a program: see
+`ProgramRule`, and `expand_primitives`, with which runtimes replace such primitives before they place a program.
 
 Rules may also use jaxlib's bindings: within `with ctx.loc, ctx.ip:` their builders insert operations at the right place.
 `element_type_name(dtype)` is the name of a dtype in MLIR, `make_ir_context()` a new context with the dialects of programs.
@@ -43,10 +44,11 @@ from ._emit.mlir_context import element_type_name
 from ._emit.rule_context import Context
 from ._emit.rule_tables import lowering_rules, platform_rules
 from ._jaxlib import new_context as make_ir_context
+from ._emit.expand_primitives import ProgramRule, expand_primitives
 from ._typing import AttributeValue, IrValue, OpResults
 
-__all__ = ["Context", "compute_in", "element_type_name", "ffi_lowering", "identity", "lower_to_op", "lowering_rules",
-           "make_ir_context", "platform_rules"]
+__all__ = ["Context", "ProgramRule", "compute_in", "element_type_name", "expand_primitives", "ffi_lowering",
+           "identity", "lower_to_op", "lowering_rules", "make_ir_context", "platform_rules"]
 
 
 def lower_to_op(name: str, **attrs: AttributeValue) -> Function:

@@ -6,7 +6,7 @@ also that of all names in it. A test (tests/public_api/test_absent_names.py) req
 """
 from typing import Final
 
-COMPAT: Final = "planned in the package lamina-compat"
+COMPAT: Final = "inner names of JAX are found under lamina.as_jax()"
 REFS: Final = "mutable references are absent by design; make a new array with x.at[i].set(y), and pass it on"
 EXPLICIT: Final = ("shardings in types are absent by design; the compiler chooses shardings, and "
                    "lax.with_sharding_constraint or lamina.device_put sets them")
@@ -18,12 +18,12 @@ XLA_OPTIONS: Final = "absent by design: pass options to the compiler with lower(
 NOT_YET: Final = "not available yet"
 
 GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
-    # Modules that lamina-compat will have.
-    (f"{COMPAT}; today use lamina.extend.core for programs and lamina_ir.extend for tools on them", {"": "core"}),
-    (f"{COMPAT}; today define rules with lamina_autodiff.extend, lamina_batching.extend and lamina_lowering.extend",
+    # Modules that lamina-compat has.
+    (f"{COMPAT}; else use lamina.extend.core for programs and lamina_ir.extend for tools on them", {"": "core"}),
+    (f"{COMPAT}; else define rules with lamina_autodiff.extend, lamina_batching.extend and lamina_lowering.extend",
      {"": "interpreters"}),
-    (f"{COMPAT}; today use lamina.tree_util and lamina.extend.linear_util", {"": "api_util"}),
-    (f"private in JAX; some of its modules are {COMPAT}; today use the public module with the same name", {"": "_src"}),
+    (f"{COMPAT}; else use lamina.tree_util and lamina.extend.linear_util", {"": "api_util"}),
+    ("private in JAX; use the public module with the same name", {"": "_src"}),
 
     # Modules that are absent by design, and those with another name here.
     (KERNELS, {"experimental": "buffer_callback mosaic pallas thunky", "extend": "pallas"}),

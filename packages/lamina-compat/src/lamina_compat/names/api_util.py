@@ -16,10 +16,10 @@ from .linear_util import WrappedFun, transformation, transformation_with_aux
 from .util import safe_map, safe_zip
 
 __all__ = ["DebugInfo", "apply_flat_fun", "apply_flat_fun_nokwargs", "argnums_partial", "argnums_partial_except",
-           "check_callable", "debug_info", "debug_info_final", "donation_vector", "flat_out_axes", "flatten_axes", "flatten_fun",
-           "flatten_fun_nokwargs", "flatten_fun_nokwargs2", "flattened_fun_in_tree", "fun_signature", "fun_sourceinfo",
-           "infer_argnums_and_argnames", "is_hashable", "rebase_donate_argnums", "resolve_argnums", "result_paths", "safe_map",
-           "safe_zip", "shaped_abstractify"]
+           "check_callable", "debug_info", "debug_info_final", "donation_vector", "flat_out_axes", "flatten_axes",
+           "flatten_fun", "flatten_fun_nokwargs", "flatten_fun_nokwargs2", "flattened_fun_in_tree", "fun_signature",
+           "fun_sourceinfo", "infer_argnums_and_argnames", "is_hashable", "rebase_donate_argnums", "resolve_argnums",
+           "result_paths", "safe_map", "safe_zip", "shaped_abstractify"]
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -350,7 +350,10 @@ class DebugInfo(NamedTuple):
     arg_names: tuple[str, ...]
     result_paths: tuple[str, ...] | Callable[[], tuple[str, ...]] | None = None
 
-    func_name = property(lambda self: self.func_src_info.partition(" ")[0])
+    @property
+    def func_name(self) -> str:
+        """The name of the function."""
+        return self.func_src_info.partition(" ")[0]
 
 
 def _name_of(fun: Any) -> str:

@@ -11,8 +11,11 @@ from lamina_tracing.linear_util import (StoreException, WrappedFun, cache, merge
                                         transformation_with_aux)
 from typing_extensions import override
 
-__all__ = ["EqualStore", "Store", "StoreException", "WrappedFun", "annotate", "cache", "hashable_partial", "merge_linear_aux",
-           "transformation", "transformation2", "transformation_with_aux", "transformation_with_aux2", "wrap_init"]
+from .util import fun_name
+
+__all__ = ["EqualStore", "Store", "StoreException", "WrappedFun", "annotate", "cache", "fun_name", "hashable_partial",
+           "merge_linear_aux", "transformation", "transformation2", "transformation_with_aux",
+           "transformation_with_aux2", "wrap_init"]
 
 
 class Store:

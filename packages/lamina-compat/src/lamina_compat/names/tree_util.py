@@ -11,7 +11,7 @@ from lamina_ir.typing import Function, Tree
 from typing_extensions import override
 
 __all__ = ["BuiltInKeyEntry", "KeyEntry", "KeyPath", "default_registry", "dispatch_registry", "equality_errors",
-           "flatten_one_level", "generate_key_paths"]
+           "flatten_one_level", "generate_key_paths", "treedef_is_strict_leaf"]
 
 BuiltInKeyEntry = SequenceKey | DictKey | GetAttrKey | FlattenedIndexKey
 dispatch_registry = default_registry
@@ -91,6 +91,11 @@ def flatten_one_level(tree: Tree) -> tuple[Iterable[Tree], Any]:
     if level is None:
         raise ValueError(f"flatten_one_level: tree must be a node; got a leaf of type {type(tree).__name__}")
     return tuple(level[0]), tuple(level[1]) if type(tree) is dict else level[1]
+
+
+def treedef_is_strict_leaf(treedef: trees.PyTreeDef) -> bool:
+    """Return whether a structure is a leaf; False for None and for empty containers."""
+    return treedef.num_nodes == 1 and treedef.num_leaves == 1
 
 
 def generate_key_paths(tree: Tree) -> list[tuple[KeyPath, Tree]]:

@@ -7,19 +7,22 @@ import operator
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from lamina_ir import config
 from lamina_ir.typing import Function
 from typing_extensions import override
 
-__all__ = ["HashableFunction", "HashablePartial", "HashableWrapper", "NumpyComplexWarning", "WrapKwArgs", "as_hashable_function",
-           "cache", "canonicalize_axis", "canonicalize_axis_tuple", "ceil_of_ratio", "concatenate", "curry", "flatten", "foreach",
-           "fun_name", "memoize", "merge_lists", "partial", "partition_list", "prod", "safe_map", "safe_zip", "set_module",
-           "split_dict", "split_list", "split_list_checked", "split_merge", "stable_unique", "subs_list", "subs_list2", "subvals",
-           "toposort", "tuple_delete", "tuple_insert", "tuple_replace", "tuple_update", "unflatten", "unzip2", "unzip3",
-           "weakref_lru_cache", "wrap_name", "wraps"]
+from .._importer import installed_version
+
+__all__ = ["HashableFunction", "HashablePartial", "HashableWrapper", "NumpyComplexWarning", "WrapKwArgs",
+           "as_hashable_function", "assert_unreachable", "cache", "canonicalize_axis", "canonicalize_axis_tuple",
+           "ceil_of_ratio", "concatenate", "curry", "flatten", "foreach", "fun_name", "memoize", "merge_lists",
+           "partial", "partition_list", "prod", "safe_map", "safe_zip", "set_module", "split_dict", "split_list",
+           "split_list_checked", "split_merge", "stable_unique", "subs_list", "subs_list2", "subvals", "toposort",
+           "tuple_delete", "tuple_insert", "tuple_replace", "tuple_update", "unflatten", "unzip2", "unzip3",
+           "use_cpp_class", "use_cpp_method", "weakref_lru_cache", "wrap_name", "wraps"]
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", bound=Hashable)
@@ -101,7 +104,7 @@ def split_list(args: Iterable[_T], ns: Sequence[int]) -> list[list[_T]]:
 def split_list_checked(args: Iterable[_T], ns: Sequence[int]) -> list[list[_T]]:
     """Cut a list into parts of these lengths; AssertionError if their sum is another number."""
     values = list(args)
-    _require(sum(ns) == len(values), f"split_list_checked: the lengths {list(ns)} must sum to {len(values)}, the number of values")
+    _require(sum(ns) == len(values), f"split_list_checked: the lengths {list(ns)} must have the sum {len(values)}")
     return split_list(values, ns)[:-1]
 
 
@@ -290,12 +293,12 @@ def ceil_of_ratio(x: int, y: int) -> int:
 
 
 def wrap_name(name: str, transform_name: str) -> str:
-    """Return the name of a transformed function.
+    """Return the name of a transformed function. From level 0.5 on, the name of the transformation is the first argument.
 
     >>> wrap_name("loss", "grad")
     'grad(loss)'
     """
-    return f"{transform_name}({name})"
+    return f"{transform_name}({name})" if installed_version().startswith("0.4.") else f"{name}({transform_name})"
 
 
 def fun_name(fun: object) -> str:
@@ -333,6 +336,21 @@ def wraps(wrapped: Function, namestr: str | None = None, docstr: str | None = No
             pass  # an object whose attributes cannot be set, such as a bound method
         return fun
     return decorate
+
+
+def use_cpp_class(cpp_cls: object) -> Callable[[_T], _T]:
+    """Return a decorator that keeps the class: lamina has no C++ version of it."""
+    return lambda cls: cls
+
+
+def use_cpp_method(is_enabled: bool = True) -> Callable[[_T], _T]:
+    """Return a decorator that keeps the method: lamina has no C++ version of it."""
+    return lambda method: method
+
+
+def assert_unreachable(x: object) -> NoReturn:
+    """Raise AssertionError for a case that must not occur."""
+    raise AssertionError(f"unexpected case: {x!r}")
 
 
 def set_module(module: str) -> Callable[[_T], _T]:
@@ -427,12 +445,12 @@ class HashableFunction:
 
     @override
     def __eq__(self, other: object) -> bool:
-        return (type(other) is HashableFunction and self.f.__code__ == other.f.__code__  # type: ignore[attr-defined]
+        return (type(other) is HashableFunction and self.f.__code__ == other.f.__code__
                 and self.closure == other.closure)
 
     @override
     def __hash__(self) -> int:
-        return hash((self.f.__code__, self.closure))  # type: ignore[attr-defined]
+        return hash((self.f.__code__, self.closure))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.f(*args, **kwargs)
@@ -483,19 +501,19 @@ class HashableWrapper:
     def __init__(self, x: object) -> None:
         self.x = x
         try:
-            self._key: Hashable = (hash(x), True)
+            self._hash: int | None = hash(x)
         except TypeError:
-            self._key = (id(x), False)
+            self._hash = None
 
     @override
     def __hash__(self) -> int:
-        return hash(self._key)
+        return id(self.x) if self._hash is None else self._hash
 
     @override
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashableWrapper):
             return False
-        return self.x == other.x if self._key[1] else self.x is other.x  # type: ignore[index]
+        return self.x is other.x if self._hash is None else bool(self.x == other.x)
 
 
 class WrapKwArgs:

@@ -3,7 +3,8 @@ from typing import Any
 
 from .._importer import installed_version
 
-__all__ = ["__version__", "__version_info__"]
+__version__: str
+__version_info__: tuple[int, ...]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from lamina_ir import Primitive, RuleTable
 from lamina_ir.typing import Function
 from typing_extensions import override
 
-__all__ = ["MergedRules", "PlatformTable", "lowering_rules", "merged_rules", "platform_rules"]
+__all__ = ["MergedRules", "PlatformTable", "has_platform_rule", "lowering_rules", "merged_rules", "platform_rules"]
 
 lowering_rules = RuleTable("lowering", "lamina_lowering/rules", leading_params=("ctx",))
 
@@ -55,6 +55,11 @@ def platform_rules(platform: str) -> PlatformTable:
         table = _platforms[platform] = PlatformTable(f"lowering for {platform}", f"lamina_lowering/rules/{platform}",
                                                      leading_params=("ctx",))
     return table
+
+
+def has_platform_rule(prim: Primitive) -> bool:
+    """Return whether a primitive has a rule of its own on some platform."""
+    return any(dict.__contains__(table, prim) for table in _platforms.values())
 
 
 class MergedRules(dict[Primitive, Callable[..., Any]]):

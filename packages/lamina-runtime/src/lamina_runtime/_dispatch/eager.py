@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
 from lamina_ir.extend import CONSUMING_USES, Tiles, collect_facts, lower_keys, stack_depth
+from lamina_lowering.extend import expand_primitives
 from lamina_parallel.extend import parse_mesh
 from lamina_tracing import hooks
 from lamina_tracing.extend import eval_jaxpr
@@ -249,6 +250,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
 
     The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well.
     """
+    closed = expand_primitives(closed)
     if collect_facts(closed).has_keys:
         reuse_check = key_reuse_check.begin_call(closed, args)
         outs, program = _run(lower_keys(closed), name, key_array.unwrap_keys(args))

@@ -17,6 +17,7 @@ from lamina_ir.extend import Placement, explain_mismatch, has_keys, lower_keys, 
 from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import merged_rules
+from lamina_lowering.extend import expand_primitives
 from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import lower_xmaps, global_view
 from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, get_arg_avals
@@ -180,7 +181,8 @@ class Lowered(_Stage):
     """
 
     def __init__(self, traced: Traced, platform: str | None) -> None:
-        spec, staged = self._spec, self._staged = traced._spec, traced._staged
+        spec = self._spec = traced._spec
+        staged = self._staged = traced._staged._replace(closed=expand_primitives(traced._staged.closed))
         self._lowered_closed = lower_keys(staged.closed)
         self._in_tree, self._donated = traced._in_tree, traced._donated
         self._layout = user_shardings.get_user_shardings(spec, staged._replace(closed=self._lowered_closed), self._in_tree)

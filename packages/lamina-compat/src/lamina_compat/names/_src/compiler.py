@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from lamina_ir.interfaces import Compiler
+from lamina_ir.layers import explain_absent_names
 from lamina_ir.typing import Device, Function
 from lamina_runtime import compiler, set_compiler
 from typing_extensions import override
@@ -24,6 +25,9 @@ def backend_compile(backend: Any, *args: Any) -> Any:
     return (_outer[-1] if _outer else compiler()).compile(*args)
 
 
+_original = backend_compile
+
+
 class _Compiler:
     """The compiler that calls a replacement of `backend_compile`."""
 
@@ -41,12 +45,13 @@ class _Module(ModuleType):
         if name == "backend_compile":
             if _outer:
                 set_compiler(_outer.pop())
-            if value is not backend_compile:
+            if value is not _original:
                 _outer.append(compiler())
                 set_compiler(_Compiler(_outer[-1], value))
-            globals()[f"_{name}"] = value
         super().__setattr__(name, value)
 
 
-_original = backend_compile
 sys.modules[__name__].__class__ = _Module
+
+
+explain_absent_names(globals())

@@ -1,7 +1,7 @@
 """`jax._src.distributed`: the processes of a program."""
 from typing import Any
 
-from lamina_runtime import distributed, process_count, process_index
+from lamina_runtime import process_count, process_index
 
 __all__ = ["global_state"]
 

@@ -10,9 +10,10 @@ from lamina_ir.dtypes import extended
 from lamina_ir.typing import Value
 from lamina_tracing.extend import typeof
 
-__all__ = ["DType", "ExtendedDType", "JAXType", "bit_width", "complex_", "dtype", "extended", "float_", "int_",
-           "is_opaque_dtype", "is_python_scalar", "is_weakly_typed", "promote_types", "python_scalar_dtypes", "scalar_type_to_dtype",
-           "to_inexact_dtype", "to_numeric_dtype", "uint"]
+__all__ = ["DType", "ExtendedDType", "JAXType", "bit_width", "check_user_dtype_supported", "coerce_to_array",
+           "complex_", "dtype", "extended", "float_", "int_", "is_opaque_dtype", "is_python_scalar", "is_weakly_typed",
+           "promote_types", "python_scalar_dtypes", "safe_to_cast", "scalar_type_to_dtype", "supports_inf",
+           "to_complex_dtype", "to_inexact_dtype", "to_numeric_dtype", "uint"]
 
 DType = np.dtype
 JAXType = np.dtype
@@ -89,6 +90,46 @@ def to_inexact_dtype(dtype: Any) -> np.dtype:
     if _dtypes.is_inexact(found):
         return found
     return np.dtype("float64" if found.itemsize == 8 else "float32")
+
+
+def to_complex_dtype(dtype: Any) -> np.dtype:
+    """Return complex128 for dtypes of 64 bits, else complex64; a complex dtype itself."""
+    found = to_inexact_dtype(dtype)
+    if _dtypes.is_complex(found):
+        return found
+    return np.dtype("complex128" if found == np.dtype("float64") else "complex64")
+
+
+def coerce_to_array(x: Any, dtype: Any = None) -> Any:
+    """Return a Python value as a NumPy array, with the dtype that `dtype` returns for it; an array as it is."""
+    if dtype is None and type(x) in python_scalar_dtypes:
+        dtype = python_scalar_dtypes[type(x)]
+    return x if dtype is None and hasattr(x, "dtype") else np.asarray(x, dtype)
+
+
+def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> None:
+    """Raise TypeError for a dtype that arrays cannot have."""
+    try:
+        _dtypes.as_dtype(dtype)
+    except TypeError as e:
+        raise TypeError(f"{fun_name}: {e}" if fun_name else str(e)) from None
+
+
+def supports_inf(dtype: Any) -> bool:
+    """Return whether a dtype has infinities."""
+    found = _dtypes.as_dtype(dtype)
+    return _dtypes.is_inexact(found) and bool(np.isinf(np.asarray(np.inf).astype(_dtypes.real_dtype(found))))
+
+
+def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
+    """Return whether a conversion is one that promotion makes.
+
+    >>> safe_to_cast("int32", "float32"), safe_to_cast("float32", "int32")
+    (True, False)
+    """
+    source, target = (x if isinstance(x, (str, type, np.dtype)) else typeof(x).dtype
+                      for x in (input_dtype_or_value, output_dtype_or_value))
+    return promote_types(source, target) == _dtypes.canonicalize(target)
 
 
 def bit_width(dtype: Any) -> int:

@@ -8,7 +8,8 @@ class _Literal:
     """A class without instances, for `isinstance`: constants of lamina's programs are NumPy arrays and Python scalars."""
 
     def __init__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise TypeError(f"{type(self).__name__}: constants of lamina's programs are NumPy arrays and scalars; use numpy.asarray")
+        raise TypeError(f"{type(self).__name__}: constants of lamina's programs are NumPy arrays and scalars; "
+                        "use numpy.asarray")
 
 
 class LiteralArray(_Literal):

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
-__all__ = ["Color", "Doc", "Intensity", "brk", "color", "concat", "group", "join", "keyword", "nest", "nil", "source_map",
-           "text", "type_annotation"]
+__all__ = ["Color", "Doc", "Intensity", "brk", "color", "concat", "group", "join", "keyword", "nest", "nil",
+           "source_map", "text", "type_annotation"]
 
 
 class Color(enum.Enum):
@@ -217,7 +217,9 @@ class _Layout:
             first: _Item = (indent, True, style, item.doc)
             return [first if flat or self.fits(first) else (indent, False, style, item.doc)]
         if item.kind == "color":
-            return [(indent, flat, _Style(*[new or old for new, old in zip(item.value, style)]), item.doc)]
+            foreground, background, intensity = item.value
+            inside = _Style(foreground or style.foreground, background or style.background, intensity or style.intensity)
+            return [(indent, flat, inside, item.doc)]
         return [(indent, flat, style, (self.column, item.value)), (indent, flat, style, item.doc)]
 
     def fits(self, first: _Item) -> bool:
@@ -264,8 +266,8 @@ def _escape(old: _Style, new: _Style) -> str:
 
 def _align(lines: list[tuple[str, int, list[str]]], prefix: str) -> Iterator[str]:
     """Append the annotations to the lines; those of neighbouring annotated lines start at one column."""
-    for annotated, block in itertools.groupby(lines, key=lambda line: bool(line[2])):
-        block = list(block)
+    for annotated, lines_of_block in itertools.groupby(lines, key=lambda line: bool(line[2])):
+        block = list(lines_of_block)
         widest = max(columns for _, columns, _ in block)
         for line, columns, notes in block:
             yield line + " " * (widest - columns) + "".join([prefix + note for note in notes]) if annotated else line

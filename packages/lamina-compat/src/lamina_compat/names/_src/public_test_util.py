@@ -23,7 +23,7 @@ def check_close(xs: Tree, ys: Tree, atol: float | None = None, rtol: float | Non
     """
     def check(x: object, y: object) -> None:
         tolerance = max([default_tolerance().get(typeof(v).dtype, 1e-2) for v in (x, y)])
-        np.testing.assert_allclose(np.asarray(x, np.result_type(np.asarray(x), np.float32)), np.asarray(y),  # type: ignore[arg-type]
+        np.testing.assert_allclose(np.asarray(x, np.result_type(np.asarray(x), np.float32)), np.asarray(y),
                                    atol=tolerance if atol is None else atol,
                                    rtol=tolerance if rtol is None else rtol, err_msg=err_msg)
     trees.tree_map(check, xs, ys)

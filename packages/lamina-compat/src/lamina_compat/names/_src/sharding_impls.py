@@ -2,26 +2,15 @@
 
 `make_single_device_sharding` must stay absent: jaxlib would call it for each shard that it makes.
 """
-from typing import Final
-
 from lamina_parallel import AbstractMesh, Mesh, PartitionSpec
 from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, Sharding,
                             SingleDeviceSharding)
-from typing_extensions import override
+
+from ..._unspecified import UNSPECIFIED, UnspecifiedValue
 
 __all__ = ["AUTO", "AbstractMesh", "GSPMDSharding", "Mesh", "NamedSharding", "PartitionSpec", "PmapSharding",
-           "PositionalSharding", "Sharding", "SingleDeviceSharding", "UNSPECIFIED", "UnspecifiedValue", "is_auto", "is_unspecified", "is_unspecified_or_auto"]
-
-
-class UnspecifiedValue:
-    """The class of `UNSPECIFIED`."""
-
-    @override
-    def __repr__(self) -> str:
-        return "UnspecifiedValue"
-
-
-UNSPECIFIED: Final = UnspecifiedValue()
+           "PositionalSharding", "Sharding", "SingleDeviceSharding", "UNSPECIFIED", "UnspecifiedValue", "is_auto",
+           "is_unspecified", "is_unspecified_or_auto"]
 
 
 class AUTO:

@@ -11,8 +11,9 @@ from lamina_tracing.extend import find_user_source, trace_state
 
 from .traceback_util import register_exclusion
 
-__all__ = ["Frame", "current", "current_name_stack", "extend_name_stack", "new_source_info", "register_exclusion",
-           "summarize", "user_context", "user_frame"]
+__all__ = ["Frame", "current", "current_name_stack", "extend_name_stack", "new_name_stack", "new_source_info",
+           "register_exclusion", "reset_name_stack", "set_name_stack", "summarize", "user_context", "user_frame",
+           "user_frames"]
 
 
 class Frame(NamedTuple):
@@ -25,7 +26,7 @@ class Frame(NamedTuple):
 
 def current() -> Source | None:
     """Return the source line of the caller, which must be called by a user's program; None if there is none."""
-    return find_user_source(1, {})
+    return find_user_source(2, {})
 
 
 new_source_info = current
@@ -34,6 +35,26 @@ new_source_info = current
 def current_name_stack() -> str:
     """Return the name stack, such as "encoder/layer"."""
     return trace_state.scope
+
+
+def new_name_stack(name: str = "") -> str:
+    """Return a name stack with one name, or without names."""
+    return name
+
+
+@contextlib.contextmanager
+def set_name_stack(name_stack: str) -> Iterator[None]:
+    """Replace the name stack in the block."""
+    before, trace_state.scope = trace_state.scope, name_stack
+    try:
+        yield
+    finally:
+        trace_state.scope = before
+
+
+def reset_name_stack() -> contextlib.AbstractContextManager[None]:
+    """Return a block without names of the scopes around it."""
+    return set_name_stack("")
 
 
 def summarize(source_info: Source | None, num_frames: int = 1) -> str:
@@ -48,6 +69,12 @@ def summarize(source_info: Source | None, num_frames: int = 1) -> str:
 def user_frame(source_info: Source | None) -> Frame | None:
     """Return a source line as a `Frame`."""
     return None if source_info is None else Frame(source_info.file, source_info.function, source_info.line)
+
+
+def user_frames(source_info: Source | None) -> list[Frame]:
+    """Return a source line as a list of one `Frame`, or of none."""
+    frame = user_frame(source_info)
+    return [] if frame is None else [frame]
 
 
 @contextlib.contextmanager

@@ -4,7 +4,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-__all__ = ["DType", "DeprecatedArg", "DimSize", "DuckTypedArray", "ExtendedDType", "Shape", "SupportsDType", "SupportsShape"]
+__all__ = ["DType", "DeprecatedArg", "DimSize", "DuckTypedArray", "ExtendedDType", "Shape", "SupportsDType",
+           "SupportsShape"]
 
 from .dtypes import ExtendedDType
 

@@ -1,11 +1,15 @@
 """`jax._src.xla_bridge`: the clients of the devices."""
 from collections.abc import Iterator, Mapping
+from importlib import import_module as _import_module
 from typing import Any
 
+from lamina_ir.layers import explain_absent_names
 from lamina_runtime import backends, get_backend
 from typing_extensions import override
 
-__all__ = ["backends", "get_backend"]
+__all__ = ["backends", "backends_are_initialized", "get_backend", "xla_client"]
+
+xla_client: Any = _import_module("jaxlib.xla_client")
 
 
 class _Clients(Mapping[str, Any]):
@@ -25,3 +29,11 @@ class _Clients(Mapping[str, Any]):
 
 
 _backends = _Clients()
+
+
+def backends_are_initialized() -> bool:
+    """Return whether a device was used."""
+    return bool(_backends)
+
+
+explain_absent_names(globals())

@@ -20,7 +20,8 @@ from lamina_tracing.extend import eval_jaxpr, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 from typing_extensions import override
 
-from ..._rule_views import JaxRule, RefusedTable, RuleView, check_pair, check_sequence, result_avals, tangent_aval
+from ..._rule_views import (JaxRule, RefusedTable, RuleView, bound_function, check_pair, check_sequence, pick, put_back,
+                             result_avals, tangent_aval)
 from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_tangents, from_zero, instantiate_zeros,
                        instantiate_zeros_aval, is_undefined_primal, recast_to_float0, replace_float0s,
                        replace_internal_symbolic_zeros, replace_rule_output_symbolic_zeros, to_zero, zero_from_primal,
@@ -48,7 +49,9 @@ class _JvpRule(JaxRule):
     @override
     def __call__(self, primals: Sequence[Value], tangents: Sequence[Value | None], /,
                  **params: ParamValue) -> tuple[Outputs, Any]:
-        made = self.rule(tuple(primals), tuple(map(to_zero, tangents, primals)), **params)
+        params, places = self.arrange(params, len(primals))
+        made = self.rule(tuple(pick(primals, places, lambda c: c)),
+                         tuple(pick([*map(to_zero, tangents, primals)], places, zero_from_primal)), **params)
         out, tangent = check_pair(self, made, "result, tangent")
         if not self.prim.multiple:
             return out, self._check(out, tangent)
@@ -77,14 +80,16 @@ class _TransposeRule(JaxRule):
 
     @override
     def __call__(self, ct: Any, /, *args: Value, **params: ParamValue) -> Any:
-        operands = [UndefinedPrimal(a.aval) if is_linear(a) else a for a in args]
         if self.prim.multiple and any(c is None for c in ct):
             avals = result_avals(self.prim, [a.aval if is_linear(a) else a for a in args], params)
             ct = [to_zero(c, aval) for c, aval in zip(ct, avals)]
+        params, places = self.arrange(params, len(args))
+        operands = pick([UndefinedPrimal(a.aval) if is_linear(a) else a for a in args], places, lambda c: c)
         made = self.apply(ct, operands, params)
         if made is Zero or type(made) is Zero:  # the class stands for zero cotangents of all operands
-            made = [None] * len(args)
-        back = [self._check(a, c) for a, c in zip(operands, check_sequence(self, made, len(args), "cotangents"))]
+            made = [None] * len(operands)
+        made = check_sequence(self, made, len(operands), "cotangents")
+        back = put_back([self._check(a, c) for a, c in zip(operands, made)], places)
         return back[0] if len(args) == 1 else tuple(back)
 
     def _check(self, operand: Any, ct: Any) -> Value | None:
@@ -117,13 +122,22 @@ def _read_jvp(prim: Primitive, rule: Function) -> Function:
     return jvp_rule
 
 
-def _read_transpose(prim: Primitive, rule: Function) -> Function:
+def _derive_jvp(prim: Primitive) -> Function:
+    def jvp_rule(primals: Sequence[Value], tangents: Sequence[Any], **params: ParamValue) -> tuple[Outputs, Any]:
+        out, dout = run_jvp(bound_function(prim, params), primals, [from_zero(t) for t in tangents])
+        tangent = [to_zero(t, o) for t, o in zip(dout, out)]
+        return (out, tangent) if prim.multiple else (out[0], tangent[0])
+    return jvp_rule
+
+
+def _derive_transpose(prim: Primitive) -> Function:
     def transpose_rule(ct: Any, *operands: Any, **params: ParamValue) -> list[Any]:
-        def fun(*xs: Value) -> list[Value]:
-            out = prim.bind(*xs, **params)
-            return list(out) if prim.multiple else [out]
-        return _transpose(fun, operands, ct if prim.multiple else [ct])
+        return _transpose(bound_function(prim, params), operands, ct if prim.multiple else [ct])
     return transpose_rule
+
+
+def _read_transpose(prim: Primitive, rule: Function) -> Function:
+    return _derive_transpose(prim)
 
 
 def _drop_axes(rule: Function) -> Function:
@@ -148,11 +162,12 @@ def _transpose(fun: Function, operands: Sequence[Any], cts: Sequence[Any]) -> li
     return found
 
 
-primitive_jvps = RuleView("ad.primitive_jvps", jvp_rules, _JvpRule, _read_jvp)
-primitive_transposes = RuleView("ad.primitive_transposes", transpose_rules, _TransposeRule, _read_transpose)
+primitive_jvps = RuleView("ad.primitive_jvps", jvp_rules, _JvpRule, _read_jvp, _derive_jvp)
+primitive_transposes = RuleView("ad.primitive_transposes", transpose_rules, _TransposeRule, _read_transpose, _derive_transpose)
 # The rules get the names of axes to sum over first: none.
 reducing_transposes = RuleView("ad.reducing_transposes", transpose_rules, _ReducingTransposeRule,
-                               lambda prim, rule: _drop_axes(_read_transpose(prim, rule)))
+                               lambda prim, rule: _drop_axes(_derive_transpose(prim)),
+                               lambda prim: _drop_axes(_derive_transpose(prim)))
 
 
 def get_primitive_transpose(p: Primitive) -> Function:

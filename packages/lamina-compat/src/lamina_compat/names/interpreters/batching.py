@@ -20,7 +20,7 @@ from lamina_tracing.extend import eval_jaxpr, stage, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 from typing_extensions import override
 
-from ..._rule_views import JaxRule, RuleView, check_pair, check_sequence, format_value
+from ..._rule_views import JaxRule, RuleView, bound_function, check_pair, check_sequence, format_value, pick
 
 __all__ = ["AxisData", "AxisSize", "BatchTrace", "BatchTracer", "NotMapped", "ZeroIfMapped",
            "axis_primitive_batchers", "batch", "batch_jaxpr", "batch_jaxpr_axes", "bdim_at_front", "broadcast",
@@ -67,7 +67,9 @@ class _BatchRule(JaxRule):
     @override
     def __call__(self, axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], /,
                  **params: ParamValue) -> tuple[Outputs, Any]:
-        out, dim = check_pair(self, self.apply(axis, tuple(args), tuple(dims), params), "result, dim")
+        params, places = self.arrange(params, len(args))
+        made = self.apply(axis, tuple(pick(args, places, lambda c: c)), tuple(pick(dims, places, lambda c: None)), params)
+        out, dim = check_pair(self, made, "result, dim")
         if not self.prim.multiple:
             return out, self._check(out, dim, axis)
         out = tuple(out)
@@ -127,6 +129,22 @@ def _read(prim: Primitive, rule: Function) -> Function:
     return batch_rule
 
 
+def _apply(prim: Primitive) -> Function:
+    """Return a rule in lamina's form that maps `prim.bind`."""
+    def rule(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], /,
+             **params: ParamValue) -> tuple[Outputs, Any]:
+        out, dim = run_batched(bound_function(prim, params), axis, args, dims)
+        return (out, dim) if prim.multiple else (out[0], dim[0])
+    return rule
+
+
+class _BatchView(RuleView):
+    """A view of `batching_rules`."""
+
+    def __init__(self, name: str, wrap: type[_BatchRule], read: Function) -> None:
+        super().__init__(f"batching.{name}", batching_rules, wrap, read, lambda prim: read(prim, _apply(prim)))
+
+
 def _read_with_axis(prim: Primitive, rule: Function) -> Function:
     def batch_rule(axis_size: int, axis_name: Hashable, trace_type: object, args: Sequence[Value],
                    dims: Sequence[int | None], **params: ParamValue) -> tuple[Outputs, Any]:
@@ -146,11 +164,10 @@ def _read_with_data(prim: Primitive, rule: Function) -> Function:
     return batch_rule
 
 
-primitive_batchers = RuleView("batching.primitive_batchers", batching_rules, _BatchRule, _read)
-axis_primitive_batchers = RuleView("batching.axis_primitive_batchers", batching_rules, _AxisBatchRule, _read_with_axis)
-spmd_axis_primitive_batchers = RuleView("batching.spmd_axis_primitive_batchers", batching_rules, _SpmdBatchRule,
-                                        _read_with_mesh_axis)
-fancy_primitive_batchers = RuleView("batching.fancy_primitive_batchers", batching_rules, _FancyBatchRule, _read_with_data)
+primitive_batchers = _BatchView("primitive_batchers", _BatchRule, _read)
+axis_primitive_batchers = _BatchView("axis_primitive_batchers", _AxisBatchRule, _read_with_axis)
+spmd_axis_primitive_batchers = _BatchView("spmd_axis_primitive_batchers", _SpmdBatchRule, _read_with_mesh_axis)
+fancy_primitive_batchers = _BatchView("fancy_primitive_batchers", _FancyBatchRule, _read_with_data)
 
 
 def moveaxis(x: Value, src: int, dst: int) -> Value:

@@ -8,35 +8,38 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
-from lamina_ir import Eqn, Primitive, ShapedArray, ShapeDtypeStruct, Var
-from lamina_ir.extend import collect_facts
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, ShapeDtypeStruct, Var
 from lamina_ir.extend.unchecked import lower_keys, thread_iteration_counters
 from lamina_ir.layers import explain_absent_names
-from lamina_ir.typing import Function, ParamValue, Value
-from lamina_lowering.extend import Context, element_type_name, lowering_rules, make_ir_context, platform_rules
+from lamina_ir.typing import AxisName, Function, Params, ParamValue, Value
+from lamina_lowering.extend import (
+    Context, ProgramRule, element_type_name, lowering_rules, make_ir_context, platform_rules)
+from lamina_parallel import Mesh
 from lamina_tracing import io_callback, pure_callback
 from lamina_tracing.extend import AxisFrame, extend_axis_env, stage, trace_state, typeof
 from typing_extensions import override
 
-from ..._rule_views import JaxRule, RuleView, check_rule, format_value, register
+from ..._rule_views import JaxRule, RuleView, check_rule, format_value, pick, put_back
 
-__all__ = ["LoweringRule", "LoweringRuleContext", "ModuleContext", "Token", "TokenSet", "aval_to_ir_type",
-           "aval_to_ir_types", "cache_lowering", "core_call_lowering", "custom_call", "delegate_lowering",
-           "dense_bool_array", "dense_bool_elements", "dense_int_array", "dense_int_elements", "dtype_to_ir_type",
-           "emit_python_callback", "flatten_ir_types", "flatten_ir_values", "flatten_lowering_ir_args", "i32_attr",
-           "i64_attr", "ir_constant", "ir_constants", "lower_fun", "make_ir_context", "module_to_bytecode",
-           "module_to_string", "multi_broadcast_in_dim", "register_lowering"]
+__all__ = ["LoweringRule", "LoweringRuleContext", "Mesh", "MeshAxisName", "ModuleContext", "Token", "TokenSet",
+           "aval_to_ir_type", "aval_to_ir_types", "cache_lowering", "core_call_lowering", "custom_call",
+           "delegate_lowering", "dense_bool_array", "dense_bool_elements", "dense_int_array", "dense_int_elements",
+           "dtype_to_ir_type", "emit_python_callback", "flatten_ir_types", "flatten_ir_values",
+           "flatten_lowering_ir_args", "i32_attr", "i64_attr", "ir_attribute", "ir_constant", "ir_constants",
+           "lower_fun", "make_ir_context", "module_to_bytecode", "module_to_string", "multi_broadcast_in_dim",
+           "register_lowering", "unflatten_ir_values_like_types"]
 
 IrValue: TypeAlias = Any  # jaxlib.mlir.ir.Value
 IrType: TypeAlias = Any
 IrAttribute: TypeAlias = Any
 IrModule: TypeAlias = Any
 LoweringRule = Callable
+MeshAxisName = Hashable
 Token = Any
 
 # Modules of jaxlib, imported when a program first reads them.
@@ -47,6 +50,8 @@ _PLATFORMS = {"gpu": ("cuda", "rocm"), "cuda": ("cuda",), "rocm": ("rocm",), "cp
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Value":
+        return _ir().Value
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
@@ -150,9 +155,9 @@ class LoweringRuleContext:
         return False
 
 
-def _rule_context(ctx: Context) -> LoweringRuleContext:
-    env = ctx.axis_env
-    return LoweringRuleContext(ModuleContext(ctx), ctx.eqn.primitive, tuple(ctx.avals_in), tuple(ctx.avals_out), ctx,
+def _rule_context(ctx: Context, places: Sequence[Any]) -> LoweringRuleContext:
+    env, avals = ctx.axis_env, tuple(pick(ctx.avals_in, places, typeof))
+    return LoweringRuleContext(ModuleContext(ctx), ctx.eqn.primitive, avals, tuple(ctx.avals_out), ctx,
                                ctx.scoped_name(""), axis_size_env=dict(zip(env.names, env.sizes)))
 
 
@@ -177,8 +182,9 @@ class _Lowering(JaxRule):
 
     @override
     def __call__(self, ctx: Context, /, *operands: IrValue, **params: ParamValue) -> Any:
+        params, places = self.arrange(params, len(operands))
         with ctx.loc, ctx.ip:
-            made = self.rule(_rule_context(ctx), *operands, **params)
+            made = self.rule(_rule_context(ctx, places), *pick(operands, places, ir_constant), **params)
         values = [made] if self._is_value(made) and not self.prim.multiple else made
         values = [value[0] if isinstance(value, tuple | list) and len(value) == 1 else value for value in self._list(values)]
         avals = ctx.avals_out
@@ -210,8 +216,72 @@ def _read(prim: Primitive, rule: Function) -> Function:
     return lower
 
 
-_lowerings = RuleView("mlir.register_lowering", lowering_rules, _Lowering, _read)
-_platform_specific_lowerings = {name: RuleView("mlir.register_lowering", platform_rules(name), _Lowering, _read)
+class _LoweredFunction:
+    """A lowering rule made of a function."""
+
+    def __init__(self, fun: Function, multiple_results: bool) -> None:
+        self.fun, self.multiple_results = fun, multiple_results
+        self.__name__ = getattr(fun, "__name__", "rule")
+
+    def make_program(self, avals: Sequence[ShapedArray], params: Params, axes: Iterable[tuple[AxisName, int]]) -> ClosedJaxpr:
+        """Stage the function on operands of these types, within mapped axes."""
+        def flat(*xs: Value) -> list[Value]:
+            out = self.fun(*xs, **params)
+            return list(out) if self.multiple_results else [out]
+
+        bound = {frame.name for frame in trace_state.axes}  # bound while `jit` lowers inside of a map
+        with ExitStack() as stack:
+            for name, size in axes:
+                if name not in bound:
+                    stack.enter_context(extend_axis_env(AxisFrame(name, size, None)))
+            closed, outer = stage(flat, list(avals))
+        if outer:
+            raise TypeError(f"lower_fun: the function `{self.__name__}` of a lowering rule must not use traced values from "
+                            f"outside; it uses {format_value(outer[0])}")
+        return closed
+
+    def __call__(self, ctx: LoweringRuleContext, *operands: IrValue, **params: ParamValue) -> list[IrValue]:
+        own = ctx.lamina_context
+        program = self.make_program(ctx.avals_in, params, zip(own.axis_env.names, own.axis_env.sizes))
+        with own.insert_at(_ir().InsertionPoint.current):
+            return own.inline(thread_iteration_counters(lower_keys(program)), operands)
+
+
+class _ProgramLowering(JaxRule, ProgramRule):
+    """A rule of `register_lowering` that `lower_fun` made."""
+
+    def __init__(self, prim: Primitive, rule: Function, view: str) -> None:
+        JaxRule.__init__(self, prim, rule, view)
+        ProgramRule.__init__(self, self._make_program)
+
+    def _make_program(self, avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray], params: Params,
+                      axes: Iterable[tuple[AxisName, int]]) -> ClosedJaxpr:
+        params, places = self.arrange(params, len(avals))
+        if len(places) != len(avals):
+            raise NotImplementedError(f"{self.describe()}: it has more operands in JAX than in lamina, so the rule must be "
+                                      "written with hlo builders, not with lower_fun")
+        made = self.rule.make_program(pick(avals, places, typeof), params, axes)  # type: ignore[attr-defined]
+        if len(made.out_avals) != len(out_avals):
+            raise TypeError(f"{self.describe()}: must return {len(out_avals)} values; got {len(made.out_avals)}")
+        for i, (got, want) in enumerate(zip(made.out_avals, out_avals)):
+            if got.shape != want.shape or got.dtype != want.dtype:
+                raise TypeError(f"{self.describe()}: result {i} must have the type {want.str_long()}; got {got.str_long()}")
+        jaxpr = made.jaxpr
+        return ClosedJaxpr(Jaxpr(jaxpr.constvars, put_back(jaxpr.invars, places), jaxpr.eqns, jaxpr.outvars), made.consts)
+
+    __call__ = ProgramRule.__call__
+
+
+def _wrap(prim: Primitive, rule: Function, view: str) -> JaxRule:
+    return (_ProgramLowering if isinstance(rule, _LoweredFunction) else _Lowering)(prim, rule, view)
+
+
+def _derive(prim: Primitive) -> Function:
+    return lower_fun(prim.bind, multiple_results=prim.multiple)
+
+
+_lowerings = RuleView("mlir.register_lowering", lowering_rules, _wrap, _read, _derive)
+_platform_specific_lowerings = {name: RuleView("mlir.register_lowering", platform_rules(name), _wrap, _read, _derive)
                                 for name in ("cpu", "cuda", "rocm", "tpu")}
 
 
@@ -233,10 +303,8 @@ def register_lowering(prim: Primitive, rule: Function, platform: str | None = No
     check_rule("mlir.register_lowering", prim, rule)
     if platform is not None and platform not in _PLATFORMS:
         raise ValueError(f"mlir.register_lowering: platform must be one of {', '.join(_PLATFORMS)} or None; got {platform!r}")
-    entry = _Lowering(prim, rule, "mlir.register_lowering")
-    for table in [lowering_rules] if platform is None else map(platform_rules, _PLATFORMS[platform]):
-        table.define(prim, entry)
-    register(prim)
+    for view in [_lowerings] if platform is None else [_platform_specific_lowerings[name] for name in _PLATFORMS[platform]]:
+        view[prim] = rule
     return rule
 
 
@@ -252,27 +320,7 @@ def lower_fun(fun: Function, multiple_results: bool = True) -> Function:
     >>> lower_fun(lambda x, *, factor: x * factor, multiple_results=False).__name__
     '<lambda>'
     """
-    def rule(ctx: LoweringRuleContext, *operands: IrValue, **params: ParamValue) -> list[IrValue]:
-        def flat(*xs: Value) -> list[Value]:
-            out = fun(*xs, **params)
-            return list(out) if multiple_results else [out]
-
-        own = ctx.lamina_context
-        bound = {frame.name for frame in trace_state.axes}
-        with ExitStack() as stack:
-            for name, size in zip(own.axis_env.names, own.axis_env.sizes):
-                if name not in bound:  # bound while `jit` lowers inside of a map
-                    stack.enter_context(extend_axis_env(AxisFrame(name, size, None)))
-            closed, outer = stage(flat, list(ctx.avals_in))
-        if outer:
-            raise TypeError(f"lower_fun: the function of the lowering rule of `{ctx.primitive}` must not use traced values "
-                            f"from outside; it uses {format_value(outer[0])}")
-        if not collect_facts(closed).is_plain:
-            closed = thread_iteration_counters(lower_keys(closed))
-        with own.insert_at(_ir().InsertionPoint.current):
-            return own.inline(closed, operands)
-    rule.__name__ = getattr(fun, "__name__", "rule")
-    return rule
+    return _LoweredFunction(fun, multiple_results)
 
 
 def delegate_lowering(ctx: LoweringRuleContext, lowering_fun: Function, *args: IrValue, **changes: Any) -> list[IrValue]:
@@ -396,6 +444,39 @@ def multi_broadcast_in_dim(ctx: LoweringRuleContext, ops: Sequence[IrValue], ops
     return made
 
 
+def ir_attribute(val: Any) -> IrAttribute:
+    """Return the attribute of a Python value.
+
+    Args:
+      val: a bool, int (i64), float (f64), text, bytes, NumPy scalar or array, dtype, sequence or dict of these, or an
+        attribute.
+    Raises:
+      TypeError: another value.
+    """
+    ir = _ir()
+    if isinstance(val, ir.Attribute):
+        return val
+    if isinstance(val, bool | np.bool_):
+        return ir.BoolAttr.get(bool(val))
+    if isinstance(val, str | bytes):
+        return ir.StringAttr.get(val)
+    if isinstance(val, np.dtype):
+        return ir.TypeAttr.get(dtype_to_ir_type(val))
+    if isinstance(val, np.ndarray):
+        return _elements(val)
+    if isinstance(val, Mapping):
+        return ir.DictAttr.get({name: ir_attribute(item) for name, item in val.items()})
+    if isinstance(val, list | tuple):
+        return ir.ArrayAttr.get([ir_attribute(item) for item in val])
+    if isinstance(val, int | float):
+        return i64_attr(val) if isinstance(val, int) else ir.FloatAttr.get(ir.F64Type.get(), val)
+    if isinstance(val, np.generic):
+        kind = dtype_to_ir_type(val.dtype)
+        return ir.IntegerAttr.get(kind, int(val)) if val.dtype.kind in "iu" else ir.FloatAttr.get(kind, float(val))
+    raise TypeError(f"ir_attribute: expected a number, text, an array, a dtype, or a sequence or dict of these; got "
+                    f"{format_value(val)}")
+
+
 def custom_call(call_target_name: str, *, result_types: Sequence[IrType], operands: Sequence[IrValue],
                 backend_config: str | bytes | Mapping[str, IrAttribute] = "", has_side_effect: bool = False,
                 result_shapes: Sequence[IrValue] | None = None, called_computations: Sequence[str] = (),
@@ -453,6 +534,12 @@ def _layouts(types: Sequence[IrType], layouts: Sequence[Sequence[int]] | None) -
 def flatten_ir_values(xs: Sequence[Any]) -> list[IrValue]:
     """Return a flat list of values and of sequences of values."""
     return [y for x in xs for y in (x if isinstance(x, tuple | list) else (x,))]
+
+
+def unflatten_ir_values_like_types(xs: Iterable[IrValue], ys: Sequence[Any]) -> list[Any]:
+    """Return a list with a value for each type in `ys`, and a tuple of values for each sequence of types."""
+    rest = iter(xs)
+    return [tuple([next(rest) for _ in y]) if isinstance(y, tuple | list) else next(rest) for y in ys]
 
 
 flatten_lowering_ir_args = flatten_ir_types = flatten_ir_values

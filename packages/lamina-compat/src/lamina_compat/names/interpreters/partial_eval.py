@@ -1,7 +1,7 @@
 """`jax.interpreters.partial_eval`: staging, partial evaluation and dead code, with the functions of lamina.
 
-Programs are split by the facts of their primitives. The tables of rules of JAX's module are accepted, so that libraries can
-fill them; only `dce_rules` is read, by `dce_jaxpr`.
+Programs are split by the facts of their primitives. Results are in JAX's vocabulary; arguments may be in either one. The
+tables of rules of JAX's module are accepted, so that libraries can fill them; only `dce_rules` is read, by `dce_jaxpr`.
 """
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from lamina_ir.typing import Function, Value
 from lamina_tracing.extend import StagingTrace, StagingTracer, new_trace_level, stage, trace_state, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 
+from ..._vocabulary import from_jax_equation, from_jax_jaxpr, from_jax_program, to_jax_jaxpr, to_jax_program
 from ..api_util import DebugInfo, debug_info, debug_info_final
 
 __all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal",
-           "abstract_eval_fun", "call_param_updaters", "call_partial_eval_rules", "close_jaxpr", "const_fold_rules",
-           "convert_constvars_jaxpr", "convert_envvars_to_constvars", "convert_invars_to_constvars", "custom_partial_eval_rules",
+           "Recompute", "RecomputeType", "Saveable", "SaveableType", "abstract_eval_fun", "call_param_updaters",
+           "call_partial_eval_rules", "close_jaxpr", "const_fold_rules", "convert_constvars_jaxpr",
+           "convert_envvars_to_constvars", "convert_invars_to_constvars", "custom_partial_eval_rules",
            "custom_staging_rules", "dce_jaxpr", "dce_jaxpr_consts", "dce_rules", "debug_info", "debug_info_final",
-           "forwarding_rules", "move_binders_to_back", "move_binders_to_front", "padding_rules", "partial_eval_jaxpr_custom_rules",
-           "partial_eval_jaxpr_nounits", "partition_pvals", "trace_to_jaxpr", "trace_to_jaxpr_dynamic", "trace_to_jaxpr_final",
-           "trace_to_jaxpr_nounits"]
+           "forwarding_rules", "move_binders_to_back", "move_binders_to_front", "padding_rules",
+           "partial_eval_jaxpr_custom_rules", "partial_eval_jaxpr_nounits", "partition_pvals",
+           "prune_closed_jaxpr_outputs", "prune_jaxpr_outputs", "trace_to_jaxpr", "trace_to_jaxpr_dynamic",
+           "trace_to_jaxpr_final", "trace_to_jaxpr_nounits"]
 
 # Tracers of values that are unknown while a function is staged; one class serves both of JAX's kinds.
 JaxprTracer = DynamicJaxprTracer = StagingTracer
@@ -40,6 +43,20 @@ custom_staging_rules: dict[Primitive, Function] = {}
 const_fold_rules: dict[Primitive, Function] = {}
 forwarding_rules: dict[Primitive, Function] = {}
 padding_rules: dict[Primitive, Function] = {}
+
+
+class RecomputeType:
+    """The class of `Recompute`, which a policy of `jax.checkpoint` returns for a value to compute again; it is false."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class SaveableType:
+    """The class of `Saveable`, which a policy of `jax.checkpoint` returns for a value to store; it is true."""
+
+
+Recompute, Saveable = RecomputeType(), SaveableType()
 
 
 class PartialVal(tuple[Any, Any]):
@@ -83,7 +100,7 @@ def partition_pvals(pvals: Sequence[PartialVal]) -> tuple[list[bool], list[Shape
 
 # --- staging --------------------------------------------------------------------------------------------------------
 def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], debug_info: object = None, *,
-                           keep_inputs: Sequence[bool] | None = None, **unused: object
+                           keep_inputs: Sequence[bool] | None = None, lower: bool = False, auto_dce: bool = False
                            ) -> tuple[Jaxpr, list[ShapedArray], list[Value]]:
     """Stage a function of flat values.
 
@@ -92,6 +109,8 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], deb
       in_avals: the types of its arguments.
       debug_info: accepted without effect.
       keep_inputs: for each argument, whether it is an input of the program. The others must not be used.
+      lower: accepted without effect.
+      auto_dce: whether to eliminate dead code.
     Returns:
       The program, the types of its results, the values of its constvars.
 
@@ -105,7 +124,12 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], deb
     invars = jaxpr.invars[len(outer):]
     if keep_inputs is not None:
         invars = _drop_inputs(jaxpr, invars, keep_inputs)
-    return (Jaxpr([*lead, *jaxpr.constvars], invars, jaxpr.eqns, jaxpr.outvars), closed.out_avals, [*outer, *closed.consts])
+    consts = [*outer, *closed.consts]
+    jaxpr = Jaxpr([*lead, *jaxpr.constvars], invars, jaxpr.eqns, jaxpr.outvars)
+    if auto_dce:
+        jaxpr, kept, _ = dce_jaxpr_consts(jaxpr, True, instantiate=True)
+        consts = [c for c, k in zip(consts, kept) if k]
+    return to_jax_jaxpr(jaxpr), closed.out_avals, consts
 
 
 def _drop_inputs(jaxpr: Jaxpr, invars: Sequence[Var], keep: Sequence[bool]) -> list[Var]:
@@ -156,12 +180,12 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, pvals: Sequence[PartialVal], instant
     with new_trace_level(trace):
         unknown = {i: trace.new_argument(p[0]) for i, p in enumerate(pvals) if not p.is_known()}
         outs = list(fun.call_wrapped(*[unknown[i] if i in unknown else p[1] for i, p in enumerate(pvals)]))
-        wanted = [instantiate] * len(outs) if isinstance(instantiate, bool) else list(instantiate)
+        wanted = _per_item(instantiate, outs)
         staged = [trace.owns(o) or w for o, w in zip(outs, wanted, strict=True)]
         closed = trace.to_jaxpr(list(unknown.values()), [o for o, s in zip(outs, staged) if s])
     avals = iter(closed.out_avals)
     results = [PartialVal.unknown(next(avals)) if s else PartialVal.known(o) for o, s in zip(outs, staged)]
-    return closed.jaxpr, results, tuple(closed.consts)
+    return to_jax_jaxpr(closed.jaxpr), results, tuple(closed.consts)
 
 
 trace_to_jaxpr = trace_to_jaxpr_nounits
@@ -180,24 +204,30 @@ def partial_eval_jaxpr_nounits(jaxpr: ClosedJaxpr, unknowns: Sequence[bool], ins
       The first part, from known inputs to known results and residuals; the second one, from residuals and unknown inputs to
       the other results; for each result, whether it is unknown; the types of the residuals.
     """
-    split = partial_eval(jaxpr, [not u for u in unknowns], instantiate=instantiate)
-    return split.known, split.unknown, [not k for k in split.out_known], split.residuals
+    split = partial_eval(from_jax_program(jaxpr), [not u for u in unknowns], instantiate=instantiate)
+    return (to_jax_program(split.known), to_jax_program(split.unknown), [not k for k in split.out_known], split.residuals)
 
 
-def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool],
+def dce_jaxpr(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool],
               instantiate: bool | Sequence[bool] = False) -> tuple[Jaxpr, list[bool]]:
     """Eliminate dead code.
 
     Args:
       jaxpr: the program.
-      used_outputs: for each result, whether it is used.
+      used_outputs: which results are used: all or none, or one flag for each.
       instantiate: whether to keep unused inputs: all, or one flag for each.
     Returns:
       The program with the used results and the needed inputs; for each input, whether it is kept.
     """
+    used_outputs = _per_item(used_outputs, jaxpr.outvars)
     if not dce_rules or not any(e.primitive in dce_rules for e in jaxpr.eqns):
-        return dce(jaxpr, list(used_outputs), instantiate=instantiate)
+        small, kept = dce(from_jax_jaxpr(jaxpr), used_outputs, instantiate=instantiate)
+        return to_jax_jaxpr(small), kept
     return _dce_with_rules(jaxpr, used_outputs, instantiate)
+
+
+def _per_item(flags: bool | Sequence[bool], items: Sequence[object]) -> list[bool]:
+    return [flags] * len(items) if isinstance(flags, bool) else list(flags)
 
 
 def _dce_with_rules(jaxpr: Jaxpr, used_outputs: Sequence[bool],
@@ -209,24 +239,29 @@ def _dce_with_rules(jaxpr: Jaxpr, used_outputs: Sequence[bool],
         used = [v in live for v in old.outvars]
         if not any(used) and not old.effects:
             continue
-        new: Eqn | None = old
-        if old.primitive in dce_rules:
-            new = dce_rules[old.primitive](used, old)[1]
-        elif old.primitive.region_signature is not None and not old.effects:
-            new = dce_equation(old, used)
+        new = dce_rules[old.primitive](used, old)[1] if old.primitive in dce_rules else _dce_equation(old, used)
         if new is not None:
             eqns.append(new)
             live.update(a for a in new.invars if isinstance(a, Var))
-    keep = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
+    keep = _per_item(instantiate, jaxpr.invars)
     kept = [v in live or k for v, k in zip(jaxpr.invars, keep, strict=True)]
-    return Jaxpr(jaxpr.constvars, [v for v, k in zip(jaxpr.invars, kept) if k], eqns[::-1], outs), kept
+    small = Jaxpr(jaxpr.constvars, [v for v, k in zip(jaxpr.invars, kept) if k], eqns[::-1], outs)
+    return to_jax_jaxpr(from_jax_jaxpr(small)), kept
 
 
-def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs: Sequence[bool],
+def _dce_equation(e: Eqn, used: list[bool]) -> Eqn:
+    """Return the equation without what the used results do not need, in lamina's vocabulary if that changes it."""
+    prim, params, operands = from_jax_equation(e.primitive, e.params, e.invars)
+    if prim.region_signature is None or e.effects:
+        return e
+    return dce_equation(Eqn(prim, list(operands), list(e.outvars), params, e.source), used)
+
+
+def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool],
                      instantiate: bool | Sequence[bool] = False) -> tuple[Jaxpr, list[bool], list[bool]]:
     """As `dce_jaxpr`, also for constvars: return the program, which constvars and which inputs are kept."""
     count = len(jaxpr.constvars)
-    keep = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
+    keep = _per_item(instantiate, jaxpr.invars)
     small, kept = dce_jaxpr(convert_constvars_jaxpr(jaxpr), used_outputs, [False] * count + keep)
     return convert_invars_to_constvars(small, sum(kept[:count])), kept[:count], kept[count:]
 
@@ -242,6 +277,16 @@ def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
 
 
 convert_envvars_to_constvars = convert_invars_to_constvars
+
+
+def prune_jaxpr_outputs(jaxpr: Jaxpr, prune: Sequence[bool]) -> Jaxpr:
+    """Return the program without the results whose flag is true."""
+    return Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, [a for a, p in zip(jaxpr.outvars, prune, strict=True) if not p])
+
+
+def prune_closed_jaxpr_outputs(jaxpr: ClosedJaxpr, prune: Sequence[bool]) -> ClosedJaxpr:
+    """Return the program without the results whose flag is true."""
+    return ClosedJaxpr(prune_jaxpr_outputs(jaxpr.jaxpr, prune), jaxpr.consts)
 
 
 def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:

@@ -11,13 +11,14 @@ from lamina_tracing.extend import typeof
 
 from ..dtypes import to_inexact_dtype
 
-__all__ = ["check_arraylike", "ensure_arraylike", "promote_args", "promote_args_inexact", "promote_dtypes",
-           "promote_dtypes_complex", "promote_dtypes_inexact", "promote_dtypes_numeric", "promote_shapes"]
+__all__ = ["check_arraylike", "check_arraylike_or_none", "check_no_float0s", "ensure_arraylike", "promote_args",
+           "promote_args_inexact", "promote_args_numeric", "promote_dtypes", "promote_dtypes_complex",
+           "promote_dtypes_inexact", "promote_dtypes_numeric", "promote_shapes"]
 
 
 def _convert(dtype: np.dtype, args: tuple[Value, ...]) -> list[Any]:
     dtype = dtypes.canonicalize(dtype)
-    if not all([typeof(x).weak_type for x in args]):
+    if not all(typeof(x).weak_type for x in args):
         return [asarray(x, dtype) for x in args]
     arrays = [asarray(x) for x in args]  # Python scalars stay weak
     if dtype.kind == "f":  # a product with a Python float is weak too
@@ -72,6 +73,23 @@ def promote_args_inexact(fun_name: str, *args: Value) -> list[Any]:
     """Return the arguments as arrays of one floating-point or complex dtype and one rank."""
     check_arraylike(fun_name, *args)
     return promote_shapes(fun_name, *promote_dtypes_inexact(*args))
+
+
+def promote_args_numeric(fun_name: str, *args: Value) -> list[Any]:
+    """Return the arguments as arrays of one dtype, which is not bool, and one rank."""
+    check_arraylike(fun_name, *args)
+    return promote_shapes(fun_name, *promote_dtypes_numeric(*args))
+
+
+def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
+    """Raise TypeError for an argument that is neither an array, nor a scalar, nor None."""
+    check_arraylike(fun_name, *[x for x in args if x is not None])
+
+
+def check_no_float0s(fun_name: str, *args: Any) -> None:
+    """Raise TypeError for an argument of dtype float0."""
+    if any(getattr(x, "dtype", None) == dtypes.float0 for x in args):
+        raise TypeError(f"{fun_name} does not support float0 inputs. They are the tangents of integers, and always zero")
 
 
 def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stacklevel: int = 3) -> None:
