@@ -17,7 +17,7 @@ from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 
 from ._core.args import get_duck_typed_avals, flatten_results
-from ._core.signature import function_name
+from ._core.signature import function_name, wraps
 from ._core.static_args import StaticArgs
 from ._core.staging import stage
 from ._core.trace import (EVALUATION, AxisFrame, extend_axis_env, trace_state, extend_name_stack,
@@ -179,7 +179,7 @@ def make_jaxpr(fun: Function, static_argnums: int | Sequence[int] = (),
         with extend_axis_env(*frames):
             return closed, _structs(closed, out_tree)
 
-    functools.update_wrapper(make, fun, updated=())
+    wraps(fun)(make)
     make.__name__ = f"make_jaxpr({function_name(fun)})"
     return make
 
@@ -203,7 +203,7 @@ def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
     # for each result leaf the ShapeDtypeStruct that `fun` returned there, or None
     returned_structs: list[ShapeDtypeStruct | None] = []
 
-    @functools.wraps(fun)
+    @wraps(fun, functools.WRAPPER_UPDATES)
     def replace_structs(*args: Tree, **kwargs: Tree) -> Tree:
         out = fun(*args, **kwargs)
         returned_structs[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
@@ -259,7 +259,7 @@ def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R
         raise TypeError(f"named_call: name must be a string; got {type(called).__name__}")
 
     @api_boundary
-    @functools.wraps(fun)
+    @wraps(fun, functools.WRAPPER_UPDATES)
     def named(*args: P.args, **kwargs: P.kwargs) -> R:
         with extend_name_stack(called):
             return fun(*args, **kwargs)
