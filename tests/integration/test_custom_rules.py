@@ -441,3 +441,52 @@ def test_rules_that_fail_do_not_stop_vmap_without_derivatives():
     assert jax.vmap(f, (0, None), (0, None))(X, 3.0)[1] == 4
     with pytest.raises(NotImplementedError):
         jax.grad(lambda n: jax.vmap(f, (0, None), (0, None))(X, n)[1])(3.0)
+
+
+DIFFERENTIATED = {
+    "eager": lambda f: jax.grad(f)(3.0),
+    "jit": lambda f: jax.grad(jax.jit(f))(3.0),
+    "jitted grad": lambda f: jax.jit(jax.grad(f))(3.0),
+    "vmap": lambda f: jax.grad(lambda x: jax.vmap(f)(x).sum())(X)[0],
+    "jitted vmap": lambda f: jax.grad(lambda x: jax.jit(jax.vmap(f))(x).sum())(X)[0],
+    "vmap of grad": lambda f: jax.vmap(jax.grad(f))(X)[0],
+    "checkpoint": lambda f: jax.grad(jax.checkpoint(f))(3.0),
+    "cond": lambda f: jax.grad(lambda x: lax.cond(x > 0, f, lambda x: x, x))(3.0),
+    "scan": lambda f: jax.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, 1)[0])(3.0),
+    "jvp": lambda f: jax.jvp(jax.jit(f), (3.0,), (1.0,))[1],
+    "linearize": lambda f: jax.linearize(jax.jit(f), 3.0)[1](1.0),
+    "pmap": lambda f: jax.grad(lambda x: jax.pmap(f)(x).sum())(X[:1])[0],
+    "saved": lambda f: jax.grad(lambda x: jaxpr_as_fun(loads(dumps(jax.make_jaxpr(f)(x))))(x)[0])(3.0),
+}
+
+
+@pytest.mark.parametrize("way", DIFFERENTIATED)
+@pytest.mark.parametrize("number", [True, 2, 2.5, 2j, np.bool_(True), np.float32(2)], ids=repr)
+def test_numbers_among_residuals_reach_the_backward_rule_unchanged(way, number):
+    found = []
+
+    def bwd(residuals, ct):
+        found.append(type(residuals[1]))
+        return 5 * ct if residuals[1] else ct,
+
+    f = jax.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, (x, number)), bwd)
+    assert DIFFERENTIATED[way](f) == 5
+    assert set(found) == {type(number)}
+
+
+@pytest.mark.parametrize("way", DIFFERENTIATED)
+def test_residuals_without_arrays(way):
+    f = jax.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, (True, None, {"scale": 5})), lambda r, ct: (r[2]["scale"] * ct if r[0] else ct,))
+    assert DIFFERENTIATED[way](f) == 5
+
+
+def test_number_residual_of_a_rule_that_closes_over_a_traced_value():
+    @jax.jit
+    def g(x, scale):
+        f = jax.custom_vjp(lambda x: x * scale)
+        f.defvjp(lambda x: (x * scale, (scale, True, x)), lambda r, ct: (ct * scale * 5 if r[1] else ct,))
+        return jax.grad(jax.jit(f))(x)
+
+    assert g(3.0, 2.0) == 10
