@@ -1,7 +1,6 @@
 """`checkify`, the transformation."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -50,7 +49,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[ErrorCategory] = user_check
     categories = _check_categories(errors)
     name = function_name(f)
 
-    @wraps(f, functools.WRAPPER_UPDATES)
+    @wraps(f)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Tree]:
         leaves, tree = trees.tree_flatten((args, kwargs))
         arrays = [i for i, x in enumerate(leaves) if hasattr(x, "dtype") and hasattr(x, "shape")]

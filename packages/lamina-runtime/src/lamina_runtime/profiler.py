@@ -1,7 +1,6 @@
 """Record profiles: `with trace(folder):` writes a profile for TensorBoard and Perfetto."""
 from __future__ import annotations
 
-import functools
 import glob
 import gzip
 import json
@@ -236,7 +235,7 @@ def annotate_function(fun: Function, name: str | None = None, **metadata: object
     if not isinstance(label, str):
         label = type(fun).__name__
 
-    @wraps(fun, functools.WRAPPER_UPDATES)
+    @wraps(fun)
     def annotated(*args: Tree, **kwargs: Tree) -> Tree:
         with TraceAnnotation(label, **metadata):
             return fun(*args, **kwargs)

@@ -88,7 +88,7 @@ def sparsify(f: Function, use_tracer: bool = False) -> Function:
     >>> sparsify(lambda x, y: lnp.sin(x) @ y)(BCOO.fromdense(np.zeros((2, 3))), np.ones(3))
     Array([0., 0.], dtype=float32)
     """
-    @wraps(f, functools.WRAPPER_UPDATES)
+    @wraps(f)
     def sparse_f(*args: Tree, **kwargs: Tree) -> Tree:
         leaves, tree = trees.tree_flatten((args, kwargs), is_leaf=_is_sparse)
         places = [i for i, x in enumerate(leaves) if _is_sparse(x) or _is_array(x)]

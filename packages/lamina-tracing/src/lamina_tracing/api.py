@@ -6,7 +6,6 @@
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar, overload
@@ -203,7 +202,7 @@ def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
     # for each result leaf the ShapeDtypeStruct that `fun` returned there, or None
     returned_structs: list[ShapeDtypeStruct | None] = []
 
-    @wraps(fun, functools.WRAPPER_UPDATES)
+    @wraps(fun)
     def replace_structs(*args: Tree, **kwargs: Tree) -> Tree:
         out = fun(*args, **kwargs)
         returned_structs[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
@@ -259,7 +258,7 @@ def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R
         raise TypeError(f"named_call: name must be a string; got {type(called).__name__}")
 
     @api_boundary
-    @wraps(fun, functools.WRAPPER_UPDATES)
+    @wraps(fun)
     def named(*args: P.args, **kwargs: P.kwargs) -> R:
         with extend_name_stack(called):
             return fun(*args, **kwargs)

@@ -1,7 +1,6 @@
 """`linear_call` and `custom_transpose`: linear functions with user-defined transposes."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from lamina_ir import ClosedJaxpr, prims, ShapedArray, trees
@@ -131,7 +130,7 @@ class custom_transpose:
     def __init__(self, fun: Function) -> None:
         if not callable(fun):
             raise TypeError(f"custom_transpose: expected a function; got {type(fun).__name__}")
-        wraps(fun, functools.WRAPPER_UPDATES)(self)
+        wraps(fun)(self)
         self.fun = fun
         self.transpose: Function | None = None
 

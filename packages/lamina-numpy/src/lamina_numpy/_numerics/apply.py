@@ -148,7 +148,7 @@ def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[
     parsed = None if signature is None else parse_signature(signature)
     where = f"on vectorized function with excluded={skip if not skip else set(skip)!r} and signature={signature!r}"
 
-    @wraps(pyfunc, functools.WRAPPER_UPDATES)
+    @wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         moving = [i for i in range(len(args)) if i not in skip]
         named = [k for k in kwargs if k not in skip] if parsed is None else []

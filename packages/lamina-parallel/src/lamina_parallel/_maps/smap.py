@@ -54,7 +54,7 @@ def smap(f: Function | None = None, /, *, in_axes: Tree = _MISSING, out_axes: Tr
     out_specs = trees.tree_map(lambda axis: _spec("out_axes", axis, axis_name, None), out_axes, is_leaf=_is_axis)
     names = frozenset((axis_name,))
 
-    @wraps(f, functools.WRAPPER_UPDATES)
+    @wraps(f)
     def mapped(*args: Tree) -> Tree:
         axes = in_axes if _is_axis(in_axes) else tuple(in_axes)
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import inspect
 import pickle
 import weakref
 from collections.abc import Callable, Sequence
@@ -526,12 +527,7 @@ def _call_and_delete_donated(spec: CallSpec, call: Function, donated: Sequence[V
 
 def _copy_metadata(call: CallObject, spec: CallSpec) -> None:
     """Copy name, docstring and other metadata of the user's function to the call object."""
-    for name in functools.WRAPPER_ASSIGNMENTS:
-        try:
-            setattr(call, name, getattr(spec.fun, name))
-        except AttributeError:
-            pass
-    call.__wrapped__ = spec.fun
+    wraps(spec.fun)(call)
     call.spec = spec
 
 
@@ -571,6 +567,7 @@ def install() -> None:
     call_class.clear_cache = lambda self: self.miss_handler.clear()
     copyreg.pickle(call_class, _reduce_call)  # replaces jaxlib's own, which would pickle `miss`
     call_class.__repr__ = _format_call
+    call_class.__signature__ = property(lambda self: inspect.signature(self.__wrapped__))
     hooks.on_staging.append(_note_staging)
     config.disable_jit.watch(_jaxlib.state_watcher(_jaxlib.disable_jit_state))
     _add_to_signature(executable.no_execution)  # a key, so that jaxlib's fast path misses while it is set

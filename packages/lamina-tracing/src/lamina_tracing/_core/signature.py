@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from types import FunctionType
 from typing import Any, TypeVar
@@ -33,16 +33,16 @@ def function_name(fun: Function) -> str:
     return name if isinstance(name, str) and name else type(fun).__name__
 
 
-def wraps(fun: Function, updated: Sequence[str] = ()) -> Callable[[_F], _F]:
-    """Give a wrapper the name, docstring and signature of a user's function: `functools.wraps` for any callable.
+def wraps(fun: Function) -> Callable[[_F], _F]:
+    """Give a wrapper the name, docstring, signature and attributes of a user's function: `functools.wraps` for callables.
 
-    Attributes that a function cannot have, such as a `__name__` that is not a string, are left out.
+    Attributes that a function cannot have, such as a `__name__` that is not a string, are left out. A partial has no
+    name: the wrapper gets that of its function.
 
     Args:
       fun: the function.
-      updated: `("__dict__",)` to copy its own attributes too.
     Returns:
-      A decorator for the wrapper.
+      A decorator for the wrapper. Attributes that the wrapper already has stay.
 
     >>> @wraps(max)
     ... def largest(*args):
@@ -52,10 +52,17 @@ def wraps(fun: Function, updated: Sequence[str] = ()) -> Callable[[_F], _F]:
     """
     def decorate(wrapper: _F) -> _F:
         try:
-            return functools.update_wrapper(wrapper, fun, updated=updated)
+            functools.update_wrapper(wrapper, fun, updated=())
         except TypeError:  # an attribute of another type: copy the others
             names = [n for n in functools.WRAPPER_ASSIGNMENTS if isinstance(getattr(fun, n, None), str)]
-            return functools.update_wrapper(wrapper, fun, names, updated)
+            functools.update_wrapper(wrapper, fun, names, updated=())
+        if isinstance(fun, functools.partial):
+            wrapper.__name__ = wrapper.__qualname__ = function_name(fun)
+        elif type(fun) is FunctionType and fun.__dict__ and "spec" not in fun.__dict__:  # not one that `jit` made
+            for name, value in fun.__dict__.items():
+                if not hasattr(wrapper, name):
+                    setattr(wrapper, name, value)
+        return wrapper
 
     return decorate
 
