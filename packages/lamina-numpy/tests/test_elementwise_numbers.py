@@ -224,7 +224,7 @@ def test_frexp_of_subnormal_numbers_is_numpys(how, dtype):
 
 
 @pytest.mark.parametrize("dtype, is_complex", [("complex64", True), ("float32", False), ("int8", False)])
-def test_complex_types_are_told_without_data(dtype, is_complex):
+def test_complex_dtypes_are_recognized_without_data(dtype, is_complex):
     s = ShapeDtypeStruct((2, 3), dtype)
     assert jnp.iscomplexobj(s) is is_complex
     assert jnp.isrealobj(s) is not is_complex
