@@ -123,3 +123,13 @@ def test_checkpoints_of_typed_keys(tmp_path):
     for wrong in (jnp.ones(4), random.key(1)):
         with pytest.raises((TypeError, ValueError), match=r"load: tree\['keys'\] (is a key<fry> array|has shape \(4,\))"):
             checkpointing.load(tmp_path, like={"keys": wrong, "one": random.key(0)})
+
+
+@pytest.mark.parametrize("make", [lambda: random.key(0), lambda: lamina.jit(random.split)(random.key(0)),
+                                  lambda: random.wrap_key_data(random.key_data(random.key(0))),
+                                  lambda: random.key(0, impl="rbg"), lambda: lamina.eval_shape(random.key, 0)])
+def test_scalar_type_of_key_dtypes_is_prng_key(make):
+    dtype = make().dtype
+    assert dtype.type is lamina.dtypes.prng_key and dtype.type.__name__ == "prng_key"
+    assert jnp.issubdtype(dtype, lamina.dtypes.prng_key) and jnp.issubdtype(dtype, lamina.dtypes.extended)
+    assert not jnp.issubdtype(dtype, np.number) and dtype.names[0].startswith("key<")

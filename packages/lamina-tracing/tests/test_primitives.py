@@ -114,3 +114,21 @@ def test_names_for_type_checkers_equal_all():
     written = [node.body[0].value for node in ast.parse(inspect.getsource(primitives)).body
                if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     assert sorted(ast.literal_eval(written[0])) == sorted(primitives.__all__)
+
+
+def test_several_results_of_bind_are_a_list():
+    pair_p = Primitive("pair", multiple=True)
+    pair_p.def_impl(lambda x: (x, x + 1))
+    pair_p.def_abstract_eval(lambda x: (x, x))
+    kinds = []
+
+    def f(x):
+        outs = pair_p.bind(x)
+        kinds.append(type(outs))
+        assert outs + [3] == [*outs, 3]
+        return x
+
+    eval_shape(f, 1.0)
+    f(np.float32(1))
+    assert kinds == [list, list]
+    assert type(prims.top_k_p.bind(X, axis=1, k=1)) is list

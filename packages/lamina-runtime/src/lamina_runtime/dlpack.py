@@ -12,9 +12,10 @@ from ._typing import Array
 
 __all__ = ["SUPPORTED_DTYPES", "from_dlpack", "is_supported_dtype", "to_dlpack"]
 
-SUPPORTED_DTYPES = frozenset([*map(np.dtype, (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64", "complex64", "complex128")), dtypes.bfloat16])
+# Scalar types, as `numpy.float32`: they have a `__name__`.
+SUPPORTED_DTYPES = frozenset([
+    np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float16, np.float32,
+    np.float64, np.complex64, np.complex128, dtypes.bfloat16.type])
 
 
 def is_supported_dtype(dtype: Any) -> bool:
@@ -23,7 +24,7 @@ def is_supported_dtype(dtype: Any) -> bool:
     >>> is_supported_dtype("bfloat16"), is_supported_dtype("int4")
     (True, False)
     """
-    return dtypes.as_dtype(dtype) in SUPPORTED_DTYPES
+    return dtypes.as_dtype(dtype).type in SUPPORTED_DTYPES
 
 
 def to_dlpack(x: Array, stream: object = None, src_device: Any = None, dl_device: Any = None, max_version: Any = None,

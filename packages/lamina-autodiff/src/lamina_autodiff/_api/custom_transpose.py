@@ -1,14 +1,13 @@
 """`linear_call` and `custom_transpose`: linear functions with user-defined transposes."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from lamina_ir import ClosedJaxpr, prims, ShapedArray, trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Function, Params, Tree, Value
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, function_name, capture_scope, stage, typeof
+from lamina_tracing.extend import bind, function_name, capture_scope, stage, typeof, wraps
 
 from .implicit import _take_all_constants
 
@@ -131,7 +130,7 @@ class custom_transpose:
     def __init__(self, fun: Function) -> None:
         if not callable(fun):
             raise TypeError(f"custom_transpose: expected a function; got {type(fun).__name__}")
-        functools.update_wrapper(self, fun)
+        wraps(fun)(self)
         self.fun = fun
         self.transpose: Function | None = None
 

@@ -178,7 +178,7 @@ class Primitive:
           *args: the operands.
           **params: all params of the primitive.
         Returns:
-          The result; a tuple if `multiple_results`.
+          The result; a list if `multiple_results`.
         Raises:
           TypeError, ValueError: invalid operands or params; the message comes from the primitive.
 

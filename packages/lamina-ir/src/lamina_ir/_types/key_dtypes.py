@@ -21,12 +21,12 @@ class extended(np.generic):
     """The abstract type of dtypes that NumPy does not have."""
 
 
-class prng_key(extended):
-    """The abstract type of key dtypes: `issubdtype(keys.dtype, prng_key)`."""
+class prng_key(np.void, extended):
+    """The scalar type of key dtypes: `keys.dtype.type` and `issubdtype(keys.dtype, prng_key)`."""
 
 
 def _key_dtype(tag: str, size: int) -> np.dtype:
-    return np.dtype([(f"key<{tag}>", _U32, (size,))])
+    return np.dtype((prng_key, [(f"key<{tag}>", _U32, (size,))]))
 
 
 KEY_TYPES = {tag: _key_dtype(tag, size) for tag, size in (("fry", 2), ("rbg", 4), ("urbg", 4))}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import inspect
 import pickle
 import weakref
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from lamina_lowering.extend import expand_primitives
 from lamina_parallel.extend import global_view
 from lamina_tracing import jit, hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, StagedProgram, Tracer, contains_tracer, api_boundary,
-                                   filter_traceback, trace_state, translate_error)
+                                   filter_traceback, trace_state, translate_error, wraps)
 from lamina_ir.typing import CacheKey, Function, Outputs, Sharding, StaticValue, Tree, Value
 from lamina_ir.extend.unchecked import lower_keys
 from typing_extensions import override
@@ -408,7 +409,7 @@ def _wrap_errors(spec: CallSpec, call: CallObject, miss_handler: _CacheMissHandl
                 raise clear_error from None
             raise
 
-    functools.update_wrapper(mapped, spec.fun, updated=())
+    wraps(spec.fun)(mapped)
     mapped.spec = spec  # type: ignore[attr-defined]
     for name in stages.STAGE_METHODS:
         setattr(mapped, name, getattr(call, name))
@@ -432,7 +433,7 @@ class _WrappedCall:
     """Base of objects that do something around the calls of a call object."""
 
     def __init__(self, spec: CallSpec, call: CallObject) -> None:
-        functools.update_wrapper(self, spec.fun, updated=())
+        wraps(spec.fun)(self)
         self.spec, self._call = spec, call
         for name in stages.STAGE_METHODS:
             setattr(self, name, getattr(call, name))
@@ -528,12 +529,7 @@ def _call_and_delete_donated(spec: CallSpec, call: Function, donated: Sequence[V
 
 def _copy_metadata(call: CallObject, spec: CallSpec) -> None:
     """Copy name, docstring and other metadata of the user's function to the call object."""
-    for name in functools.WRAPPER_ASSIGNMENTS:
-        try:
-            setattr(call, name, getattr(spec.fun, name))
-        except AttributeError:
-            pass
-    call.__wrapped__ = spec.fun
+    wraps(spec.fun)(call)
     call.spec = spec
 
 
@@ -573,6 +569,7 @@ def install() -> None:
     call_class.clear_cache = lambda self: self.miss_handler.clear()
     copyreg.pickle(call_class, _reduce_call)  # replaces jaxlib's own, which would pickle `miss`
     call_class.__repr__ = _format_call
+    call_class.__signature__ = property(lambda self: inspect.signature(self.__wrapped__))
     hooks.on_staging.append(_note_staging)
     config.disable_jit.watch(_jaxlib.state_watcher(_jaxlib.disable_jit_state))
     _add_to_signature(executable.no_execution)  # a key, so that jaxlib's fast path misses while it is set

@@ -248,10 +248,13 @@ def bind(prim: Primitive, /, *args: Value, **params: ParamValue) -> Outputs:
 
 
 def _bind_by_name(prim: Primitive, /, *args: Value, **params: ParamValue) -> Outputs:
-    """Implement `Primitive.bind`: as `bind`, but call an implementation set with `def_impl` if no operand is traced."""
+    """Implement `Primitive.bind`: as `bind`, but several results are a list, and without a traced operand an
+    implementation set with `def_impl` runs."""
     if prim.custom_impl is not None and trace_state.trace is EVALUATION and not any(isinstance(a, Tracer) for a in args):
-        return prim.custom_impl(*args, **params)
-    return bind(prim, *args, **params)
+        outs = prim.custom_impl(*args, **params)
+    else:
+        outs = bind(prim, *args, **params)
+    return list(outs) if prim.multiple else outs
 
 
 set_bind(_bind_by_name)
