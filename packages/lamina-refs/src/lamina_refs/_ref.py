@@ -70,7 +70,7 @@ class Ref(Tracer):
     Ref([0., 2., 2.], dtype=float32)
     """
 
-    __slots__ = ("_home", "_depth", "_value", "_var", "_is_frozen")
+    __slots__ = ("_home", "_depth", "_value", "_var", "_is_frozen", "_is_owned")
 
     def __init__(self, aval: RefType, home: Trace, value: Value, var: Var | None = None) -> None:
         super().__init__(_TRACE, aval)
@@ -79,6 +79,7 @@ class Ref(Tracer):
         self._value = value
         self._var = var  # of an argument: its variable in the program of `_home`
         self._is_frozen = False
+        self._is_owned = False  # no other object holds the value, so a compiled program may reuse its memory
 
     @property
     def is_lasting(self) -> bool:
@@ -112,7 +113,19 @@ class Ref(Tracer):
     def read(self, call: str = "Ref") -> Value:
         """Return the value."""
         self._check_usable(call)
-        return self._value if self._is_local else self._bind(ref_get_p)
+        if not self._is_local:
+            return self._bind(ref_get_p)
+        self._is_owned = False
+        return self._value
+
+    def take(self, call: str) -> tuple[Value, bool]:
+        """Return the value for a call that replaces it, and whether the call may reuse its memory."""
+        self._check_usable(call)
+        return self._value, self._is_owned
+
+    def replace(self, value: Value, is_owned: bool) -> None:
+        """Set the value after `take`."""
+        self._value, self._is_owned = value, is_owned
 
     def write(self, value: Value, call: str = "Ref") -> None:
         """Replace the value by one of the same type."""
@@ -129,7 +142,7 @@ class Ref(Tracer):
                              "transformed function, write lax.stop_gradient(value), or return the value")
         value = vary_over_axes(value)
         if self._is_local:
-            self._value = value
+            self._value, self._is_owned = value, False
         else:
             self._bind(ref_set_p, value)
 
@@ -252,6 +265,7 @@ def read_part(ref: Ref | RefView, index: Tree) -> Value:
     value = ref.read()
     if _is_whole(index):
         return value
+    _part_type(value, index)
     return value[index]
 
 
@@ -262,8 +276,7 @@ def write_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
         ref.write(convert(call, value, shaped(ref.shape, ref.dtype)))
         return
     old = ref.read()
-    part = shaped(typeof(old[index]).shape, ref.dtype)  # also checks the index
-    ref.write(old.at[index].set(convert(call, value, part)))
+    ref.write(old.at[index].set(convert(call, value, _part_type(old, index))))
 
 
 def add_to_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
@@ -272,8 +285,31 @@ def add_to_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
     if _is_whole(index):
         ref.write(lax.add(old, convert("addupdate", value, shaped(ref.shape, ref.dtype))))
         return
-    part = shaped(typeof(old[index]).shape, ref.dtype)
-    ref.write(old.at[index].add(convert("addupdate", value, part)))
+    ref.write(old.at[index].add(convert("addupdate", value, _part_type(old, index))))
+
+
+def _part_type(value: Value, index: Tree) -> ShapedArray:
+    """Return the type of `value[index]`; IndexError if a Python number in the index is outside."""
+    aval = typeof(value)
+    known = tuple([_known_index(i) for i in (index if type(index) is tuple else (index,))])
+    if any(i is None for i in known):
+        return shaped(typeof(value[index]).shape, aval.dtype)
+    try:
+        part = np.broadcast_to(np.int8(0), aval.shape)[tuple([i for i, in known])]  # type: ignore[misc]
+    except IndexError as error:
+        raise IndexError(f"Ref: index {index!r:.80} of the reference {aval.str_long()}: {error}") from None
+    return shaped(part.shape, aval.dtype)
+
+
+def _known_index(i: Tree) -> tuple[Any] | None:
+    """Return (an index that selects a part of the same shape,); None if it is not simple."""
+    if i is None or i is Ellipsis or type(i) is int:
+        return i,
+    if type(i) is slice and all(k is None or type(k) is int for k in (i.start, i.stop, i.step)):
+        return i,
+    if hasattr(i, "dtype") and dtypes.is_integer(i.dtype) and not i.shape:
+        return 0,
+    return None
 
 
 def convert(call: str, value: Value, aval: ShapedArray) -> Value:
