@@ -1,5 +1,6 @@
 """Mutable references to arrays: `new_ref`, `Ref`, `freeze`, and functions of them, through all transformations."""
 from . import _version as _version  # first: it checks the versions of sibling packages
+import lamina_numpy as _numpy  # gives arrays and traced values their index methods
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from ._api import addupdate, discharge, empty_ref, free_ref, freeze, get, new_ref, set, swap
