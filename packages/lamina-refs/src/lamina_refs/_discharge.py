@@ -16,9 +16,10 @@ from lamina_ir.extend import CARRY, OperandSpec, RegionView
 from lamina_ir.typing import Params, Value
 from lamina_ir.trees import PyTreeDef
 from lamina_tracing import hooks
-from lamina_tracing.extend import (EVALUATION, JitSpec, StagedProgram, Tracer, bind, jaxpr_as_fun, trace_state, typeof)
+from lamina_tracing.extend import (EVALUATION, JitSpec, StagedProgram, Tracer, bind, eval_jaxpr, jaxpr_as_fun, stage,
+                                   trace_state, typeof)
 
-from ._ref import Ref, vary_over_axes
+from ._ref import Ref, make_ref, vary_over_axes
 from ._types import ref_get_p, ref_set_p
 
 __all__ = ["Discharged", "bind_discharged", "discharge_program"]
@@ -53,6 +54,8 @@ def discharge_program(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Dis
 
 def _discharge(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Discharged:
     jaxpr = closed.jaxpr
+    if any(v.aval.is_reference for e in jaxpr.eqns if e.primitive not in (ref_get_p, ref_set_p) for v in e.invars):
+        return _discharge_nested(closed, avals)
     invars = list(jaxpr.invars)
     values: dict[Var, Any] = {}  # reference -> the variable of its value at this point of the program
     for k, aval in avals.items():
@@ -76,6 +79,23 @@ def _discharge(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Discharged
     refs = [jaxpr.invars[k] for k in avals]
     made = ClosedJaxpr(Jaxpr(jaxpr.constvars, invars, eqns, [*outvars, *[values[v] for v in refs]]), closed.consts)
     return Discharged(made, frozenset([k for k in avals if jaxpr.invars[k] in written]))
+
+
+def _discharge_nested(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Discharged:
+    """Discharge a program with references among the operands of nested programs, by evaluating it on references."""
+    written: list[int] = []
+
+    def run(*xs: Value) -> list[Value]:
+        refs = {k: make_ref(xs[k]) for k in avals}
+        before = {k: ref.read() for k, ref in refs.items()}
+        outs = eval_jaxpr(closed, [refs.get(k, x) for k, x in enumerate(xs)])
+        finals = {k: ref.read() for k, ref in refs.items()}
+        written[:] = [k for k in refs if finals[k] is not before[k]]
+        return [*outs, *finals.values()]
+
+    made, outer = stage(run, [avals.get(k, a) for k, a in enumerate(closed.in_avals)])
+    assert not outer  # a program holds no values of enclosing traces
+    return Discharged(made, frozenset(written))
 
 
 def bind_discharged(prim: Primitive, args: Sequence[Value], params: Params) -> tuple[Value, ...]:
