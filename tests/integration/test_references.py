@@ -121,7 +121,7 @@ def test_export_holds_programs_with_their_own_references():
         lamina.export.export(lamina.jit(lambda r: r[...]))(lamina.new_ref(1.))
 
 
-def test_lower_refuses_references_in_words():
+def test_lower_refuses_references():
     ref = lamina.new_ref(1.)
     for f, args in ((lambda r: r[...], (ref,)), (lambda: ref[...], ())):
         with pytest.raises((ValueError, NotImplementedError), match="mutable reference.*discharge"):

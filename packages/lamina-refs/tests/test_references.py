@@ -1,7 +1,7 @@
 """References: reads, writes, and every transformation of functions that make, take or close over them."""
 import numpy as np
 import pytest
-from lamina_autodiff import checkpoint, custom_vjp, grad, hessian, jvp, value_and_grad
+from lamina_autodiff import checkpoint, custom_jvp, custom_vjp, grad, hessian, jvp, value_and_grad
 from lamina_batching import vmap
 from lamina_numpy import asarray
 from lamina_ir import errors
@@ -403,6 +403,25 @@ def test_custom_vjp_rule_stores_a_cotangent_in_a_reference():
         ref = new_ref(0.)
         np.testing.assert_allclose(run(1., ref), 2 * np.cos(2), rtol=1e-6)
         np.testing.assert_allclose(ref[...], np.cos(2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+def test_functions_with_rules_read_references_from_outside(kind):
+    scale = new_ref(3.)
+    if kind == "vjp":
+        f = custom_vjp(lambda x: x * scale[...])
+        f.defvjp(lambda x: (x * scale[...], scale[...]), lambda s, ct: (ct * s * 10,))
+    else:
+        f = custom_jvp(lambda x: x * scale[...])
+        f.defjvp(lambda p, t: (p[0] * scale[...], t[0] * scale[...] * 10))
+    for run in (f, jit(f), lambda x: lax.scan(lambda c, _: (f(c), None), x, None, 1)[0]):
+        assert run(2.) == 6 and grad(run)(2.) == 30 and jit(grad(run))(2.) == 30
+        assert vmap(run)(asarray([1., 2.]))[1] == 6
+    writing = custom_jvp(lambda x: (addupdate(scale, ..., 1.), x)[1])
+    writing.defjvp(lambda p, t: (p[0], t[0]))
+    assert writing(2.) == 2 and scale[...] == 4
+    with pytest.raises(NotImplementedError, match="derivative rules writes to the reference"):
+        jit(writing)(2.)
 
 
 def test_gradient_accumulation_in_a_scan():

@@ -19,13 +19,14 @@ from lamina_tracing import hooks
 from lamina_tracing.extend import (EVALUATION, JitSpec, StagedProgram, Tracer, bind, eval_jaxpr, jaxpr_as_fun, stage,
                                    trace_state, typeof)
 
-from ._ref import Ref, make_ref, vary_over_axes
-from ._types import ref_get_p, ref_set_p
+from ._ref import REF_TRACE, Ref, make_ref, vary_over_axes
+from ._types import RefType, ref_get_p, ref_set_p
 
 __all__ = ["Discharged", "bind_discharged", "discharge_program"]
 
 _NAMES = {"xla_call": "jit", "xla_pmap": "pmap"}  # names in errors
 _CUSTOM = (prims.custom_jvp_call_p, prims.custom_vjp_call_p)
+_CUSTOM_FIX = "Call jit inside grad, or return the value and write it outside"
 
 
 class Discharged(NamedTuple):
@@ -65,7 +66,7 @@ def _discharge(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Discharged
     written: set[Var] = set()
     eqns = []
     for e in jaxpr.eqns:
-        operands = [v if type(v) is Literal else reads.get(v, v) for v in e.invars]
+        operands: list[Any] = [v if type(v) is Literal else reads.get(v, v) for v in e.invars]
         if e.primitive is ref_get_p:
             reads[e.outvars[0]] = values[operands[0]]
         elif e.primitive is ref_set_p:
@@ -100,6 +101,8 @@ def _discharge_nested(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Dis
 
 def bind_discharged(prim: Primitive, args: Sequence[Value], params: Params) -> tuple[Value, ...]:
     """Bind a primitive with regions on the values of references, and write their final values."""
+    if prim in _CUSTOM:
+        params = {**params, **{k: _discharge_rule(params["name"], params[k]) for k in ("jvp", "fwd", "bwd") if k in params}}
     if prim is prims.xla_call_p and _is_plain_call(args, params):
         return _call_compiled(args, params)
     w, name = RegionView(prim, params, len(args)), _NAMES.get(prim.name, prim.name)
@@ -112,6 +115,20 @@ def bind_discharged(prim: Primitive, args: Sequence[Value], params: Params) -> t
     for i, out in zip(sorted(written), outs[w.n_results:]):
         refs[i].write(out, name)
     return tuple(outs[:w.n_results])
+
+
+def _discharge_rule(name: str, rule: prims.Rule) -> prims.Rule:
+    """Return a derivative rule on values instead of the references that it reads."""
+    def make() -> ClosedJaxpr:
+        program = rule.program()
+        made = discharge_program(program, {k: a.inner for k, a in enumerate(program.in_avals) if isinstance(a, RefType)})
+        if made.written or any(a.is_reference for a in program.out_avals):
+            raise NotImplementedError(f"{name}: a derivative rule of a staged function writes to a reference, or its backward "
+                                      "pass uses one. "
+                                      f"{_CUSTOM_FIX}")
+        return _order_results(made.program, (), range(len(program.jaxpr.outvars)))[0]
+
+    return prims.Rule(rule.name, make)
 
 
 # --- calls of jitted functions on arrays
@@ -185,16 +202,16 @@ def _check_operands(w: RegionView, refs: dict[int, Ref], written: Collection[int
     if not w.region_signature.test:  # the test and the body of a loop have operands of their own
         for i, j in itertools.combinations(refs, 2):
             if refs[i] is refs[j]:
-                raise ValueError(f"{name}: the reference {refs[i].aval.str_long()} is passed twice, or is passed and also used "
-                                 "by the function from outside. Pass it once")
+                raise ValueError(f"{name}: the reference {refs[i].aval.str_long()} is passed twice, or is passed and also "
+                                 "used by the function from outside. Pass it once")
     for i in written:
         if w.prim in _CUSTOM:
             raise NotImplementedError(f"{name}: the function with derivative rules writes to the reference "
-                                      f"{refs[i].aval.str_long()} while it is staged. Call jit inside grad, or return the value "
-                                      "and write it outside")
+                                      f"{refs[i].aval.str_long()} while it is staged. {_CUSTOM_FIX}")
         if binding is not None:
-            raise ValueError(f"{name}: the mapped function writes to the reference {refs[i].aval.str_long()}, which all members "
-                             "share. Make the reference in the mapped function, or return the values and write them outside")
+            raise ValueError(f"{name}: the mapped function writes to the reference {refs[i].aval.str_long()}, which all "
+                             "members share. Make the reference in the mapped function, or return the values and write "
+                             "them outside")
 
 
 def _bind_call(w: RegionView, refs: dict[int, Ref], values: Sequence[Value], regions: Sequence[_Region],
@@ -212,7 +229,7 @@ def _bind_loop(w: RegionView, refs: dict[int, Ref], values: Sequence[Value], reg
                written: Sequence[int]) -> list[Value]:
     """Bind a loop: references to which it writes become carries."""
     if w.region_signature.test and regions[0].written:
-        raise NotImplementedError(f"while_loop: the condition of the loop writes to a reference. Write to it in the body")
+        raise NotImplementedError("while_loop: the condition of the loop writes to a reference. Write to it in the body")
     moved = {i: j for i in refs for j in written if refs[i] is refs[j]}  # the test of a loop has operands of its own
     keep = [i for i in range(len(values)) if i not in moved]
     order = [*keep, *written]
@@ -246,3 +263,6 @@ def _rebuild(w: RegionView, values: Sequence[Value], specs: Sequence[OperandSpec
              programs: Sequence[_Program]) -> list[Value]:
     rebuilt = w.rebuild(specs, results, programs)
     return rebuilt.reorder_results(bind(w.prim, *[values[i] for i in rebuilt.operands], **rebuilt.params))
+
+
+REF_TRACE.bind_discharged = bind_discharged

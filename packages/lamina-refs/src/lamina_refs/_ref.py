@@ -7,7 +7,7 @@ one, reads and writes are equations, until the equation that calls the program i
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,19 @@ from lamina_tracing.extend import EVALUATION, StagingTrace, StagingTracer, Trace
 
 from ._types import RefType, ref_get_p, ref_set_p
 
-__all__ = ["Ref", "RefView", "add_to_part", "convert", "make_ref"]
+__all__ = ["REF_TRACE", "Ref", "RefView", "add_to_part", "convert", "make_ref"]
 
 Outputs = Any
 
 
 class _RefTrace(Trace):
-    """Handle primitives that have a reference among their operands, whatever else is traced."""
+    """Handle primitives that have a reference among their operands, whatever else is traced.
+
+    Attributes:
+      bind_discharged: binds a primitive with regions; set by `_discharge`.
+    """
+
+    bind_discharged: Callable[[Primitive, Sequence[Value], Params], Outputs]
 
     @override
     def process(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
@@ -38,8 +44,7 @@ class _RefTrace(Trace):
             at = next(i for i, a in enumerate(args) if isinstance(a, Ref))
             raise TypeError(f"{prim.name}: operand {at} must be an array; got the mutable reference "
                             f"{args[at].aval.str_long()}. Read its value with ref[...]")
-        from ._discharge import bind_discharged  # noqa: PLC0415  # it imports this module
-        return bind_discharged(prim, args, params)
+        return self.bind_discharged(prim, args, params)
 
     @override
     def process_custom_call(self, call: Any, args: Sequence[Value]) -> list[Value]:
@@ -51,7 +56,7 @@ class _RefTrace(Trace):
         return trace.process_custom_call(call, args)
 
 
-_TRACE = _RefTrace(sys.maxsize)
+REF_TRACE = _RefTrace(sys.maxsize)
 
 
 class Ref(Tracer):
@@ -72,8 +77,10 @@ class Ref(Tracer):
 
     __slots__ = ("_home", "_depth", "_value", "_var", "_is_frozen", "_is_owned")
 
+    aval: RefType
+
     def __init__(self, aval: RefType, home: Trace, value: Value, var: Var | None = None) -> None:
-        super().__init__(_TRACE, aval)
+        super().__init__(REF_TRACE, aval)
         self._home = home
         self._depth = trace_state.depth
         self._value = value
@@ -156,7 +163,6 @@ class Ref(Tracer):
         return value
 
     # --- as an array
-    @override
     def __getitem__(self, index: Tree) -> Value:
         return read_part(self, index)
 
@@ -196,6 +202,7 @@ class Ref(Tracer):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise TypeError(self._need_value("array"))
 
+    @override
     def __bool__(self) -> bool:
         raise TypeError(self._need_value("bool"))
 

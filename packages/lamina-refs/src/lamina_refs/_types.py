@@ -32,6 +32,7 @@ class RefType(ShapedArray):
         self.inner = inner
 
     @property
+    @override
     def varying_axes(self) -> frozenset[AxisName]:  # type: ignore[override]
         """The axes over which the value varies."""
         return self.inner.varying_axes

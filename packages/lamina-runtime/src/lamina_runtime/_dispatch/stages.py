@@ -171,8 +171,8 @@ class Traced(_Stage):
                                  f"lowering_platforms={named}, platform={platform!r}. Lower once per platform")
             platform = named[0]
         if any(a.is_reference for a in self.jaxpr.in_avals):
-            raise NotImplementedError(f"lower of `{self.fun_name}`: an argument is a mutable reference. Lower a function of its "
-                                      "value, lamina.ref.discharge(f), or call the jitted function")
+            raise NotImplementedError(f"lower of `{self.fun_name}`: an argument is a mutable reference. Lower a function of "
+                                      "its value, lamina.ref.discharge(f), or call the jitted function")
         return Lowered(self, platform)
 
 
