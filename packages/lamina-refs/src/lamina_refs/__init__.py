@@ -8,9 +8,10 @@ from ._discharge import bind_discharged as _bind_discharged  # noqa: F401  # set
 from ._map import map_references as _map_references  # noqa: F401  # sets the hook of `vmap`
 from ._ref import Ref, RefView
 from ._types import RefType
+from ._types import RefType as AbstractRef  # JAX's name
 from ._version import __version__
 
-__all__ = ["Ref", "RefType", "RefView", "__version__", "addupdate", "discharge", "empty_ref", "free_ref", "freeze", "get",
-           "new_ref", "set", "swap"]
+__all__ = ["AbstractRef", "Ref", "RefType", "RefView", "__version__", "addupdate", "discharge", "empty_ref", "free_ref",
+           "freeze", "get", "new_ref", "set", "swap"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

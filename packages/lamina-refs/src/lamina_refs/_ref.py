@@ -175,10 +175,28 @@ class Ref(Tracer):
         """`ref.at[index]`: a view of a part, which is read and written as a reference."""
         return _At(self)
 
+    def addupdate(self, x: Value, idx: Tree = ...) -> None:
+        """Perform `ref[idx] += x`; an index array that names an element twice adds to it twice."""
+        add_to_part(self, Ellipsis if idx is None else idx, x)
+
+    def _peek(self, name: str) -> Value:
+        """Return the value for its attribute `name`; it stays the only holder."""
+        self._check_usable(name)
+        return self._value if self._is_local else self._bind(ref_get_p)
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Return the address of the value's memory, of a reference on one device."""
+        return self._peek("unsafe_buffer_pointer").unsafe_buffer_pointer()
+
     @property
     def sharding(self) -> Any:
         """The sharding of the value."""
-        return self.read().sharding
+        return self._peek("sharding").sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether the value is committed to its devices."""
+        return self._peek("committed").committed
 
     @override
     def __eq__(self, other: object) -> bool:

@@ -240,7 +240,7 @@ def are_lasting(outer: Sequence[Value]) -> bool:
     >>> are_lasting([])
     True
     """
-    return not outer or all(x.aval.is_reference and x.is_lasting for x in outer)
+    return not outer or all(isinstance(x, Tracer) and x.aval.is_reference and x.is_lasting for x in outer)
 
 
 def _check_staged(closed: ClosedJaxpr) -> None:
