@@ -1,12 +1,12 @@
 """References: reads, writes, and every transformation of functions that make, take or close over them."""
 import numpy as np
 import pytest
-from lamina_autodiff import checkpoint, custom_jvp, custom_vjp, grad, hessian, jvp, value_and_grad
+from lamina_autodiff import checkpoint, custom_jvp, custom_linear_solve, custom_vjp, grad, hessian, jvp, value_and_grad
 from lamina_batching import vmap
 from lamina_numpy import asarray
 from lamina_ir import errors
 from lamina_refs import (Ref, addupdate, discharge, empty_ref, free_ref, freeze, get, new_ref, set as set_ref, swap)
-from lamina_tracing import eval_shape, jit, lax, make_jaxpr
+from lamina_tracing import Array, eval_shape, jit, lax, make_jaxpr
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -100,6 +100,17 @@ def test_a_write_of_another_type_is_refused():
 def test_a_reference_is_no_array(use):
     with pytest.raises((TypeError, ValueError), match=r"mutable reference.*ref\[\.\.\.\]"):
         use(new_ref(X))
+
+
+def test_isinstance_distinguishes_references_and_arrays():
+    ref = new_ref(X)
+    assert not isinstance(ref, Array) and isinstance(ref[...], Array)
+
+
+def test_functions_of_solvers_use_values():
+    ref = new_ref(2.)
+    with pytest.raises(NotImplementedError, match=r"linear_solve.*value = ref\[\.\.\.\]"):
+        custom_linear_solve(lambda x: x * ref[...], asarray(1.), lambda mv, b: b, symmetric=True)
 
 
 def test_a_frozen_reference_is_refused():

@@ -102,6 +102,10 @@ def _discharge_nested(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Dis
 
 def bind_discharged(prim: Primitive, args: Sequence[Value], params: Params) -> tuple[Value, ...]:
     """Bind a primitive with regions on the values of references, and write their final values."""
+    signature = prim.region_signature
+    if not signature.body or signature.indivisible and prim not in _CUSTOM:  # type: ignore[union-attr]
+        raise NotImplementedError(f"{prim.name}: a function that it takes uses a mutable reference from outside. Read the "
+                                  "reference before, with value = ref[...], and use the value")
     if prim in _CUSTOM:
         params = {**params, **{k: _discharge_rule(params["name"], params[k]) for k in ("jvp", "fwd", "bwd") if k in params}}
     if prim is prims.xla_call_p and _is_plain_call(args, params):
