@@ -1,4 +1,6 @@
 """References: reads, writes, and every transformation of functions that make, take or close over them."""
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, custom_jvp, custom_linear_solve, custom_vjp, grad, hessian, jvp, value_and_grad
@@ -65,6 +67,29 @@ def test_functions_of_references():
     free_ref(other)
     with pytest.raises(ValueError, match="frozen"):
         other[...]
+
+
+class Block(NamedTuple):
+    start: object
+    size: int
+    stride: int = 1
+
+
+@pytest.mark.parametrize("start", [1, asarray(1)])
+def test_blocks_select_a_range_of_each_axis(start):
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for index, same_part in [(Block(start, 2), np.s_[1:3]), ((Block(start, 2), Block(start, 3)), np.s_[1:3, 1:4]),
+                             ((..., Block(start, 3, 2)), np.s_[..., 1:6:2]), ((0, Block(start, 2)), np.s_[0, 1:3]),
+                             ((slice(None), Block(start, 2), None), np.s_[:, 1:3, None])]:
+        for run in (lambda r, index: r[index], lambda r, index: jit(lambda r: r[index])(r)):
+            np.testing.assert_array_equal(run(new_ref(x), index), x[same_part])
+        ref, expected = new_ref(x), x.copy()
+        ref[index] += 1.
+        jit(lambda r: addupdate(r, index, 2.))(ref)  # noqa: B023  # called at once
+        expected[same_part] += 3
+        np.testing.assert_array_equal(array_of(ref), expected)
+    with pytest.raises(IndexError, match="outside of axis 0, which has 4"):
+        new_ref(x)[Block(start, 5)]
 
 
 def test_views_read_and_write_their_part():

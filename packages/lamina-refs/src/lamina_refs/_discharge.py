@@ -152,7 +152,8 @@ def _call_compiled(args: Sequence[Value], params: Params) -> tuple[Value, ...]:
     taken = {i: a.take("jit") for i, a in refs.items()}
     program = discharge_program(closed, {i: typeof(x) for i, (x, _) in taken.items()})
     written = sorted(program.written)
-    donated = tuple([i for i in written if taken[i][1] and taken[i][0].nbytes >= _MIN_DONATED] + [i for i, d in enumerate(params["donated_invars"]) if d])
+    donated = (*[i for i in written if taken[i][1] and taken[i][0].nbytes >= _MIN_DONATED],
+               *[i for i, d in enumerate(params["donated_invars"]) if d])
     n = len(closed.jaxpr.outvars)
     call, owned = closed.memo(("compiled with references", donated), lambda: _compile(program, list(refs), n, donated, params))
     outs = call(*[taken[i][0] if i in taken else a for i, a in enumerate(args)])
