@@ -26,6 +26,7 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "nn": "lamina_nn", "nn.initializers": "lamina_nn.initializers",
               "example_libraries.optimizers": "lamina_nn.optimizers", "example_libraries.stax": "lamina_nn.stax",
               "experimental.rnn": "lamina_nn.rnn", "experimental.jet": "lamina_jet", "experimental.checkify": "lamina_checkify",
+              "ref": "lamina_refs",
               "experimental.sparse": "lamina_sparse", "experimental.sparse.linalg": "lamina_sparse.linalg",
               "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations", "extend.core.primitives": "lamina_tracing.primitives",
@@ -49,7 +50,7 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_tra
             "extend": [], "extend.backend": ["lamina_runtime"],
             "extend.core": ["lamina_ir", "lamina_tracing.lax", "lamina_tracing.extend"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff", "lamina_tracing.primitives"]}
-OWN = {"P", "as_jax", "__version__", "float0"}
+OWN = {"P", "Ref", "empty_ref", "free_ref", "freeze", "new_ref", "as_jax", "__version__", "float0"}
 
 
 def _module_paths(home):

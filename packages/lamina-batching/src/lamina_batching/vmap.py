@@ -9,7 +9,8 @@ import numpy as np
 from lamina_ir import trees
 from lamina_ir.extend import check_axis_name
 from lamina_tracing.extend import (MappedAxes, api_boundary, flatten_args, function_name, check_axis_name_unbound,
-                                   result_path, stack_object_arrays, typeof, wraps)
+                                   result_path, stack_object_arrays, Tracer, typeof, wraps)
+from lamina_tracing import hooks
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 
@@ -115,7 +116,10 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
             return stack_object_arrays(leaves) if np.ndarray in map(type, leaves) else leaves
 
         run.function_info = "vmap", fun, tree, ()  # type: ignore[attr-defined]
-        outs, dims = apply(run, BatchAxis(size, axis_name), flat, axes)
+        call = apply
+        if hooks.mapped_references is not None and _maps_references(flat, axes):
+            call = functools.partial(hooks.mapped_references, apply)
+        outs, dims = call(run, BatchAxis(size, axis_name), flat, axes)
         targets = spec.resolve_out_axes(outs, out_tree)
         results = []
         for i, (o, d, to) in enumerate(zip(outs, dims, targets)):
@@ -131,9 +135,16 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
             except TypeError as e:
                 raise TypeError(f"vmap of `{name}`: the function returned {type(o).__name__} at {result_path(out_tree, i)}: "
                                 f"{e}") from None
+            if aval.is_reference:
+                raise ValueError(f"vmap of `{name}`: the function returned a mutable reference {aval.str_long()} at "
+                                 f"{result_path(out_tree, i)}, which cannot leave a transformed function. Return its "
+                                 "value, ref[...]")
             results.append(materialise(o, d, size, spec.normalize_out_axis(out_tree, i, aval, to, d)))
         return trees.tree_unflatten(out_tree, results)
 
     return wraps(fun)(mapped)
 
 
+def _maps_references(flat: Sequence[Value], axes: BatchDims) -> bool:
+    """Return whether a mapped argument is a mutable reference."""
+    return any(isinstance(x, Tracer) and x.aval.is_reference for x, d in zip(flat, axes) if d is not None)
