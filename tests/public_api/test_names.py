@@ -20,6 +20,7 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "experimental.mesh_utils": "lamina_runtime.mesh_utils", "experimental.pjit": "lamina_runtime.pjit",
               "experimental.checkpointing": "lamina_runtime.checkpointing",
               "experimental.host_callback": "lamina_runtime.host_callback",
+              "experimental.serialize_executable": "lamina_runtime.serialize_executable",
               "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
               "image": "lamina_numpy.image", "ops": "lamina_numpy.ops",
               "random": "lamina_random", "export": "lamina_export", "experimental.export": "lamina_export",

@@ -49,8 +49,6 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("use lamina.profiler.trace; the compiler does not read profiles here", {"experimental": "profiler"}),
     ("absent by design: random numbers depend on a key; divide it with lamina.random.split", {"experimental": "random"}),
     ("use cost_analysis() of lower(...).compile()", {"experimental": "roofline"}),
-    ("use lamina.export, or lamina.compilation_cache, which stores compiled programs",
-     {"experimental": "serialize_executable"}),
     ("use lax.with_sharding_constraint with one sharding for both arrays", {"experimental": "shard_alike"}),
     ("use lower(...).as_text(debug_info=True), which contains source lines", {"experimental": "source_mapper"}),
     ("absent by design: programs are compiled for devices that are present; lamina.export is for other platforms",
