@@ -112,6 +112,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                             "ravel_pytree safe_map safe_zip tree_leaves tree_map zip",
         "experimental.rnn": "Any Array PRNGKeyArray Shape core custom_vjp dispatch gpu_rnn jax jnp lax math mlir np partial "
                             "sigmoid tanh",
+        "experimental.serialize_executable": "Sequence annotations io jax pickle xc",
         "experimental.shard_map": "jshmap traceback_util",
         "extend.backend": "ifrt_proxy",
         "extend.linear_util": "Callable"}),
