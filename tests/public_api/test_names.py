@@ -27,7 +27,7 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "nn": "lamina_nn", "nn.initializers": "lamina_nn.initializers",
               "example_libraries.optimizers": "lamina_nn.optimizers", "example_libraries.stax": "lamina_nn.stax",
               "experimental.rnn": "lamina_nn.rnn", "experimental.jet": "lamina_jet", "experimental.checkify": "lamina_checkify",
-              "experimental.sparse": "lamina_sparse", "experimental.sparse.linalg": "lamina_sparse.linalg",
+              "ref": "lamina_refs", "experimental.sparse": "lamina_sparse", "experimental.sparse.linalg": "lamina_sparse.linalg",
               "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations", "extend.core.primitives": "lamina_tracing.primitives",
               "experimental.compilation_cache": "lamina_runtime.compilation_cache",

@@ -221,7 +221,12 @@ def _run_examples(fun: Callable[..., Sequence[Value]], trace: BatchTrace, args: 
     # Other values are unbatched: the function sees them as they are.
     outs: list[Value] = []
     out_dims: list[int | None] = []
-    for o in fun(*ins):
+    outer_level, trace_state.map_level = trace_state.map_level, trace.level
+    try:
+        results = fun(*ins)
+    finally:
+        trace_state.map_level = outer_level
+    for o in results:
         # A result of another trace does not depend on this batch.
         if type(o) is BatchTracer and o._trace is trace:
             outs.append(o.val)

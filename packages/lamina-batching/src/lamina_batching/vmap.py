@@ -10,6 +10,7 @@ from lamina_ir import trees
 from lamina_ir.extend import check_axis_name
 from lamina_tracing.extend import (MappedAxes, api_boundary, flatten_args, function_name, check_axis_name_unbound,
                                    result_path, stack_object_arrays, typeof)
+from lamina_tracing import hooks
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 
@@ -115,7 +116,9 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
             return stack_object_arrays(leaves) if np.ndarray in map(type, leaves) else leaves
 
         run.function_info = "vmap", fun, tree, ()  # type: ignore[attr-defined]
-        outs, dims = apply(run, BatchAxis(size, axis_name), flat, axes)
+        map_references = hooks.mapped_references
+        call = apply if map_references is None else functools.partial(map_references, apply)
+        outs, dims = call(run, BatchAxis(size, axis_name), flat, axes)
         targets = spec.resolve_out_axes(outs, out_tree)
         results = []
         for i, (o, d, to) in enumerate(zip(outs, dims, targets)):

@@ -7,7 +7,7 @@ also that of all names in it. A test (tests/public_api/test_absent_names.py) req
 from typing import Final
 
 COMPAT: Final = "planned in the package lamina-compat"
-REFS: Final = "mutable references are absent by design; make a new array with x.at[i].set(y), and pass it on"
+REFS: Final = "internal to the references of JAX; programs here hold ref_get and ref_set, see lamina.ref"
 EXPLICIT: Final = ("shardings in types are absent by design; the compiler chooses shardings, and "
                    "lax.with_sharding_constraint or lamina.device_put sets them")
 HELPER: Final = "a helper of JAX's module, not part of its documented interface"
@@ -30,7 +30,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("absent by design: lamina does not run Python on other hosts; start a process there with lamina.launch",
      {"experimental": "colocated_python"}),
     (OBJECTS, {"experimental": "EArray hijax primal_tangent_dtype"}),
-    (REFS, {"": "Ref empty_ref free_ref freeze new_ref ref", "extend.core.primitives": "empty2_p get_p swap_p"}),
+    (REFS, {"ref": "AbstractRef", "extend.core.primitives": "empty2_p get_p swap_p"}),
     (XLA_OPTIONS, {"": "CompilerEffortLevel", "experimental": "fused overlap scheduling_groups xla_metadata"}),
     ("use jaxlib.mlir, and lamina_lowering.extend for lowering rules", {"extend": "lowering mlir"}),
     ("use lamina.numpy, which has the names of the array API standard; x.__array_namespace__() returns it",

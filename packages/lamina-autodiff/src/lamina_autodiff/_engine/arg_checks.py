@@ -54,6 +54,9 @@ def get_leaf_avals(call: str, fun: Function, flat: Sequence[Value], tree: PyTree
     for i, x in enumerate(flat):
         try:
             found.append(typeof(x))
+            if found[-1].is_reference:
+                raise TypeError(f"no derivative with respect to a mutable reference, {found[-1].str_long()}. "
+                                "Differentiate with respect to its value, ref[...]")
         except TypeError as e:
             where = argument_path(trees.tree_structure((trees.tree_unflatten(tree, flat), {})), i)
             raise TypeError(f"{call} of `{function_name(fun)}`: {where}: {e}") from None

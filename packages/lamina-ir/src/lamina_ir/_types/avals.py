@@ -42,6 +42,7 @@ class ShapedArray:
 
     __slots__ = ("shape", "dtype", "weak_type", "_hash")
     varying_axes: Axes = frozenset()  # a class attribute: nearly all types have no varying axes and need no memory for them
+    is_reference = False  # True in the type of a mutable reference, which defines `new_argument(trace, var)`
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False) -> None:
         self.shape = shape

@@ -271,6 +271,7 @@ def flatten_results(call: str, name: str, out: Tree) -> tuple[list[Value], PyTre
       (leaves, structure).
     Raises:
       TypeError: a leaf is of another type, or the keys of a dict cannot be sorted; the message names the path.
+      ValueError: a leaf is a mutable reference.
 
     >>> flatten_results("jit", "f", (1.0, "two"))
     Traceback (most recent call last):
@@ -285,6 +286,10 @@ def flatten_results(call: str, name: str, out: Tree) -> tuple[list[Value], PyTre
         stack_object_arrays(flat)
     for i, x in enumerate(flat):
         if isinstance(x, Tracer):
+            if x.aval.is_reference:
+                raise ValueError(f"{call} of `{name}`: the function returned a mutable reference {x.aval.str_long()} at "
+                                 f"{result_path(tree, i)}, which cannot leave a transformed function. Return its value, "
+                                 "ref[...], or pass the reference as an argument")
             continue
         try:
             aval_of(x)

@@ -20,7 +20,7 @@ from .trace import Trace, bind, leak_error, trace_state, on_trace_begin, notify_
 from .tracer import Tracer
 from .._typing import Outputs, SourceState, StagedFunctionInfo
 
-__all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
+__all__ = ["StagingTrace", "StagingTracer", "are_lasting", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
 _enable_checks, _debug_key_reuse, _check_leaks = config.enable_checks, config.debug_key_reuse, config.check_tracer_leaks
@@ -80,6 +80,8 @@ class StagingTrace(Trace):
             self.set_handler(self._process_with_axes)
 
     def new_argument(self, aval: ShapedArray) -> StagingTracer:
+        if aval.is_reference:
+            return aval.new_argument(self, Var(aval))  # type: ignore[attr-defined]
         return StagingTracer(self, aval, Var(aval))
 
     @override
@@ -228,6 +230,17 @@ def stage(fun: Callable[..., Sequence[Value]], in_avals: Sequence[ShapedArray],
     finally:
         drop_cached_caller(sys._getframe())
     return _pass_outer_values(closed) if closed.consts else (closed, [])
+
+
+def are_lasting(outer: Sequence[Value]) -> bool:
+    """Return whether a program that uses these values of enclosing traces is the same in each call.
+
+    Mutable references that were made outside of all transformations are; a program reads and writes their values.
+
+    >>> are_lasting([])
+    True
+    """
+    return not outer or all(x.aval.is_reference and x.is_lasting for x in outer)
 
 
 def _check_staged(closed: ClosedJaxpr) -> None:

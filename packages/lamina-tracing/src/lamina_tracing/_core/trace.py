@@ -171,6 +171,7 @@ class _TraceState(threading.local):
     trace: Trace = EVALUATION
     depth: int = 0
     axes: tuple[AxisFrame, ...] = ()
+    map_level: int = 0  # level of the innermost `vmap` that is running; 0: none
     scope: str = ""
     # The source line of equations bound by rules and derived programs; None while user code runs. See source_lines.py.
     source: SourceState = None

@@ -198,6 +198,10 @@ def find_basis_map() -> Function | None:
     return basis_map
 
 
+# Set by lamina_refs. `vmap` calls it if an argument is a mutable reference that is mapped.
+mapped_references: Function | None = None
+
+
 on_devices_closed: list[Callable[[Callable[[Device], bool]], None]] = []
 
 

@@ -9,6 +9,7 @@ from lamina_ir.typing import AxisName, CacheKey, Function, Value
 from lamina_ir.trees import PyTreeDef
 
 from .._core.function_cache import evict_if_changed
+from .._core.staging import are_lasting
 from .._core.trace import trace_state
 from .._diagnostics import cache_misses
 from .._typing import StaticKey
@@ -91,7 +92,7 @@ class SignatureCache:
                 found = trace(avals, tree, static)
         else:
             found = trace(avals, tree, static)
-        if not found.outer and config.is_unchanged(signature[-1], others):
+        if are_lasting(found.outer) and config.is_unchanged(signature[-1], others):
             if len(self.programs) >= _MAX_PROGRAMS:
                 self._drop_oldest_half()
             self.programs[signature] = found

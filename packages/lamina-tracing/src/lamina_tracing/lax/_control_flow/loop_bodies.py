@@ -13,7 +13,7 @@ from ..._core.args import flatten_results
 from ..._core.signature import function_name
 from ..._core.function_cache import FunctionCache
 from ..._core.source_lines import find_user_source
-from ..._core.staging import stage
+from ..._core.staging import are_lasting, stage
 from ..._core.trace import bind, trace_state, staging_context
 from ..._core.tracer import Tracer, has_jax_array, read_jax_array, typeof
 
@@ -61,7 +61,7 @@ def _stage_body(call: str, fun: Function, run: Callable[[Sequence[Value]], Tree]
     closed.memo("source", lambda: source)  # source line of the loop, for errors about it
     body = StagedBody(closed, outer, tree)
     # Values of enclosing traces differ in each call, so a program that uses some is not cached.
-    if not outer and config.is_unchanged(key[-1], others):
+    if are_lasting(outer) and config.is_unchanged(key[-1], others):
         if len(known) >= _MAX_PROGRAMS:
             known.clear()
         known[key] = body
