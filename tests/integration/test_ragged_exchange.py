@@ -82,7 +82,8 @@ def test_gradient_of_ragged_all_to_all_returns_to_the_sender():
     ((np.ones((3, 1)), np.ones((3, 2))), ValueError, "the same axes after the first"),
     ((np.float32(1), np.float32(1)), ValueError, "the same axes after the first"),
     ((np.ones(3), np.ones(3), np.ones(N)), ValueError, "input_offsets must be integers"),
-    ((np.ones(3), np.ones(3), *[np.zeros(N, int)] * 3, np.zeros(2, int)), ValueError, "recv_sizes must have an entry for each")])
+    ((np.ones(3), np.ones(3), *[np.zeros(N, int)] * 3, np.zeros(2, int)), ValueError,
+     "recv_sizes must have an entry for each")])
 def test_ragged_all_to_all_names_wrong_arguments(args, error, text):
     args = (*args, *[np.zeros(N, np.int32)] * (6 - len(args)))
     with pytest.raises(error, match=f"ragged_all_to_all: .*{text}"):

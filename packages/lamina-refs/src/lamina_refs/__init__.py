@@ -5,10 +5,11 @@ from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from ._api import addupdate, discharge, empty_ref, free_ref, freeze, get, new_ref, set, swap
 from ._map import map_references as _map_references  # installs the hook of `vmap`
 from ._ref import Ref, RefView
+from ._slices import Slice, ds
 from ._types import RefType
 from ._version import __version__
 
-__all__ = ["Ref", "RefType", "RefView", "__version__", "addupdate", "discharge", "empty_ref", "free_ref", "freeze", "get",
+__all__ = ["Ref", "RefType", "RefView", "Slice", "__version__", "addupdate", "discharge", "ds", "empty_ref", "free_ref", "freeze", "get",
            "new_ref", "set", "swap"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

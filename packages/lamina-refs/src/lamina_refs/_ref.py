@@ -7,7 +7,7 @@ one, reads and writes are equations, until the equation that calls the program i
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from lamina_ir.typing import Params, Tree, Value
 from lamina_tracing import hooks, lax
 from lamina_tracing.extend import EVALUATION, StagingTrace, StagingTracer, Trace, Tracer, bind, trace_state, typeof
 
+from ._slices import find_window
 from ._types import RefType, ref_get_p, ref_set_p
 
 __all__ = ["Ref", "RefView", "add_to_part", "convert", "make_ref"]
@@ -252,7 +253,8 @@ def read_part(ref: Ref | RefView, index: Tree) -> Value:
     value = ref.read()
     if _is_whole(index):
         return value
-    return value[index]
+    window = find_window(index, typeof(value).shape)
+    return value[index] if window is None else window.read(value)[window.rest]
 
 
 def write_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
@@ -261,9 +263,7 @@ def write_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
     if _is_whole(index):
         ref.write(convert(call, value, shaped(ref.shape, ref.dtype)))
         return
-    old = ref.read()
-    part = shaped(typeof(old[index]).shape, ref.dtype)  # also checks the index
-    ref.write(old.at[index].set(convert(call, value, part)))
+    _update_part(ref, index, lambda part, at: part.at[at].set(convert(call, value, _type_of_part(part, at))))
 
 
 def add_to_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
@@ -272,8 +272,19 @@ def add_to_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
     if _is_whole(index):
         ref.write(lax.add(old, convert("addupdate", value, shaped(ref.shape, ref.dtype))))
         return
-    part = shaped(typeof(old[index]).shape, ref.dtype)
-    ref.write(old.at[index].add(convert("addupdate", value, part)))
+    _update_part(ref, index, lambda part, at: part.at[at].add(convert("addupdate", value, _type_of_part(part, at))))
+
+
+def _type_of_part(value: Value, index: Tree) -> ShapedArray:
+    part = typeof(value[index])  # also checks the index
+    return shaped(part.shape, part.dtype)
+
+
+def _update_part(ref: Ref | RefView, index: Tree, update: Callable[[Value, Tree], Value]) -> None:
+    """Replace the value of a reference by one in which `update` changed the part."""
+    value = ref.read()
+    window = find_window(index, typeof(value).shape)
+    ref.write(update(value, index) if window is None else window.write(value, update(window.read(value), window.rest)))
 
 
 def convert(call: str, value: Value, aval: ShapedArray) -> Value:

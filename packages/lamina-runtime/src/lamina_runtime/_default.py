@@ -56,7 +56,8 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
            "local_devices", "lowering_platform", "make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays", "make_mesh", "make_single_device_sharding", "memory_layouts", "mesh_utils",
            "multihost_utils", "pjit", "plans", "print_environment_info", "process_count", "process_index", "process_indices",
-           "profiler", "reshard", "serialize_executable", "set_compiler", "setup_tpu", "stages", "transfer_counts", "transfer_guard",
+           "profiler", "reshard", "serialize_executable", "set_compiler", "setup_tpu", "stages", "transfer_counts",
+           "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
            "unwatch_launches", "visualizing", "watch_launches", "watching_launches", "xla_computation"]
 

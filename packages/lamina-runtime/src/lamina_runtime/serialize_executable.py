@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import override
-from lamina_ir import ExecutionError, LaminaError, ClosedJaxpr, dumps, loads, trees
+from lamina_ir import ClosedJaxpr, LaminaError, dumps, loads, trees
 from lamina_ir.extend import Placement, lower_keys
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Device, Tree
@@ -44,8 +44,8 @@ class _Loaded(Compiled):
     def _program_at(self, place: Placement) -> executable.CompiledProgram:
         own = self._place
         if place._replace(committed=own.committed) != own:
-            raise ValueError(f"call of `{self._spec.name}`: it was loaded for the device {own.devices[0]}; the arguments are on "
-                             f"{', '.join(map(str, place.devices))}. Move them, or load it with execution_devices")
+            raise ValueError(f"call of `{self._spec.name}`: it was loaded for the device {own.devices[0]}; the arguments are "
+                             f"on {', '.join(map(str, place.devices))}. Move them, or load it with execution_devices")
         if place not in self._by_placement:
             spec = self._spec
             self._by_placement[place] = executable.CompiledProgram(
@@ -134,13 +134,14 @@ def _describe(device: Device) -> dict[str, str]:
 
 def _check_host(call: str, header: dict[str, Any], device: Device) -> None:
     found = _describe(device)
-    for key, what in (("jaxlib", "jaxlib"), ("platform", "platform"), ("kind", "kind of device"), ("version", "platform version")):
+    for key, what in (("jaxlib", "jaxlib"), ("platform", "platform"), ("kind", "kind of device"),
+                      ("version", "platform version")):
         if header[key] != found[key]:
             raise ValueError(f"{call}: `{header['name']}` was compiled for the {what} {header[key]!r}; this is {found[key]!r}. "
                              "Compile it here")
     if header["host"] != found["host"]:
-        raise ValueError(f"{call}: `{header['name']}` was compiled by {header['writer']} for another processor, another version "
-                         "of lamina-runtime or other XLA_FLAGS. Compile it here")
+        raise ValueError(f"{call}: `{header['name']}` was compiled by {header['writer']} for another processor, another "
+                         "version of lamina-runtime or other XLA_FLAGS. Compile it here")
 
 
 def _choose_device(call: str, backend: str | None, devices: Sequence[Device] | None) -> Device:

@@ -26,7 +26,21 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     (f"private in JAX; some of its modules are {COMPAT}; today use the public module with the same name", {"": "_src"}),
 
     # Modules that are absent by design, and those with another name here.
-    (KERNELS, {"experimental": "buffer_callback mosaic pallas thunky", "extend": "pallas"}),
+    (KERNELS, {"experimental": "buffer_callback mosaic thunky", "extend": "pallas"}),
+    ("absent by design: kernels run as loops of ordinary operations here; leave it out",
+     {"experimental.pallas": "BoundedSlice CompilerParams DeviceIdType delay HOST Indirect RevisitMode enable_debug_checks "
+                             "enable_poison_buffers estimate_cost get_global lower_as_mlir pallas_export_experimental "
+                             "semaphore semaphore_read semaphore_signal semaphore_wait"}),
+    ("absent by design: kernels for one kind of device; write them with lamina.experimental.pallas.pallas_call",
+     {"experimental.pallas": "core_map fuser kernel mosaic_gpu ops tpu_sc triton"}),
+    ("a type annotation; leave it out", {"experimental.pallas": "BlockDim"}),
+    ("use lamina.ref.empty_ref", {"experimental.pallas": "empty_ref_like"}),
+    ("use lamina.ref.discharge", {"experimental.pallas": "run_state"}),
+    ("use run_scoped of the same module", {"experimental.pallas": "with_scoped"}),
+    ("use lax.cond in the kernel, which may return parts of references", {"experimental.pallas": "select_ref"}),
+    ("use lamina.lax.reciprocal", {"experimental.pallas": "reciprocal"}),
+    ("kernels are no primitives here; call pallas_call of the same module", {"experimental.pallas": "pallas_call_p"}),
+    ("use lamina.debug.check, or debug_print of the same module", {"experimental.pallas": "debug_check"}),
     ("absent by design: lamina does not run Python on other hosts; start a process there with lamina.launch",
      {"experimental": "colocated_python"}),
     (OBJECTS, {"experimental": "EArray hijax primal_tangent_dtype"}),
