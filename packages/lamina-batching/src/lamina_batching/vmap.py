@@ -134,6 +134,10 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
             except TypeError as e:
                 raise TypeError(f"vmap of `{name}`: the function returned {type(o).__name__} at {result_path(out_tree, i)}: "
                                 f"{e}") from None
+            if aval.is_reference:
+                raise ValueError(f"vmap of `{name}`: the function returned a mutable reference {aval.str_long()} at "
+                                 f"{result_path(out_tree, i)}, which cannot leave a transformed function. Return its "
+                                 "value, ref[...]")
             results.append(materialise(o, d, size, spec.normalize_out_axis(out_tree, i, aval, to, d)))
         return trees.tree_unflatten(out_tree, results)
 

@@ -154,6 +154,9 @@ _CALLBACKS = (prims.pure_callback_p, prims.io_callback_p, prims.debug_callback_p
 
 def _check_program(call: str, program: ClosedJaxpr) -> None:
     """NotImplementedError for what no file can hold."""
+    if any(a.is_reference for a in program.in_avals):
+        raise NotImplementedError(f"{call}: an argument is a mutable reference, which a file cannot hold. Export a function of "
+                                  "its value, lamina.ref.discharge(f)")
     for e in walk(program):
         if eqn_has_effects(e) or e.primitive in _CALLBACKS:
             where = f", at {e.source.file}:{e.source.line}" if e.source is not None and e.source.file else ""

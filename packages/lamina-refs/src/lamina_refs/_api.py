@@ -109,7 +109,7 @@ def free_ref(ref: Ref) -> None:
 
 
 def _index(idx: Tree) -> Tree:
-    return Ellipsis if idx is None or idx == () else idx
+    return Ellipsis if idx is None or (type(idx) is tuple and not idx) else idx
 
 
 @api_boundary

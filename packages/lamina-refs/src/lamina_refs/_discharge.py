@@ -6,20 +6,27 @@ at its top level, and no transformation sees a reference.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Var, prims
+from typing_extensions import override
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Var, prims, trees
 from lamina_ir.extend import CARRY, OperandSpec, RegionView
 from lamina_ir.typing import Params, Value
-from lamina_tracing.extend import bind, typeof
+from lamina_ir.trees import PyTreeDef
+from lamina_tracing import hooks
+from lamina_tracing.extend import (EVALUATION, JitSpec, StagedProgram, Tracer, bind, eval_jaxpr, jaxpr_as_fun, stage,
+                                   trace_state, typeof)
 
-from ._ref import Ref, vary_over_axes
-from ._types import ref_get_p, ref_set_p
+from ._ref import REF_TRACE, Ref, make_ref, vary_over_axes
+from ._types import RefType, ref_get_p, ref_set_p
 
 __all__ = ["Discharged", "bind_discharged", "discharge_program"]
 
+_NAMES = {"xla_call": "jit", "xla_pmap": "pmap"}  # names in errors
 _CUSTOM = (prims.custom_jvp_call_p, prims.custom_vjp_call_p)
+_CUSTOM_FIX = "Call jit inside grad, or return the value and write it outside"
 
 
 class Discharged(NamedTuple):
@@ -48,6 +55,8 @@ def discharge_program(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Dis
 
 def _discharge(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Discharged:
     jaxpr = closed.jaxpr
+    if any(v.aval.is_reference for e in jaxpr.eqns if e.primitive not in (ref_get_p, ref_set_p) for v in e.invars):
+        return _discharge_nested(closed, avals)
     invars = list(jaxpr.invars)
     values: dict[Var, Any] = {}  # reference -> the variable of its value at this point of the program
     for k, aval in avals.items():
@@ -57,7 +66,7 @@ def _discharge(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Discharged
     written: set[Var] = set()
     eqns = []
     for e in jaxpr.eqns:
-        operands = [v if type(v) is Literal else reads.get(v, v) for v in e.invars]
+        operands: list[Any] = [v if type(v) is Literal else reads.get(v, v) for v in e.invars]
         if e.primitive is ref_get_p:
             reads[e.outvars[0]] = values[operands[0]]
         elif e.primitive is ref_set_p:
@@ -73,18 +82,100 @@ def _discharge(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Discharged
     return Discharged(made, frozenset([k for k in avals if jaxpr.invars[k] in written]))
 
 
+def _discharge_nested(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Discharged:
+    """Discharge a program with references among the operands of nested programs, by evaluating it on references."""
+    written: list[int] = []
+
+    def run(*xs: Value) -> list[Value]:
+        refs = {k: make_ref(xs[k]) for k in avals}
+        before = {k: ref.read() for k, ref in refs.items()}
+        outs = eval_jaxpr(closed, [refs.get(k, x) for k, x in enumerate(xs)])
+        finals = {k: ref.read() for k, ref in refs.items()}
+        written[:] = [k for k in refs if finals[k] is not before[k]]
+        return [*outs, *finals.values()]
+
+    made, outer = stage(run, [avals.get(k, a) for k, a in enumerate(closed.in_avals)])
+    assert not outer  # a program holds no values of enclosing traces
+    return Discharged(made, frozenset(written))
+
+
 def bind_discharged(prim: Primitive, args: Sequence[Value], params: Params) -> tuple[Value, ...]:
     """Bind a primitive with regions on the values of references, and write their final values."""
-    w = RegionView(prim, params, len(args))
+    if prim in _CUSTOM:
+        params = {**params, **{k: _discharge_rule(params["name"], params[k]) for k in ("jvp", "fwd", "bwd") if k in params}}
+    if prim is prims.xla_call_p and _is_plain_call(args, params):
+        return _call_compiled(args, params)
+    w, name = RegionView(prim, params, len(args)), _NAMES.get(prim.name, prim.name)
     refs = {i: a for i, a in enumerate(args) if isinstance(a, Ref)}
-    values = [vary_over_axes(a.read(prim.name)) if i in refs else a for i, a in enumerate(args)]
+    values = [vary_over_axes(a.read(name)) if i in refs else a for i, a in enumerate(args)]
     programs, written = _discharge_regions(w, {i: typeof(values[i]) for i in refs})
     _check_operands(w, refs, written)
     run = _bind_loop if w.region_signature.loops else _bind_call
     outs = run(w, refs, values, programs, sorted(written))
     for i, out in zip(sorted(written), outs[w.n_results:]):
-        refs[i].write(out, prim.name)
+        refs[i].write(out, name)
     return tuple(outs[:w.n_results])
+
+
+def _discharge_rule(name: str, rule: prims.Rule) -> prims.Rule:
+    """Return a derivative rule on values instead of the references that it reads."""
+    def make() -> ClosedJaxpr:
+        program = rule.program()
+        made = discharge_program(program, {k: a.inner for k, a in enumerate(program.in_avals) if isinstance(a, RefType)})
+        if made.written or any(a.is_reference for a in program.out_avals):
+            raise NotImplementedError(f"{name}: a derivative rule of a staged function writes to a reference, or its backward "
+                                      "pass uses one. "
+                                      f"{_CUSTOM_FIX}")
+        return _order_results(made.program, (), range(len(program.jaxpr.outvars)))[0]
+
+    return prims.Rule(rule.name, make)
+
+
+# --- calls of jitted functions on arrays
+def _is_plain_call(args: Sequence[Value], params: Params) -> bool:
+    """Return whether a call runs at once, on the devices of its arguments."""
+    return (trace_state.trace is EVALUATION and params["device"] is None and params["backend"] is None
+            and all(isinstance(a, Ref) and a.is_lasting for a in args if isinstance(a, Tracer)) and not trace_state.map_level)
+
+
+def _call_compiled(args: Sequence[Value], params: Params) -> tuple[Value, ...]:
+    """Call a jitted program. It reuses the memory of values that only the reference holds."""
+    closed: ClosedJaxpr = params["call_jaxpr"]
+    refs = {i: a for i, a in enumerate(args) if isinstance(a, Ref)}
+    if len({id(a) for a in refs.values()}) < len(refs):
+        _check_operands(RegionView(prims.xla_call_p, params, len(args)), refs, ())
+    taken = {i: a.take("jit") for i, a in refs.items()}
+    program = discharge_program(closed, {i: typeof(x) for i, (x, _) in taken.items()})
+    written = sorted(program.written)
+    donated = tuple([i for i in written if taken[i][1]] + [i for i, d in enumerate(params["donated_invars"]) if d])
+    n = len(closed.jaxpr.outvars)
+    call, owned = closed.memo(("compiled with references", donated), lambda: _compile(program, list(refs), n, donated, params))
+    outs = call(*[taken[i][0] if i in taken else a for i, a in enumerate(args)])
+    for i, out, is_owned in zip(written, outs[n:], owned):
+        refs[i].replace(out, is_owned)
+    return tuple(outs[:n])
+
+
+def _compile(program: Discharged, refs: Sequence[int], n: int, donated: tuple[int, ...],
+             params: Params) -> tuple[Callable[..., Any], list[bool]]:
+    """Return a jitted function of values, and for each final value whether no other result is the same variable."""
+    made, _, outs = _order_results(program.program, (), [*range(n), *[n + refs.index(i) for i in sorted(program.written)]])
+    finals = made.jaxpr.outvars[n:]
+    others = {id(v) for v in (*made.jaxpr.outvars[:n], *made.jaxpr.invars)}
+    is_owned = [id(v) not in others and sum(v is u for u in finals) == 1 for v in finals]
+    spec = _ProgramSpec(jaxpr_as_fun(made), donate_argnums=donated, keep_unused=True)
+    spec.program, spec.name = made, params["name"]
+    return spec.make_callable(hooks.dispatcher), is_owned
+
+
+class _ProgramSpec(JitSpec):
+    """A jitted function that is already a program."""
+
+    program: ClosedJaxpr
+
+    @override
+    def trace_avals(self, avals: Sequence[ShapedArray], tree: PyTreeDef, static: Any) -> StagedProgram:
+        return StagedProgram(self.program, [], trees.tree_structure([0] * len(self.program.out_avals)))
 
 
 class _Region(NamedTuple):
@@ -107,19 +198,20 @@ def _discharge_regions(w: RegionView, avals: dict[int, ShapedArray]) -> tuple[li
 
 
 def _check_operands(w: RegionView, refs: dict[int, Ref], written: Collection[int]) -> None:
-    name, binding = w.prim.name, w.region_signature.axis_binding
+    name, binding = _NAMES.get(w.prim.name, w.prim.name), w.region_signature.axis_binding
+    if not w.region_signature.test:  # the test and the body of a loop have operands of their own
+        for i, j in itertools.combinations(refs, 2):
+            if refs[i] is refs[j]:
+                raise ValueError(f"{name}: the reference {refs[i].aval.str_long()} is passed twice, or is passed and also "
+                                 "used by the function from outside. Pass it once")
     for i in written:
         if w.prim in _CUSTOM:
             raise NotImplementedError(f"{name}: the function with derivative rules writes to the reference "
-                                      f"{refs[i].aval.str_long()} while it is staged. Call jit inside grad, or return the value "
-                                      "and write it outside")
+                                      f"{refs[i].aval.str_long()} while it is staged. {_CUSTOM_FIX}")
         if binding is not None:
-            raise ValueError(f"{name}: the mapped function writes to the reference {refs[i].aval.str_long()}, which all members "
-                             "share. Make the reference in the mapped function, or return the values and write them outside")
-        for j in refs:
-            if j != i and refs[j] is refs[i] and not w.region_signature.test:
-                raise ValueError(f"{name}: the reference {refs[i].aval.str_long()} is passed twice, or is passed and also used "
-                                 "by the function from outside. Pass it once")
+            raise ValueError(f"{name}: the mapped function writes to the reference {refs[i].aval.str_long()}, which all "
+                             "members share. Make the reference in the mapped function, or return the values and write "
+                             "them outside")
 
 
 def _bind_call(w: RegionView, refs: dict[int, Ref], values: Sequence[Value], regions: Sequence[_Region],
@@ -137,7 +229,7 @@ def _bind_loop(w: RegionView, refs: dict[int, Ref], values: Sequence[Value], reg
                written: Sequence[int]) -> list[Value]:
     """Bind a loop: references to which it writes become carries."""
     if w.region_signature.test and regions[0].written:
-        raise NotImplementedError(f"{w.prim.name}: the condition of the loop writes to a reference. Write to it in the body")
+        raise NotImplementedError("while_loop: the condition of the loop writes to a reference. Write to it in the body")
     moved = {i: j for i in refs for j in written if refs[i] is refs[j]}  # the test of a loop has operands of its own
     keep = [i for i in range(len(values)) if i not in moved]
     order = [*keep, *written]
@@ -171,3 +263,6 @@ def _rebuild(w: RegionView, values: Sequence[Value], specs: Sequence[OperandSpec
              programs: Sequence[_Program]) -> list[Value]:
     rebuilt = w.rebuild(specs, results, programs)
     return rebuilt.reorder_results(bind(w.prim, *[values[i] for i in rebuilt.operands], **rebuilt.params))
+
+
+REF_TRACE.bind_discharged = bind_discharged

@@ -21,13 +21,19 @@ from lamina_tracing.extend import EVALUATION, StagingTrace, StagingTracer, Trace
 from ._slices import find_window
 from ._types import RefType, ref_get_p, ref_set_p
 
-__all__ = ["Ref", "RefView", "add_to_part", "convert", "make_ref"]
+__all__ = ["REF_TRACE", "Ref", "RefView", "add_to_part", "convert", "make_ref"]
 
 Outputs = Any
 
 
 class _RefTrace(Trace):
-    """Handle primitives that have a reference among their operands, whatever else is traced."""
+    """Handle primitives that have a reference among their operands, whatever else is traced.
+
+    Attributes:
+      bind_discharged: binds a primitive with regions; set by `_discharge`.
+    """
+
+    bind_discharged: Callable[[Primitive, Sequence[Value], Params], Outputs]
 
     @override
     def process(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:
@@ -39,8 +45,7 @@ class _RefTrace(Trace):
             at = next(i for i, a in enumerate(args) if isinstance(a, Ref))
             raise TypeError(f"{prim.name}: operand {at} must be an array; got the mutable reference "
                             f"{args[at].aval.str_long()}. Read its value with ref[...]")
-        from ._discharge import bind_discharged  # noqa: PLC0415  # it imports this module
-        return bind_discharged(prim, args, params)
+        return self.bind_discharged(prim, args, params)
 
     @override
     def process_custom_call(self, call: Any, args: Sequence[Value]) -> list[Value]:
@@ -52,7 +57,7 @@ class _RefTrace(Trace):
         return trace.process_custom_call(call, args)
 
 
-_TRACE = _RefTrace(sys.maxsize)
+REF_TRACE = _RefTrace(sys.maxsize)
 
 
 class Ref(Tracer):
@@ -71,15 +76,18 @@ class Ref(Tracer):
     Ref([0., 2., 2.], dtype=float32)
     """
 
-    __slots__ = ("_home", "_depth", "_value", "_var", "_is_frozen")
+    __slots__ = ("_home", "_depth", "_value", "_var", "_is_frozen", "_is_owned")
+
+    aval: RefType
 
     def __init__(self, aval: RefType, home: Trace, value: Value, var: Var | None = None) -> None:
-        super().__init__(_TRACE, aval)
+        super().__init__(REF_TRACE, aval)
         self._home = home
         self._depth = trace_state.depth
         self._value = value
         self._var = var  # of an argument: its variable in the program of `_home`
         self._is_frozen = False
+        self._is_owned = False  # no other object holds the value, so a compiled program may reuse its memory
 
     @property
     def is_lasting(self) -> bool:
@@ -113,7 +121,19 @@ class Ref(Tracer):
     def read(self, call: str = "Ref") -> Value:
         """Return the value."""
         self._check_usable(call)
-        return self._value if self._is_local else self._bind(ref_get_p)
+        if not self._is_local:
+            return self._bind(ref_get_p)
+        self._is_owned = False
+        return self._value
+
+    def take(self, call: str) -> tuple[Value, bool]:
+        """Return the value for a call that replaces it, and whether the call may reuse its memory."""
+        self._check_usable(call)
+        return self._value, self._is_owned
+
+    def replace(self, value: Value, is_owned: bool) -> None:
+        """Set the value after `take`."""
+        self._value, self._is_owned = value, is_owned
 
     def write(self, value: Value, call: str = "Ref") -> None:
         """Replace the value by one of the same type."""
@@ -130,7 +150,7 @@ class Ref(Tracer):
                              "transformed function, write lax.stop_gradient(value), or return the value")
         value = vary_over_axes(value)
         if self._is_local:
-            self._value = value
+            self._value, self._is_owned = value, False
         else:
             self._bind(ref_set_p, value)
 
@@ -144,7 +164,6 @@ class Ref(Tracer):
         return value
 
     # --- as an array
-    @override
     def __getitem__(self, index: Tree) -> Value:
         return read_part(self, index)
 
@@ -184,6 +203,7 @@ class Ref(Tracer):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise TypeError(self._need_value("array"))
 
+    @override
     def __bool__(self) -> bool:
         raise TypeError(self._need_value("bool"))
 
@@ -254,7 +274,9 @@ def read_part(ref: Ref | RefView, index: Tree) -> Value:
     if _is_whole(index):
         return value
     window = find_window(index, typeof(value).shape)
-    return value[index] if window is None else window.read(value)[window.rest]
+    part, at = (value, index) if window is None else (window.read(value), window.rest)
+    _part_type(part, at)
+    return part[at]
 
 
 def write_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
@@ -263,7 +285,7 @@ def write_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
     if _is_whole(index):
         ref.write(convert(call, value, shaped(ref.shape, ref.dtype)))
         return
-    _update_part(ref, index, lambda part, at: part.at[at].set(convert(call, value, _type_of_part(part, at))))
+    _update_part(ref, index, lambda part, at: part.at[at].set(convert(call, value, _part_type(part, at))))
 
 
 def add_to_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
@@ -272,12 +294,7 @@ def add_to_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
     if _is_whole(index):
         ref.write(lax.add(old, convert("addupdate", value, shaped(ref.shape, ref.dtype))))
         return
-    _update_part(ref, index, lambda part, at: part.at[at].add(convert("addupdate", value, _type_of_part(part, at))))
-
-
-def _type_of_part(value: Value, index: Tree) -> ShapedArray:
-    part = typeof(value[index])  # also checks the index
-    return shaped(part.shape, part.dtype)
+    _update_part(ref, index, lambda part, at: part.at[at].add(convert("addupdate", value, _part_type(part, at))))
 
 
 def _update_part(ref: Ref | RefView, index: Tree, update: Callable[[Value, Tree], Value]) -> None:
@@ -285,6 +302,30 @@ def _update_part(ref: Ref | RefView, index: Tree, update: Callable[[Value, Tree]
     value = ref.read()
     window = find_window(index, typeof(value).shape)
     ref.write(update(value, index) if window is None else window.write(value, update(window.read(value), window.rest)))
+
+
+def _part_type(value: Value, index: Tree) -> ShapedArray:
+    """Return the type of `value[index]`; IndexError if a Python number in the index is outside."""
+    aval = typeof(value)
+    known = tuple([_known_index(i) for i in (index if type(index) is tuple else (index,))])
+    if any(i is None for i in known):
+        return shaped(typeof(value[index]).shape, aval.dtype)
+    try:
+        part = np.broadcast_to(np.int8(0), aval.shape)[tuple([i for i, in known])]  # type: ignore[misc]
+    except IndexError as error:
+        raise IndexError(f"Ref: index {index!r:.80} of the reference {aval.str_long()}: {error}") from None
+    return shaped(part.shape, aval.dtype)
+
+
+def _known_index(i: Tree) -> tuple[Any] | None:
+    """Return (an index that selects a part of the same shape,); None if it is not simple."""
+    if i is None or i is Ellipsis or type(i) is int:
+        return i,
+    if type(i) is slice and all(k is None or type(k) is int for k in (i.start, i.stop, i.step)):
+        return i,
+    if hasattr(i, "dtype") and dtypes.is_integer(i.dtype) and not i.shape:
+        return 0,
+    return None
 
 
 def convert(call: str, value: Value, aval: ShapedArray) -> Value:
@@ -329,8 +370,6 @@ def _to_array(value: Value, dtype: np.dtype) -> Value:
     """Copy a host array, which its owner may write to later."""
     copy = np.array(value, dtype)
     copy.flags.writeable = False
-    if trace_state.trace is not EVALUATION:
-        return copy
     return hooks.evaluator.array(copy, shaped(copy.shape, dtype))
 
 

@@ -32,6 +32,7 @@ class RefType(ShapedArray):
         self.inner = inner
 
     @property
+    @override
     def varying_axes(self) -> frozenset[AxisName]:  # type: ignore[override]
         """The axes over which the value varies."""
         return self.inner.varying_axes
@@ -91,5 +92,6 @@ def _infer_set(ref: RefType, value: ShapedArray, /) -> tuple[()]:
 
 # Both are about the whole value: a read or write of a part is an index operation on it, as in `x.at[i].set(v)`. They have
 # no rules: an equation with a reference among its operands is replaced by one on values before any transformation.
-ref_get_p = register_primitive(Primitive("ref_get", infer=_infer_get, effectful=True, family="references"))
+ref_get_p = register_primitive(Primitive("ref_get", infer=_infer_get, effectful=True, varying_axes=lambda total, *_: total,
+                                         family="references"))
 ref_set_p = register_primitive(Primitive("ref_set", infer=_infer_set, effectful=True, multiple=True, family="references"))

@@ -52,6 +52,10 @@ def _flat_function(fun: Function, tree: PyTreeDef, has_aux: bool, call: str, sou
         info[:] = [out_tree, aux_tree, len(leaves)]
         if np.ndarray in map(type, leaves):
             stack_object_arrays(leaves)
+        for x in leaves:
+            if isinstance(x, Tracer) and x.aval.is_reference:
+                raise TypeError(f"{call} of `{function_name(source or fun)}`: the function returned a mutable reference "
+                                f"{x.aval.str_long()}, which has no derivative. Return its value, ref[...]")
         return leaves + aux_leaves if aux_leaves else leaves
 
     flat.function_info = call, source or fun, tree, positions  # type: ignore[attr-defined]

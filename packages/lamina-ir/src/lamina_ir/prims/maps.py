@@ -84,7 +84,7 @@ def _infer(op: str, binds: AxisBinding, avals: Sequence[ShapedArray], params: Pa
         mine = member_shape(_check_entry(op, f"operand {i}", entry, sizes), aval.shape, sizes)
         if mine is None:
             raise ShapeError(f"{op}: operand {i}, {aval.str_long()}, must fit {_format_entry(entry)}, with the sizes {sizes}")
-        parts.append(shaped(mine, aval.dtype, aval.weak_type))
+        parts.append(aval if aval.is_reference else shaped(mine, aval.dtype, aval.weak_type))
     check_operands(f"{op}: call_jaxpr", program, parts)
     names, outs_whole = frozenset(sizes), []
     for j, (v, entry) in enumerate(zip(results, outs)):

@@ -170,6 +170,9 @@ class Traced(_Stage):
                 raise ValueError(f"lower of `{self.fun_name}`: a module is for one platform; got "
                                  f"lowering_platforms={named}, platform={platform!r}. Lower once per platform")
             platform = named[0]
+        if any(a.is_reference for a in self.jaxpr.in_avals):
+            raise NotImplementedError(f"lower of `{self.fun_name}`: an argument is a mutable reference. Lower a function of "
+                                      "its value, lamina.ref.discharge(f), or call the jitted function")
         return Lowered(self, platform)
 
 
@@ -418,6 +421,9 @@ def trace(spec: CallSpec, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Trac
     flat = spec.split(args, kwargs)[0]
     with global_view(flat):
         staged, tree = spec.trace_abstract(args, kwargs)
+    if any(x.aval.is_reference for x in staged.outer):
+        raise ValueError(f"{spec.call} of `{spec.name}`: the function uses a mutable reference from outside, so it cannot be "
+                         "lowered by itself; lower a function of its value, lamina.ref.discharge(f)")
     if staged.outer:
         raise ValueError(f"{spec.call} of `{spec.name}`: the function uses values of an enclosing transformation, so "
                          "it cannot be lowered by itself; pass them as arguments")

@@ -154,7 +154,11 @@ class MappedAxes:
             if axis is None:  # passed to the function unchanged, so it may be any object
                 continue
             try:
-                shape = typeof(x).shape
+                aval = typeof(x)
+                shape = aval.shape
+                if aval.is_reference and self.call != "vmap":
+                    raise TypeError(f"mutable references are not divided among members; got {aval.str_long()}. Pass its "
+                                    "value, ref[...], and write the result to it")
             except TypeError as e:
                 raise TypeError(f"{self.error_prefix}: {self.argument_path(tree, i)}: {e}. An argument that is no "
                                 "array must not be mapped: give None in its place in in_axes") from None
