@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ShapedArray, dtypes
-from lamina_ir.typing import Value
+from lamina_ir.typing import Tree, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
@@ -69,11 +69,11 @@ class Blocks(NamedTuple):
         return self.index_map is None and self.sizes == self.aval.shape and len(self.taken) == len(self.sizes) and not any(
             low or high for low, high in self.padding)
 
-    def find_start(self, position: Sequence[Value]) -> list[Value]:
-        """Return the first element of the block of a position in the grid."""
+    def find_start(self, position: Sequence[Value], scalars: Sequence[Tree] = ()) -> list[Value]:
+        """Return the first element of the block of a position in the grid; `scalars` are further arguments of the map."""
         if self.index_map is None:
             return [0] * len(self.sizes)
-        found = self.index_map(*position)
+        found = self.index_map(*position, *scalars)
         index = [*found] if isinstance(found, (tuple, list)) else [found]
         if len(index) != len(self.sizes):
             raise ValueError(f"pallas_call: the index_map of {self.name} must return {len(self.sizes)} indices, one for each "
@@ -118,7 +118,10 @@ def make_blocks(name: str, x: Any, spec: BlockSpec | None) -> Blocks:
 
 def _type_of(name: str, x: Any) -> ShapedArray:
     is_type = hasattr(x, "shape") and hasattr(x, "dtype") and not hasattr(x, "__array__")
-    aval = ShapedArray(tuple(x.shape), dtypes.canonicalize(x.dtype)) if is_type else typeof(x)
+    try:
+        aval = ShapedArray(tuple(x.shape), dtypes.canonicalize(x.dtype)) if is_type else typeof(x)
+    except TypeError as error:
+        raise TypeError(f"pallas_call: {name}: {error}") from None
     if not (dtypes.is_number(aval.dtype) or dtypes.is_bool(aval.dtype)):
         raise TypeError(f"pallas_call: {name} must be numeric; got {aval.str_long()}. Pass the data of PRNG keys, "
                         "random.key_data(keys)")

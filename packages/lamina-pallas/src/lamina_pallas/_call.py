@@ -15,13 +15,15 @@ from lamina_tracing.extend import api_boundary
 
 from ._blocks import Blocks, make_blocks
 from ._grid import running_program
-from ._specs import BlockSpec, GridSpec, no_block_spec
+from ._specs import BlockSpec, GridSpec, PrefetchScalarGridSpec, no_block_spec
 
 __all__ = ["pallas_call"]
 
+_GridSpec = GridSpec | PrefetchScalarGridSpec
+
 
 @api_boundary
-def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: GridSpec | None = None,
+def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: _GridSpec | None = None,
                 grid: int | Sequence[Value] = (), in_specs: Tree = no_block_spec, out_specs: Tree = no_block_spec,
                 scratch_shapes: Tree = (), input_output_aliases: Mapping[int, int] | None = None, debug: bool = False,
                 interpret: Any = False, name: str | None = None, compiler_params: Any = None, cost_estimate: Any = None,
@@ -35,7 +37,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: Grid
     Args:
       kernel: takes the references; returns None.
       out_shape: a tree of objects with shape and dtype. A tuple or list at the top gives a reference for each entry.
-      grid_spec: a `GridSpec`, instead of `grid`, `in_specs`, `out_specs` and `scratch_shapes`.
+      grid_spec: a `GridSpec` or `tpu.PrefetchScalarGridSpec`, instead of `grid`, `in_specs`, `out_specs` and `scratch_shapes`.
       grid: the size of each axis of the grid, or one size.
       in_specs: a `BlockSpec` for each argument, or trees of them. Left out, each block is the whole array.
       out_specs: the same for the results.
@@ -69,7 +71,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: Grid
         grid_spec = GridSpec(grid, in_specs, out_specs, scratch_shapes)
     elif not (_is_empty(grid) and in_specs is out_specs is no_block_spec and _is_empty(scratch_shapes)):
         raise ValueError("pallas_call: grid_spec has grid, in_specs, out_specs and scratch_shapes; leave these out")
-    if not isinstance(grid_spec, GridSpec):
+    if not isinstance(grid_spec, GridSpec | PrefetchScalarGridSpec):
         raise TypeError(f"pallas_call: grid_spec must be a GridSpec; got {type(grid_spec).__name__}")
     spec, aliases = grid_spec, dict(input_output_aliases or {})
 
@@ -93,6 +95,7 @@ class _Kernel(NamedTuple):
       ins, outs: the blocks of the flat arguments and results.
       scratch: the blocks of temporary memory.
       in_tree, out_tree, scratch_tree: the structures of arguments, results and temporary memory.
+      scalar_tree: the structure of the first arguments, which index maps take.
     """
 
     fun: Callable[..., None]
@@ -103,12 +106,14 @@ class _Kernel(NamedTuple):
     in_tree: PyTreeDef
     out_tree: PyTreeDef
     scratch_tree: PyTreeDef
+    scalar_tree: PyTreeDef
 
     def run_at(self, position: Sequence[Value], inputs: Sequence[Value], memory: Sequence[Value]) -> list[Value]:
         """Run the kernel at one position of the grid; return the results and temporary memory after it."""
         blocks = [*self.ins, *self.outs, *self.scratch]
         arrays, n = [*inputs, *memory], len(inputs)
-        starts = [b.find_start(position) for b in blocks]
+        scalars = trees.tree_unflatten(self.scalar_tree, [new_ref(x) for x in inputs[:self.scalar_tree.num_leaves]])
+        starts = [b.find_start(position, scalars) for b in blocks]
         refs = [new_ref(b.read(x, start)) for b, x, start in zip(blocks, arrays, starts)]
         m = n + len(self.outs)
         outs, scratch = trees.tree_unflatten(self.out_tree, refs[n:m]), trees.tree_unflatten(self.scratch_tree, refs[m:])
@@ -126,13 +131,15 @@ def _as_arguments(refs: Tree) -> tuple[Tree, ...]:
     return tuple(refs) if isinstance(refs, tuple | list) else (refs,)
 
 
-def _run(kernel: Callable[..., None], out_shape: Tree, spec: GridSpec, aliases: dict[int, int], args: tuple[Tree, ...]) -> Tree:
+def _run(kernel: Callable[..., None], out_shape: Tree, spec: _GridSpec, aliases: dict[int, int],
+         args: tuple[Tree, ...]) -> Tree:
     made = _prepare(kernel, out_shape, spec, args)
     flat = trees.tree_leaves(args)
     inputs = [b.pad(x) for b, x in zip(made.ins, flat)]
     memory = [b.make_empty() for b in (*made.outs, *made.scratch)]
     for i, o in aliases.items():
-        memory[o] = made.outs[o].pad(_aliased(made, i, o, flat))
+        x = _aliased(made, i, o, flat)
+        memory[o] = made.outs[o].pad(x)
     count: Any = math.prod(made.grid)
 
     def step(i: Value, memory: list[Value]) -> list[Value]:
@@ -141,7 +148,7 @@ def _run(kernel: Callable[..., None], out_shape: Tree, spec: GridSpec, aliases: 
     if isinstance(count, int) and count < 2:
         memory = step(np.int32(0), memory) if count else memory
     else:
-        memory = lax.fori_loop(np.int32(0), lax.convert_element_type(count, "int32"), step, memory)
+        memory = lax.fori_loop(0, count, step, memory)
     results = trees.tree_unflatten(made.out_tree, [b.crop(x) for b, x in zip(made.outs, memory)])
     return tuple(results) if isinstance(results, list) else results
 
@@ -168,15 +175,19 @@ def _aliased(kernel: _Kernel, i: int, o: int, flat: Sequence[Value]) -> Value:
     return flat[i]
 
 
-def _prepare(kernel: Callable[..., None], out_shape: Tree, spec: GridSpec, args: tuple[Tree, ...]) -> _Kernel:
+def _prepare(kernel: Callable[..., None], out_shape: Tree, spec: _GridSpec, args: tuple[Tree, ...]) -> _Kernel:
     """Return the kernel with the blocks of its arguments."""
     grid = tuple(spec.grid) if isinstance(spec.grid, tuple | list) else (spec.grid,)
-    ins = _divide("argument", "in_specs", spec.in_specs, args)
+    count = spec.num_scalar_prefetch if isinstance(spec, PrefetchScalarGridSpec) else 0
+    if count > len(args):
+        raise ValueError(f"pallas_call: the grid_spec has num_scalar_prefetch={count}; got {len(args)} arguments")
+    ins = [*_divide("scalar argument", "in_specs", no_block_spec, args[:count]),
+           *_divide("argument", "in_specs", spec.in_specs, args[count:])]
     outs = _divide("result", "out_specs", spec.out_specs, out_shape)
     scratch, scratch_tree = trees.tree_flatten(spec.scratch_shapes)
     temporary = [make_blocks(f"scratch_shapes[{k}]", x, None) for k, x in enumerate(scratch)]
     return _Kernel(kernel, grid, ins, outs, temporary, trees.tree_structure(args), trees.tree_structure(out_shape),
-                   scratch_tree)
+                   scratch_tree, trees.tree_structure(args[:count]))
 
 
 def _is_spec(x: object) -> bool:

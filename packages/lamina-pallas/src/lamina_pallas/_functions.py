@@ -43,7 +43,11 @@ def when(condition: Value) -> Callable[[Callable[[], None]], None]:
                 f()
             return
         holds = condition if dtypes.is_bool(typeof(condition).dtype) else lax.ne(condition, 0)
-        lax.cond(holds, lambda: (f(), None)[1], lambda: None)
+
+        def call() -> None:
+            f()
+
+        lax.cond(holds, call, lambda: None)
 
     return run
 

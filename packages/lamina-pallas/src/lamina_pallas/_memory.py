@@ -172,7 +172,7 @@ def atomic_add(x_ref: _AnyRef, idx: Tree, val: Value, *, mask: Value = None) -> 
     (Array(1, dtype=int32), Ref([0, 6, 2], dtype=int32))
     """
     if mask is not None:
-        return _masked_add(x_ref, idx, val, mask)
+        return _masked_add(x_ref, idx, val, mask=mask)
     old = x_ref[idx]
     _addupdate(x_ref, idx, val)
     return old

@@ -11,8 +11,8 @@ from typing_extensions import override
 from lamina_ir.dtypes import as_dtype
 from lamina_ir.typing import Tree, Value
 
-__all__ = ["BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "MemoryRef", "MemorySpace", "Squeezed",
-           "no_block_spec", "squeezed"]
+__all__ = ["BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element", "GridSpec", "MemoryRef", "MemorySpace",
+           "PrefetchScalarGridSpec", "Squeezed", "no_block_spec", "squeezed"]
 
 
 class _NoBlockSpec:
@@ -147,6 +147,23 @@ class GridSpec:
       scratch_shapes: the temporary memory.
     """
 
+    grid: int | Sequence[Value] = ()
+    in_specs: Tree = no_block_spec
+    out_specs: Tree = no_block_spec
+    scratch_shapes: Tree = ()
+
+
+@dataclass(frozen=True)
+class PrefetchScalarGridSpec:
+    """A grid whose index maps also take the first arguments, so that data decides which blocks are used.
+
+    Attributes:
+      num_scalar_prefetch: the number of these arguments. The kernel and each index map get references to them, the index
+        maps after the position in the grid. `in_specs` leaves them out.
+      grid, in_specs, out_specs, scratch_shapes: as of `GridSpec`.
+    """
+
+    num_scalar_prefetch: int
     grid: int | Sequence[Value] = ()
     in_specs: Tree = no_block_spec
     out_specs: Tree = no_block_spec

@@ -1,11 +1,12 @@
-"""Names of `jax.experimental.pallas.tpu` that kernels use: kinds of memory, and options without effect."""
+"""Names of `jax.experimental.pallas.tpu` that kernels use: kinds of memory, grids, and options without effect."""
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ._specs import MemorySpace
+from ._specs import MemorySpace, PrefetchScalarGridSpec
 
-__all__ = ["ANY", "SMEM", "VMEM", "CompilerParams", "InterpretParams", "MemorySpace", "TPUMemorySpace"]
+__all__ = ["ANY", "SMEM", "VMEM", "CompilerParams", "InterpretParams", "MemorySpace", "PrefetchScalarGridSpec",
+           "TPUMemorySpace"]
 
 ANY, SMEM, VMEM = MemorySpace.ANY, MemorySpace.SMEM, MemorySpace.VMEM
 TPUMemorySpace = MemorySpace

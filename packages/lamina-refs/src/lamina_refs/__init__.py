@@ -11,7 +11,7 @@ from ._slices import Slice, ds
 from ._types import RefType
 from ._version import __version__
 
-__all__ = ["Ref", "RefType", "RefView", "Slice", "__version__", "addupdate", "discharge", "ds", "empty_ref", "free_ref", "freeze", "get",
-           "new_ref", "set", "swap"]
+__all__ = ["Ref", "RefType", "RefView", "Slice", "__version__", "addupdate", "discharge", "ds", "empty_ref",
+           "free_ref", "freeze", "get", "new_ref", "set", "swap"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])
