@@ -69,9 +69,8 @@ def test_blocks_of_any_size_are_read_and_written(seed):
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("dtype,value", [(np.float32, np.nan), (np.int32, -2 ** 31), (np.int8, -128), (np.uint8, 0), (bool, False),
-                                         ("bfloat16", np.nan),
-                                         (np.complex64, np.nan + 0j)])
+@pytest.mark.parametrize("dtype,value", [(np.float32, np.nan), (np.int32, -2 ** 31), (np.int8, -128), (np.uint8, 0),
+                                         (bool, False), ("bfloat16", np.nan), (np.complex64, np.nan + 0j)])
 def test_elements_that_nothing_writes_to(dtype, value):
     got = np.asarray(run(lambda o_ref: None, ((2,), dtype)))
     np.testing.assert_array_equal(got.real.astype(np.float64), np.full(2, value).real.astype(np.float64))

@@ -17,7 +17,7 @@ if _typing.TYPE_CHECKING:
                    custom_batching as custom_batching, custom_derivatives as custom_derivatives, custom_transpose as
                    custom_transpose, debug as debug, distributed as distributed, dlpack as dlpack, dtypes as dtypes, errors as
                    errors, example_libraries as example_libraries, experimental as experimental, export as export, extend as
-                   extend, flatten_util as flatten_util, image as image, launch as launch, lax as lax, lib as lib, monitoring
+                   extend, flatten_util as flatten_util, image as image, launch as launch, lax as lax, lib as lib, memory as memory, monitoring
                    as monitoring, nn as nn, numpy as numpy, ops as ops, parallel as parallel, profiler as profiler, random as
                    random, ref as ref, scipy as scipy, sharding as sharding, stages as stages, test_util as test_util, tools as
                    tools, tree as tree, tree_util as tree_util, typing as typing)
@@ -38,7 +38,7 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
            "jax2tf_associative_scan_reductions", "jit", "jvp", "launch", "lax", "layers", "legacy_prng_key", "lib",
            "linear_transpose", "linearize", "live_arrays", "local_device_count", "local_devices", "log_compiles",
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-           "make_jaxpr", "make_mesh", "monitoring", "named_call", "named_scope", "new_ref", "nn", "no_execution", "no_tracing",
+           "make_jaxpr", "make_mesh", "memory", "monitoring", "named_call", "named_scope", "new_ref", "nn", "no_execution", "no_tracing",
            "numpy", "numpy_dtype_promotion", "numpy_rank_promotion", "ops", "parallel", "pmap", "print_environment_info",
            "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random", "ref", "remat",
            "reshard", "scipy", "set_mesh", "shard_map", "sharding", "smap", "softmax_custom_jvp", "spmd_mode", "stages",
@@ -51,7 +51,7 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
 _ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
                        "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
                        "example_libraries", "experimental", "export", "extend", "flatten_util", "image", "launch", "lax",
-                       "lib", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "scipy", "sharding",
+                       "lib", "memory", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "scipy", "sharding",
                        "stages", "test_util", "tools", "tree", "tree_util", "typing"))
 
 # Settings as blocks, found by name where the others are. Of these only no_execution and no_tracing change something here.
