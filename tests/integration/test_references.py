@@ -42,10 +42,10 @@ def test_gradient_accumulation_needs_the_memory_of_one_gradient():
 
 def test_jit_updates_a_reference_in_place():
     f = lamina.jit(lambda r, x: lamina.ref.addupdate(r, ..., x))
-    ref, pointers = lamina.new_ref(jnp.zeros(1024)), []
+    ref, pointers = lamina.new_ref(jnp.zeros(1 << 16)), []
     for _ in range(4):
         f(ref, 1.)
-        pointers.append(ref._value.unsafe_buffer_pointer())
+        pointers.append(ref.unsafe_buffer_pointer())
     assert len(set(pointers[1:])) == 1
     held = ref[...]
     f(ref, 1.)

@@ -1,12 +1,14 @@
 """References: reads, writes, and every transformation of functions that make, take or close over them."""
+from typing import NamedTuple
+
 import numpy as np
 import pytest
-from lamina_autodiff import checkpoint, custom_jvp, custom_vjp, grad, hessian, jvp, value_and_grad
+from lamina_autodiff import checkpoint, custom_jvp, custom_linear_solve, custom_vjp, grad, hessian, jvp, value_and_grad
 from lamina_batching import vmap
 from lamina_numpy import asarray
 from lamina_ir import errors
 from lamina_refs import (Ref, addupdate, discharge, empty_ref, free_ref, freeze, get, new_ref, set as set_ref, swap)
-from lamina_tracing import eval_shape, jit, lax, make_jaxpr
+from lamina_tracing import Array, eval_shape, jit, lax, make_jaxpr
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -67,6 +69,29 @@ def test_functions_of_references():
         other[...]
 
 
+class Block(NamedTuple):
+    start: object
+    size: int
+    stride: int = 1
+
+
+@pytest.mark.parametrize("start", [1, asarray(1)])
+def test_blocks_select_a_range_of_each_axis(start):
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for index, same_part in [(Block(start, 2), np.s_[1:3]), ((Block(start, 2), Block(start, 3)), np.s_[1:3, 1:4]),
+                             ((..., Block(start, 3, 2)), np.s_[..., 1:6:2]), ((0, Block(start, 2)), np.s_[0, 1:3]),
+                             ((slice(None), Block(start, 2), None), np.s_[:, 1:3, None])]:
+        for run in (lambda r, index: r[index], lambda r, index: jit(lambda r: r[index])(r)):
+            np.testing.assert_array_equal(run(new_ref(x), index), x[same_part])
+        ref, expected = new_ref(x), x.copy()
+        ref[index] += 1.
+        jit(lambda r: addupdate(r, index, 2.))(ref)  # noqa: B023  # called at once
+        expected[same_part] += 3
+        np.testing.assert_array_equal(array_of(ref), expected)
+    with pytest.raises(IndexError, match="outside of axis 0, which has 4"):
+        new_ref(x)[Block(start, 5)]
+
+
 def test_views_read_and_write_their_part():
     ref = new_ref(X)
     view = ref.at[1].at[1:]
@@ -100,6 +125,17 @@ def test_a_write_of_another_type_is_refused():
 def test_a_reference_is_no_array(use):
     with pytest.raises((TypeError, ValueError), match=r"mutable reference.*ref\[\.\.\.\]"):
         use(new_ref(X))
+
+
+def test_isinstance_distinguishes_references_and_arrays():
+    ref = new_ref(X)
+    assert not isinstance(ref, Array) and isinstance(ref[...], Array)
+
+
+def test_functions_of_solvers_use_values():
+    ref = new_ref(2.)
+    with pytest.raises(NotImplementedError, match=r"linear_solve.*value = ref\[\.\.\.\]"):
+        custom_linear_solve(lambda x: x * ref[...], asarray(1.), lambda mv, b: b, symmetric=True)
 
 
 def test_a_frozen_reference_is_refused():

@@ -9,9 +9,10 @@ from ._map import map_references as _map_references  # noqa: F401  # sets the ho
 from ._ref import Ref, RefView
 from ._slices import Slice, ds
 from ._types import RefType
+from ._types import RefType as AbstractRef  # JAX's name
 from ._version import __version__
 
-__all__ = ["Ref", "RefType", "RefView", "Slice", "__version__", "addupdate", "discharge", "ds", "empty_ref",
+__all__ = ["AbstractRef", "Ref", "RefType", "RefView", "Slice", "__version__", "addupdate", "discharge", "ds", "empty_ref",
            "free_ref", "freeze", "get", "new_ref", "set", "swap"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

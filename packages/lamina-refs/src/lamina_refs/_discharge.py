@@ -25,6 +25,7 @@ from ._types import RefType, ref_get_p, ref_set_p
 __all__ = ["Discharged", "bind_discharged", "discharge_program"]
 
 _NAMES = {"xla_call": "jit", "xla_pmap": "pmap"}  # names in errors
+_MIN_DONATED = 1 << 16  # bytes; a launch with a donated argument waits for it, which takes longer than a small copy
 _CUSTOM = (prims.custom_jvp_call_p, prims.custom_vjp_call_p)
 _CUSTOM_FIX = "Call jit inside grad, or return the value and write it outside"
 
@@ -101,6 +102,10 @@ def _discharge_nested(closed: ClosedJaxpr, avals: dict[int, ShapedArray]) -> Dis
 
 def bind_discharged(prim: Primitive, args: Sequence[Value], params: Params) -> tuple[Value, ...]:
     """Bind a primitive with regions on the values of references, and write their final values."""
+    signature = prim.region_signature
+    if not signature.body or signature.indivisible and prim not in _CUSTOM:  # type: ignore[union-attr]
+        raise NotImplementedError(f"{prim.name}: a function that it takes uses a mutable reference from outside. Read the "
+                                  "reference before, with value = ref[...], and use the value")
     if prim in _CUSTOM:
         params = {**params, **{k: _discharge_rule(params["name"], params[k]) for k in ("jvp", "fwd", "bwd") if k in params}}
     if prim is prims.xla_call_p and _is_plain_call(args, params):
@@ -147,7 +152,8 @@ def _call_compiled(args: Sequence[Value], params: Params) -> tuple[Value, ...]:
     taken = {i: a.take("jit") for i, a in refs.items()}
     program = discharge_program(closed, {i: typeof(x) for i, (x, _) in taken.items()})
     written = sorted(program.written)
-    donated = tuple([i for i in written if taken[i][1]] + [i for i, d in enumerate(params["donated_invars"]) if d])
+    donated = (*[i for i in written if taken[i][1] and taken[i][0].nbytes >= _MIN_DONATED],
+               *[i for i, d in enumerate(params["donated_invars"]) if d])
     n = len(closed.jaxpr.outvars)
     call, owned = closed.memo(("compiled with references", donated), lambda: _compile(program, list(refs), n, donated, params))
     outs = call(*[taken[i][0] if i in taken else a for i, a in enumerate(args)])

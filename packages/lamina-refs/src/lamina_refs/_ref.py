@@ -18,7 +18,7 @@ from lamina_ir.typing import Params, Tree, Value
 from lamina_tracing import hooks, lax
 from lamina_tracing.extend import EVALUATION, StagingTrace, StagingTracer, Trace, Tracer, bind, trace_state, typeof
 
-from ._slices import find_window
+from ._parts import find_part_type, is_whole, read_index, update_index
 from ._types import RefType, ref_get_p, ref_set_p
 
 __all__ = ["REF_TRACE", "Ref", "RefView", "add_to_part", "convert", "make_ref"]
@@ -176,10 +176,28 @@ class Ref(Tracer):
         """`ref.at[index]`: a view of a part, which is read and written as a reference."""
         return _At(self)
 
+    def addupdate(self, x: Value, idx: Tree = ...) -> None:
+        """Perform `ref[idx] += x`; an index array that names an element twice adds to it twice."""
+        add_to_part(self, Ellipsis if idx is None else idx, x)
+
+    def _peek(self, name: str) -> Value:
+        """Return the value for its attribute `name`; it stays the only holder."""
+        self._check_usable(name)
+        return self._value if self._is_local else self._bind(ref_get_p)
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Return the address of the value's memory, of a reference on one device."""
+        return self._peek("unsafe_buffer_pointer").unsafe_buffer_pointer()
+
     @property
     def sharding(self) -> Any:
         """The sharding of the value."""
-        return self.read().sharding
+        return self._peek("sharding").sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether the value is committed to its devices."""
+        return self._peek("committed").committed
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -213,6 +231,30 @@ class Ref(Tracer):
         if self._is_frozen or value is None or isinstance(value, Tracer):
             return f"Ref({'frozen ' if self._is_frozen else ''}{self.aval.inner.str_long()})"
         return f"Ref({repr(value).partition('(')[2]}"
+
+
+def read_part(ref: Ref | RefView, index: Tree) -> Value:
+    """Return `ref[index]`."""
+    value = ref.read()
+    return value if is_whole(index) else read_index(value, index)
+
+
+def write_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
+    """Perform `ref[index] = value`."""
+    if is_whole(index):
+        ref.write(convert("Ref", value, shaped(ref.shape, ref.dtype)))
+        return
+    old = ref.read()
+    ref.write(update_index(old, index, convert("Ref", value, find_part_type(old, index)), "set"))
+
+
+def add_to_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
+    """Perform `ref[index] += value`; repeated indices add repeatedly."""
+    old = ref.read()
+    if is_whole(index):
+        ref.write(lax.add(old, convert("addupdate", value, shaped(ref.shape, ref.dtype))))
+        return
+    ref.write(update_index(old, index, convert("addupdate", value, find_part_type(old, index)), "add"))
 
 
 class _At:
@@ -263,71 +305,7 @@ class RefView:
         write_part(self, index, value)
 
 
-# --- parts --------------------------------------------------------------------------------------------------------
-def _is_whole(index: Tree) -> bool:
-    return index is Ellipsis or (type(index) is tuple and (not index or len(index) == 1 and index[0] is Ellipsis))
-
-
-def read_part(ref: Ref | RefView, index: Tree) -> Value:
-    """Return `ref[index]`."""
-    value = ref.read()
-    if _is_whole(index):
-        return value
-    window = find_window(index, typeof(value).shape)
-    part, at = (value, index) if window is None else (window.read(value), window.rest)
-    _part_type(part, at)
-    return part[at]
-
-
-def write_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
-    """Perform `ref[index] = value`."""
-    call = "Ref"
-    if _is_whole(index):
-        ref.write(convert(call, value, shaped(ref.shape, ref.dtype)))
-        return
-    _update_part(ref, index, lambda part, at: part.at[at].set(convert(call, value, _part_type(part, at))))
-
-
-def add_to_part(ref: Ref | RefView, index: Tree, value: Value) -> None:
-    """Perform `ref[index] += value`; repeated indices add repeatedly."""
-    old = ref.read()
-    if _is_whole(index):
-        ref.write(lax.add(old, convert("addupdate", value, shaped(ref.shape, ref.dtype))))
-        return
-    _update_part(ref, index, lambda part, at: part.at[at].add(convert("addupdate", value, _part_type(part, at))))
-
-
-def _update_part(ref: Ref | RefView, index: Tree, update: Callable[[Value, Tree], Value]) -> None:
-    """Replace the value of a reference by one in which `update` changed the part."""
-    value = ref.read()
-    window = find_window(index, typeof(value).shape)
-    ref.write(update(value, index) if window is None else window.write(value, update(window.read(value), window.rest)))
-
-
-def _part_type(value: Value, index: Tree) -> ShapedArray:
-    """Return the type of `value[index]`; IndexError if a Python number in the index is outside."""
-    aval = typeof(value)
-    known = tuple([_known_index(i) for i in (index if type(index) is tuple else (index,))])
-    if any(i is None for i in known):
-        return shaped(typeof(value[index]).shape, aval.dtype)
-    try:
-        part = np.broadcast_to(np.int8(0), aval.shape)[tuple([i for i, in known])]  # type: ignore[misc]
-    except IndexError as error:
-        raise IndexError(f"Ref: index {index!r:.80} of the reference {aval.str_long()}: {error}") from None
-    return shaped(part.shape, aval.dtype)
-
-
-def _known_index(i: Tree) -> tuple[Any] | None:
-    """Return (an index that selects a part of the same shape,); None if it is not simple."""
-    if i is None or i is Ellipsis or type(i) is int:
-        return i,
-    if type(i) is slice and all(k is None or type(k) is int for k in (i.start, i.stop, i.step)):
-        return i,
-    if hasattr(i, "dtype") and dtypes.is_integer(i.dtype) and not i.shape:
-        return 0,
-    return None
-
-
+# --- values that are written -------------------------------------------------------------------------------------
 def convert(call: str, value: Value, aval: ShapedArray) -> Value:
     """Convert a value that is written to the type of what it replaces: broadcast it, and give Python numbers the dtype."""
     try:

@@ -1,20 +1,17 @@
 """`Slice` and `ds`: parts of references with a start that may be traced."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lamina_ir.errors import ShapeError
-from lamina_ir.typing import Tree, Value
-from lamina_tracing import lax
+from lamina_ir.typing import Value
 
-__all__ = ["Slice", "Window", "ds", "find_window"]
+__all__ = ["Slice", "ds"]
 
 
 class Slice(NamedTuple):
     """A range of indices of one axis, in the index of a reference: `ref[ds(start, size)]`.
 
-    If it exceeds the axis, it is moved to its end, as in `lax.dynamic_slice`.
+    If its start is traced and it exceeds the axis, it is moved to its end, as in `lax.dynamic_slice`.
 
     Attributes:
       start: the first index; may be traced.
@@ -53,50 +50,3 @@ def ds(start: Value, size: int | None = None, stride: int | None = None) -> Slic
         if n.__index__() < least:
             raise ValueError(f"ds: {what} must be at least {least}; got {n}")
     return Slice(0 if start is None else start, size.__index__(), 1 if stride is None else stride.__index__())
-
-
-class Window(NamedTuple):
-    """The part of an array that the `Slice`s of an index select.
-
-    Attributes:
-      starts, sizes: of `lax.dynamic_slice`.
-      rest: the index of the window that gives the indexed part.
-    """
-
-    starts: tuple[Value, ...]
-    sizes: tuple[int, ...]
-    rest: tuple[Any, ...]
-
-    def read(self, value: Value) -> Value:
-        """Return the window of an array."""
-        return lax.dynamic_slice(value, self.starts, self.sizes)
-
-    def write(self, value: Value, window: Value) -> Value:
-        """Return an array in which the window has another value."""
-        return lax.dynamic_update_slice(value, window, self.starts)
-
-
-def find_window(index: Tree, shape: Sequence[int]) -> Window | None:
-    """Return the window of an index; None if it has no `Slice`."""
-    entries = [index] if type(index) is Slice or type(index) is not tuple else [*index]
-    if not any(type(entry) is Slice for entry in entries):
-        return None
-    count = len([e for e in entries if e is not None and e is not Ellipsis])
-    if count > len(shape):
-        raise ShapeError(f"Ref: an index of a reference of shape {tuple(shape)} must have at most {len(shape)} entries; got "
-                         f"{count}")
-    starts: list[Value] = [0] * len(shape)
-    sizes, axis = list(shape), 0
-    for k, entry in enumerate(entries):
-        if entry is Ellipsis:
-            axis = len(shape) - len([e for e in entries[k + 1:] if e is not None])
-        elif type(entry) is Slice:
-            starts[axis] = entry.start
-            sizes[axis] = (entry.size - 1) * entry.stride + 1 if entry.size else 0
-            if sizes[axis] > shape[axis]:
-                raise ShapeError(f"Ref: the slice {entry} is longer than axis {axis} of a reference of shape {tuple(shape)}")
-            entries[k] = slice(None, None, entry.stride)
-            axis += 1
-        elif entry is not None:
-            axis += 1
-    return Window(tuple(starts), tuple(sizes), tuple(entries))

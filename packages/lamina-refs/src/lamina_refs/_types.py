@@ -32,6 +32,11 @@ class RefType(ShapedArray):
         self.inner = inner
 
     @property
+    def inner_aval(self) -> ShapedArray:
+        """The type of the array, by JAX's name."""
+        return self.inner
+
+    @property
     @override
     def varying_axes(self) -> frozenset[AxisName]:  # type: ignore[override]
         """The axes over which the value varies."""

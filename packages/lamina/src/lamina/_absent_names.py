@@ -44,7 +44,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("absent by design: lamina does not run Python on other hosts; start a process there with lamina.launch",
      {"experimental": "colocated_python"}),
     (OBJECTS, {"experimental": "EArray hijax primal_tangent_dtype"}),
-    (REFS, {"ref": "AbstractRef", "extend.core.primitives": "empty2_p get_p swap_p"}),
+    (REFS, {"extend.core.primitives": "empty2_p get_p swap_p"}),
     (XLA_OPTIONS, {"": "CompilerEffortLevel", "experimental": "fused overlap scheduling_groups xla_metadata"}),
     ("use jaxlib.mlir, and lamina_lowering.extend for lowering rules", {"extend": "lowering mlir"}),
     ("use lamina.numpy, which has the names of the array API standard; x.__array_namespace__() returns it",

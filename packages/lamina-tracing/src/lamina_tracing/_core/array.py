@@ -29,7 +29,7 @@ _NUMPY_PROTOCOLS = frozenset(("__array__", "__array_finalize__", "__array_interf
 class _ArrayKind(type):
     @override
     def __instancecheck__(cls, x: object) -> bool:
-        return isinstance(x, Tracer) or isinstance(x, tuple(concrete_types))
+        return not x.aval.is_reference if isinstance(x, Tracer) else isinstance(x, tuple(concrete_types))
 
     @override
     def __subclasscheck__(cls, kind: type) -> bool:

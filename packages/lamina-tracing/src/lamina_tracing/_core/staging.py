@@ -237,10 +237,10 @@ def are_lasting(outer: Sequence[Value]) -> bool:
 
     Mutable references that were made outside of all transformations are; a program reads and writes their values.
 
-    >>> are_lasting([])
-    True
+    >>> are_lasting([]), are_lasting([2.0])
+    (True, False)
     """
-    return not outer or all(x.aval.is_reference and x.is_lasting for x in outer)
+    return not outer or all(isinstance(x, Tracer) and x.aval.is_reference and getattr(x, "is_lasting", False) for x in outer)
 
 
 def _check_staged(closed: ClosedJaxpr) -> None:
