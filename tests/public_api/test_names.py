@@ -52,7 +52,7 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_tra
             "extend": [], "extend.backend": ["lamina_runtime"],
             "extend.core": ["lamina_ir", "lamina_tracing.lax", "lamina_tracing.extend"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff", "lamina_tracing.primitives"]}
-OWN = {"P", "Ref", "empty_ref", "free_ref", "freeze", "new_ref", "as_jax", "__version__", "float0"}
+OWN = {"P", "Ref", "ds", "empty_ref", "free_ref", "freeze", "new_ref", "as_jax", "__version__", "float0"}
 
 
 def _module_paths(home):

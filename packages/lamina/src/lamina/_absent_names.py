@@ -94,7 +94,6 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                 "sharding": "ManualAxisType UnreducedKind auto_axes explicit_axes no_collectives "
                             "use_abstract_mesh"}),
     ("internal to JAX's autodiff; lamina_autodiff.extend has the rules of derivatives", {"": "ad"}),
-    ("use lax.dynamic_slice, or slice(i, i + n) for static indices", {"": "ds"}),
     ("use lamina.jit(inline=True)", {"": "Inline"}),
     ("use gc.get_referrers on the arrays of lamina.live_arrays", {"": "array_garbage_collection_guard"}),
     ("use an argument in static_argnums of lamina.jit: another value stages the function again", {"": "make_user_context"}),

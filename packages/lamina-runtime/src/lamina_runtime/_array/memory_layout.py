@@ -73,8 +73,8 @@ def check_row_major(call: str, layout: Any, ndim: int | None = None) -> None:
     if ndim is not None and len(order) != ndim:
         raise ValueError(f"{call}: layout must have {ndim} dimensions, those of the array; got {layout}")
     if order != tuple(range(len(order))) or layout.tiling:
-        raise ValueError(f"{call}: layout must be row-major, {tuple(range(len(order)))} without tiles; got {layout}. Arrays have "
-                         "no other layout here; use x.T or transpose for another order of dimensions")
+        raise ValueError(f"{call}: layout must be row-major, {tuple(range(len(order)))} without tiles; got {layout}. Arrays "
+                         "have no other layout here; use x.T or transpose for another order of dimensions")
 
 
 def with_layout_constraint(x: Tree, layouts: Tree) -> Tree:

@@ -16,5 +16,5 @@ class Space(enum.Enum):
     def check(self, call: str) -> None:
         """Raise ValueError unless this is the memory of devices."""
         if self is not Space.Device:
-            raise ValueError(f"{call}: the memory space must be Space.Device; got Space.{self.name}. Arrays are in the memory of "
-                             "their device; device_get copies to the host")
+            raise ValueError(f"{call}: the memory space must be Space.Device; got Space.{self.name}. Arrays are in the memory "
+                             "of their device; device_get copies to the host")
