@@ -182,5 +182,5 @@ def _rebuild(header: dict[str, Any], closed: ClosedJaxpr, in_tree: PyTreeDef, ou
     is_placed = header["committed"] or device is not backends.default_device()
     spec = JitSpec(run, device=device if is_placed else None, keep_unused=header["keep_unused"],
                    compiler_options=dict(header["options"]), call=header["call"])
-    staged = StagedProgram(closed, (), out_tree)
+    staged = StagedProgram(closed, [], out_tree)
     return Traced(spec, staged, in_tree, tuple(header["donated"]), lower_keys(closed).in_avals).lower()
