@@ -325,6 +325,17 @@ def test_kernel_is_traced_once():
         make_jaxpr(lambda x: run(add_one, x, x, grid=3))(ROW))
 
 
+def test_interpret_mode_is_forced_in_a_block():
+    call = pl.pallas_call(add_one, ROW)
+    with tpu.force_tpu_interpret_mode():
+        assert call(ROW).tolist() == [1, 2, 3, 4, 5]
+        with tpu.force_tpu_interpret_mode(tpu.InterpretParams()):
+            pass
+        call(ROW)
+    with pytest.raises(ValueError, match="interpret must be True"):
+        call(ROW)
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("call,error,text", [
     (lambda: pl.pallas_call(copy, ROW)(ROW), ValueError, "interpret must be True"),

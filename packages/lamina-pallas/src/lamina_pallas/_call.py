@@ -14,7 +14,7 @@ from lamina_tracing import lax
 from lamina_tracing.extend import api_boundary
 
 from ._blocks import Blocks, make_blocks
-from ._grid import running_program
+from ._grid import is_interpreting, running_program
 from ._specs import BlockSpec, GridSpec, PrefetchScalarGridSpec, no_block_spec
 
 __all__ = ["pallas_call"]
@@ -45,7 +45,8 @@ def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: _Gri
         and dtype; a dict gives keyword arguments.
       input_output_aliases: position of a flat argument -> that of the flat result which starts with its value.
       debug, name, compiler_params, cost_estimate, backend, metadata: have no effect.
-      interpret: must be true. Kernels are not compiled for a device on their own.
+      interpret: must be true, except in a block `with tpu.force_tpu_interpret_mode():`. Kernels are not compiled for a device
+        on their own.
     Returns:
       A function of arrays, which returns a tree of arrays as `out_shape`. What the kernel does not write is NaN, the smallest
       integer, or False, as are the elements of a block beyond the end of an array.
@@ -64,9 +65,6 @@ def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: _Gri
     >>> pallas_call(add, shape, grid=2, in_specs=[half, half], out_specs=half, interpret=True)(x, x)
     Array([0., 2., 4., 6.], dtype=float32)
     """
-    if not interpret:
-        raise ValueError("pallas_call: interpret must be True: kernels run as a loop of ordinary operations here, and are not "
-                         "compiled for one device")
     if grid_spec is None:
         grid_spec = GridSpec(grid, in_specs, out_specs, scratch_shapes)
     elif not (_is_empty(grid) and in_specs is out_specs is no_block_spec and _is_empty(scratch_shapes)):
@@ -77,6 +75,9 @@ def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: _Gri
 
     @api_boundary
     def call_kernel(*args: Tree) -> Tree:
+        if not (interpret or is_interpreting()):
+            raise ValueError("pallas_call: interpret must be True: kernels run as a loop of ordinary operations here, and are "
+                             "not compiled for one device")
         return _run(kernel, out_shape, spec, aliases, args)
 
     return call_kernel

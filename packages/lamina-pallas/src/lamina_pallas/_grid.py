@@ -1,4 +1,5 @@
-"""`program_id` and `num_programs`: the position of the program that runs, in the grid of its kernel."""
+"""`program_id` and `num_programs`: the position of the program that runs, in the grid of its kernel;
+`force_tpu_interpret_mode`."""
 from __future__ import annotations
 
 import threading
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 from lamina_ir.typing import Value
 
-__all__ = ["num_programs", "program_id", "running_program"]
+__all__ = ["force_tpu_interpret_mode", "is_interpreting", "num_programs", "program_id", "running_program"]
 
 
 class _Program(NamedTuple):
@@ -25,6 +26,7 @@ class _Program(NamedTuple):
 
 class _State(threading.local):
     program: _Program | None = None
+    is_interpreting: bool = False
 
 
 _state = _State()
@@ -38,6 +40,34 @@ def running_program(grid: Sequence[Value], position: Sequence[Value]) -> Iterato
         yield
     finally:
         _state.program = outer
+
+
+@contextmanager
+def force_tpu_interpret_mode(params: object = True) -> Iterator[None]:
+    """Run kernels in a block as if `pallas_call` had `interpret=True`.
+
+    Args:
+      params: options of the simulator of TPUs, which have no effect.
+
+    Source: jax.experimental.pallas.tpu.force_tpu_interpret_mode
+
+    >>> import numpy as np
+    >>> from lamina_pallas import pallas_call
+    >>> x = np.arange(2.)
+    >>> with force_tpu_interpret_mode():
+    ...     pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + 1), np.zeros(2, np.float32))(x)
+    Array([1., 2.], dtype=float32)
+    """
+    outer, _state.is_interpreting = _state.is_interpreting, True
+    try:
+        yield
+    finally:
+        _state.is_interpreting = outer
+
+
+def is_interpreting() -> bool:
+    """Return whether a block of `force_tpu_interpret_mode` is open."""
+    return _state.is_interpreting
 
 
 def _find_program(call: str, axis: int) -> _Program:

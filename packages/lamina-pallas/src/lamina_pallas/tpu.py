@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from ._grid import force_tpu_interpret_mode
 from ._specs import MemorySpace, PrefetchScalarGridSpec
 
 __all__ = ["ANY", "SMEM", "VMEM", "CompilerParams", "InterpretParams", "MemorySpace", "PrefetchScalarGridSpec",
-           "TPUMemorySpace"]
+           "TPUMemorySpace", "force_tpu_interpret_mode"]
 
 ANY, SMEM, VMEM = MemorySpace.ANY, MemorySpace.SMEM, MemorySpace.VMEM
 TPUMemorySpace = MemorySpace

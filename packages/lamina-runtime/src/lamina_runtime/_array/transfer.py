@@ -101,7 +101,7 @@ def _find_target(given: Format | Space) -> Sharding | None:
 
 
 def _put_leaf(x: Value, target: Device | Sharding | None, donate: bool = False) -> Array:
-    if isinstance(target, Format | Space):
+    if type(target) is Format or type(target) is Space:
         target = _find_target(target)
     if isinstance(x, Tracer):
         return x
