@@ -6,8 +6,9 @@ import sys
 import lamina_runtime as lr
 import numpy as np
 import pytest
+from lamina_ir import ExecutionError
+from lamina_runtime import _jaxlib, stages
 from lamina_runtime import serialize_executable as se
-from lamina_runtime import stages
 from lamina_tracing import jit, lax, pure_callback
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
@@ -114,3 +115,14 @@ def test_programs_that_other_processes_cannot_run_are_refused():
     call = jit(lambda x: pure_callback(np.sin, x, x)).lower(X).compile()
     with pytest.raises(ValueError, match="serialize: .*calls Python functions"):
         se.serialize(call)
+
+
+def test_executables_that_jaxlib_cannot_serialize_are_refused():
+    call = jit(lambda x: lax.sort(x, dimension=0)).lower(np.ones((64, 8), np.float32)).compile()
+    try:
+        call.runtime_executable().serialize()
+    except _jaxlib.JaxRuntimeError:
+        with pytest.raises(ExecutionError, match="serialize: jaxlib cannot serialize the executable of .*lamina.export"):
+            se.serialize(call)
+    else:
+        np.testing.assert_array_equal(se.deserialize_and_load(*se.serialize(call))(np.ones((64, 8), np.float32)), 1)

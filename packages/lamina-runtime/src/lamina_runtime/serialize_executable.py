@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import override
-from lamina_ir import ClosedJaxpr, LaminaError, dumps, loads, trees
+from lamina_ir import ClosedJaxpr, ExecutionError, LaminaError, dumps, loads, trees
 from lamina_ir.extend import Placement, lower_keys
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Device, Tree
@@ -64,6 +64,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
     Raises:
       TypeError: it is not a compiled call.
       ValueError: it runs on several devices, or calls Python.
+      ExecutionError: jaxlib cannot serialize it; on CPUs this is so if it sorts.
 
     >>> import numpy as np
     >>> from lamina_tracing import jit
@@ -80,7 +81,12 @@ def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
                          f"{', '.join(map(str, place.devices))}. The compilation cache stores programs of several devices")
     if program.lowered.host_functions:
         raise ValueError(f"serialize: `{spec.name}` calls Python functions, which other processes do not have")
-    source, payload = dumps(compiled._staged.closed), program.loaded.payload or program.executable.serialize()
+    source, payload = dumps(compiled._staged.closed), program.loaded.payload
+    try:
+        payload = payload or program.executable.serialize()
+    except _jaxlib.JaxRuntimeError as e:
+        raise ExecutionError(f"serialize: jaxlib cannot serialize the executable of `{spec.name}`: {e}. Use lamina.export for "
+                             "its program") from e
     header = json.dumps({
         "writer": f"lamina-runtime {__version__}", "name": spec.name, "call": spec.call, **_describe(place.devices[0]),
         "committed": place.committed, "donated": compiled._donated, "keep_unused": spec.keep_unused,
@@ -100,7 +106,7 @@ def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTree
       backend: name of a platform; None: the default one.
       execution_devices: a sequence of one device, to which arguments are moved; None: the default device of the platform.
     Returns:
-      The compiled call.
+      The compiled call. Its results have the sharding of one device, without a mesh.
     Raises:
       TypeError: an argument has another type.
       ValueError: the bytes are damaged, or were written for another jaxlib, processor or kind of device; or the structures
