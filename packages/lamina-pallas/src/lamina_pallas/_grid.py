@@ -48,6 +48,10 @@ def force_tpu_interpret_mode(params: object = True) -> Iterator[None]:
 
     Args:
       params: options of the simulator of TPUs, which have no effect.
+    Returns:
+      A context manager.
+    Raises:
+      Nothing of its own; errors of the block pass.
 
     Source: jax.experimental.pallas.tpu.force_tpu_interpret_mode
 
