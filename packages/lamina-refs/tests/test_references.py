@@ -1,4 +1,6 @@
 """References: reads, writes, and every transformation of functions that make, take or close over them."""
+import copy
+import pickle
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +55,16 @@ def test_a_reference_copies_a_host_array():
     ref[0] = x[1]
     x[...] = 0
     np.testing.assert_array_equal(array_of(ref), X[[1, 1]])
+
+
+def test_copies_of_a_reference_hold_a_value_of_their_own():
+    ref = new_ref(X)
+    for other in (copy.deepcopy(ref), pickle.loads(pickle.dumps(ref))):
+        other[0] = 9.
+        addupdate(other, 1, 1.)
+        np.testing.assert_array_equal(array_of(other), [[9, 9, 9], X[1] + 1])
+    np.testing.assert_array_equal(array_of(ref), X)
+    assert copy.copy(ref) is ref
 
 
 def test_functions_of_references():

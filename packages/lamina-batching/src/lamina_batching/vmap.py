@@ -9,7 +9,7 @@ import numpy as np
 from lamina_ir import trees
 from lamina_ir.extend import check_axis_name
 from lamina_tracing.extend import (MappedAxes, api_boundary, flatten_args, function_name, check_axis_name_unbound,
-                                   result_path, stack_object_arrays, typeof)
+                                   result_path, stack_object_arrays, Tracer, typeof)
 from lamina_tracing import hooks
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
@@ -116,8 +116,9 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
             return stack_object_arrays(leaves) if np.ndarray in map(type, leaves) else leaves
 
         run.function_info = "vmap", fun, tree, ()  # type: ignore[attr-defined]
-        map_references = hooks.mapped_references
-        call = apply if map_references is None else functools.partial(map_references, apply)
+        call = apply
+        if hooks.mapped_references is not None and _maps_references(flat, axes):
+            call = functools.partial(hooks.mapped_references, apply)
         outs, dims = call(run, BatchAxis(size, axis_name), flat, axes)
         targets = spec.resolve_out_axes(outs, out_tree)
         results = []
@@ -144,3 +145,6 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
     return functools.update_wrapper(mapped, fun, updated=())
 
 
+def _maps_references(flat: Sequence[Value], axes: BatchDims) -> bool:
+    """Return whether a mapped argument is a mutable reference."""
+    return any(isinstance(x, Tracer) and x.aval.is_reference for x, d in zip(flat, axes) if d is not None)

@@ -19,8 +19,6 @@ def map_references(apply: Callable[..., Any], run: Callable[..., Sequence[Value]
                    dims: _Dims) -> tuple[Sequence[Value], _Dims]:
     """Apply a per-example function to batches, some of which are references; `lamina_tracing.hooks.mapped_references`."""
     at = [i for i, (x, d) in enumerate(zip(args, dims)) if d is not None and isinstance(x, Ref)]
-    if not at:
-        return apply(run, axis, args, dims)
     for k, i in enumerate(at):
         if any(args[i] is args[j] for j in at[:k]):
             raise ValueError(f"vmap: the reference {args[i].aval.str_long()} is passed twice. Pass it once")

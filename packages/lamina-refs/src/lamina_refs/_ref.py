@@ -226,6 +226,14 @@ class Ref(Tracer):
         raise TypeError(self._need_value("bool"))
 
     @override
+    def __deepcopy__(self, memo: object) -> Ref:
+        return make_ref(self.read("deepcopy"), "deepcopy")
+
+    @override
+    def __reduce__(self) -> tuple[Callable[..., Ref], tuple[Value]]:
+        return make_ref, (self.read("pickle"),)
+
+    @override
     def __repr__(self) -> str:
         value = self._value
         if self._is_frozen or value is None or isinstance(value, Tracer):
