@@ -1,4 +1,6 @@
 """`lamina.experimental.pallas` compiled, mapped, differentiated and over devices."""
+import subprocess
+import sys
 from functools import partial
 
 import lamina
@@ -135,3 +137,50 @@ def test_debug_print_shows_each_position(capfd):
 def test_modules_of_one_kind_of_device_are_explained(module):
     with pytest.raises(ModuleNotFoundError, match="kernels for one kind of device; write them with lamina.experimental.pallas"):
         exec(f"import lamina.experimental.pallas.{module}")
+
+
+PROGRAM = """
+from functools import partial
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+def add_vectors(x_ref, y_ref, o_ref):
+    x, y = x_ref[...], y_ref[...]
+    o_ref[...] = x + y
+
+def iota(o_ref):
+    i = pl.program_id(0)
+    o_ref[i] = i
+
+def matmul(x_ref, y_ref, z_ref, *, activation):
+    z_ref[...] = activation(x_ref[...] @ y_ref[...])
+
+@partial(jax.jit, static_argnames="activation")
+def product(x, y, activation):
+    return pl.pallas_call(
+        partial(matmul, activation=activation), out_shape=jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype), grid=(2, 2),
+        in_specs=[pl.BlockSpec((x.shape[0] // 2, x.shape[1]), lambda i, j: (i, 0)),
+                  pl.BlockSpec((y.shape[0], y.shape[1] // 2), lambda i, j: (0, j))],
+        out_specs=pl.BlockSpec((x.shape[0] // 2, y.shape[1] // 2), lambda i, j: (i, j)))(x, y)
+
+with pltpu.force_tpu_interpret_mode():
+    x = jnp.arange(8.)
+    print(pl.pallas_call(add_vectors, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, x))
+    spec = pl.BlockSpec(memory_space=pltpu.SMEM)
+    print(pl.pallas_call(iota, out_shape=jax.ShapeDtypeStruct((8,), jnp.int32), out_specs=spec, grid=(8,))())
+    k1, k2 = jax.random.split(jax.random.key(0))
+    x, y = jax.random.normal(k1, (4, 8, 8)), jax.random.normal(k2, (4, 8, 8))
+    z = jax.vmap(partial(product, activation=jax.nn.relu))(x, y)
+    np.testing.assert_allclose(z, jax.nn.relu(jax.vmap(jnp.matmul)(x, y)), rtol=1e-4, atol=1e-5)
+"""
+
+
+def test_program_for_jax_runs_unchanged(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    done = subprocess.run([sys.executable, "-m", "lamina", str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:2] == ["[ 0.  2.  4.  6.  8. 10. 12. 14.]", "[0 1 2 3 4 5 6 7]"]
