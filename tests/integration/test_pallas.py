@@ -133,6 +133,19 @@ def test_debug_print_shows_each_position(capfd):
     assert capfd.readouterr().out.split() == ["at", "0", "at", "1", "at", "2"]
 
 
+def test_memory_that_nothing_was_written_to_is_no_fault():
+    def kernel(x_ref, o_ref, s_ref):
+        s_ref[...] = x_ref[...]
+        o_ref[...] = s_ref[...] + 1
+
+    call = pl.pallas_call(kernel, lamina.ShapeDtypeStruct((3,), np.float32), scratch_shapes=[pltpu.VMEM((3,), np.float32)],
+                          interpret=True)
+    with lamina.debug_nans(True):
+        assert call(np.zeros(3, np.float32)).tolist() == [1, 1, 1]
+    with lamina.disable_jit():
+        assert call(np.zeros(3, np.float32)).tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize("module", ["triton", "mosaic_gpu", "ops.tpu.flash_attention"])
 def test_modules_of_one_kind_of_device_are_explained(module):
     with pytest.raises(ModuleNotFoundError, match="kernels for one kind of device; write them with lamina.experimental.pallas"):

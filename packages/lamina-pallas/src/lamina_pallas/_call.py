@@ -10,7 +10,7 @@ from lamina_ir import trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 from lamina_refs import freeze, new_ref
-from lamina_tracing import lax
+from lamina_tracing import jit, lax
 from lamina_tracing.extend import api_boundary
 
 from ._blocks import Blocks, make_blocks
@@ -44,7 +44,8 @@ def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: _Gri
       scratch_shapes: temporary memory, which all positions share: a sequence of `MemoryRef`s, or of other objects with shape
         and dtype; a dict gives keyword arguments.
       input_output_aliases: position of a flat argument -> that of the flat result which starts with its value.
-      debug, name, compiler_params, cost_estimate, backend, metadata: have no effect.
+      debug, compiler_params, cost_estimate, backend, metadata: have no effect.
+      name: of the program, for errors and logs; None: that of the kernel.
       interpret: must be true, except in a block `with tpu.force_tpu_interpret_mode():`. Kernels are not compiled for a device
         on their own.
     Returns:
@@ -73,12 +74,19 @@ def pallas_call(kernel: Callable[..., None], out_shape: Tree, *, grid_spec: _Gri
         raise TypeError(f"pallas_call: grid_spec must be a GridSpec; got {type(grid_spec).__name__}")
     spec, aliases = grid_spec, dict(input_output_aliases or {})
 
+    def run(*args: Tree) -> Tree:
+        return _run(kernel, out_shape, spec, aliases, args)
+
+    # One program: memory that nothing was written to is no result, so `debug_nans` does not see its NaNs.
+    run.__name__ = run.__qualname__ = str(name or getattr(kernel, "__name__", "kernel"))
+    jitted = jit(run)
+
     @api_boundary
     def call_kernel(*args: Tree) -> Tree:
         if not (interpret or is_interpreting()):
             raise ValueError("pallas_call: interpret must be True: kernels run as a loop of ordinary operations here, and are "
                              "not compiled for one device")
-        return _run(kernel, out_shape, spec, aliases, args)
+        return jitted(*args)
 
     return call_kernel
 
