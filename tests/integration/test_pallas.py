@@ -146,7 +146,7 @@ def test_memory_that_nothing_was_written_to_is_no_fault():
         assert call(np.zeros(3, np.float32)).tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("module", ["triton", "mosaic_gpu", "ops.tpu.flash_attention"])
+@pytest.mark.parametrize("module", ["mosaic_gpu", "ops.tpu.flash_attention"])
 def test_modules_of_one_kind_of_device_are_explained(module):
     with pytest.raises(ModuleNotFoundError, match="kernels for one kind of device; write them with lamina.experimental.pallas"):
         exec(f"import lamina.experimental.pallas.{module}")

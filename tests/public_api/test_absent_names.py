@@ -104,7 +104,7 @@ def test_errors_contain_the_explanation(path):
 
 
 @pytest.mark.parametrize("path", ["core", "interpreters.ad", "experimental.mosaic", "experimental.sparse.bcoo",
-                                  "experimental.pallas.triton", "_src", "lib.xla_client"])
+                                  "experimental.pallas.mosaic_gpu", "_src", "lib.xla_client"])
 def test_import_of_an_absent_module_is_explained(path):
     for line in (f"import lamina.{path}", f"import lamina.{path} as module", f"from lamina.{path} import name"):
         with pytest.raises(ModuleNotFoundError) as raised:

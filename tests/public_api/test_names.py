@@ -29,6 +29,7 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "example_libraries.optimizers": "lamina_nn.optimizers", "example_libraries.stax": "lamina_nn.stax",
               "experimental.rnn": "lamina_nn.rnn", "experimental.jet": "lamina_jet", "experimental.checkify": "lamina_checkify",
               "ref": "lamina_refs", "experimental.pallas": "lamina_pallas", "experimental.pallas.tpu": "lamina_pallas.tpu",
+              "experimental.pallas.triton": "lamina_pallas.triton",
               "experimental.sparse": "lamina_sparse", "experimental.sparse.linalg": "lamina_sparse.linalg",
               "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations", "extend.core.primitives": "lamina_tracing.primitives",

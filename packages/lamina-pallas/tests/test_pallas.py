@@ -7,7 +7,7 @@ import lamina_pallas as pl
 import numpy as np
 import pytest
 from lamina_ir import ShapeDtypeStruct
-from lamina_pallas import tpu
+from lamina_pallas import tpu, triton
 from lamina_refs import new_ref
 from lamina_tracing import jit, lax, make_jaxpr
 
@@ -274,6 +274,22 @@ def test_masks_of_loads_and_stores():
     assert pl.load(ref, pl.ds(3, 4), mask=np.arange(4) < 2)[:2].tolist() == [3, 4]
     assert pl.swap(ref, pl.ds(0, 2), 9., mask=np.array([False, True])).tolist() == [0, 1]
     assert ref[...].tolist() == [0, 9, 2, 3, 4]
+
+
+def test_masks_of_views():
+    def kernel(x_ref, o_ref):
+        at, mask = pl.ds(pl.program_id(0) * 4, 4), pl.program_id(0) * 4 + np.arange(4) < 5
+        triton.store(o_ref.at[at], triton.load(x_ref.at[at], mask=mask, other=-1.) + 1, mask=mask)
+        triton.debug_barrier()
+
+    assert run(kernel, ROW, ROW, grid=2, compiler_params=triton.CompilerParams(num_warps=4)).tolist() == [1, 2, 3, 4, 5]
+    ref = new_ref(X)
+    triton.store(ref.at[0].at[1:3], np.float32(0))
+    triton.store(ref.at[1].at[pl.ds(6, 4)], np.float32(0), mask=np.arange(4) < 1)
+    assert ref[0, 1:3].tolist() == [0, 0] and ref[1, 6] == 0 and ref[1, 7] == X[1, 7]
+    np.testing.assert_allclose(triton.dot(X, X, trans_a=True), X.T @ X, rtol=1e-5)
+    assert triton.dot(np.ones((2, 2), np.int8), np.ones((2, 2), np.int8)).dtype == np.int32
+    assert triton.max_contiguous(triton.approx_tanh(np.float32(0)), 2) == 0
 
 
 def test_atomic_functions():

@@ -4,7 +4,7 @@ from lamina_numpy import broadcast_to
 from lamina_refs import Slice, ds
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
-from . import tpu
+from . import tpu, triton
 from ._call import pallas_call
 from ._functions import (align_to, cdiv, debug_print, empty, empty_like, loop, multiple_of, next_power_of_2, run_scoped,
                          strides_from_shape, when)
@@ -22,6 +22,7 @@ __all__ = ["ANY", "BlockSpec", "Blocked", "Buffered", "CostEstimate", "Element",
            "Slice", "Squeezed", "__version__", "align_to", "atomic_add", "atomic_and", "atomic_cas", "atomic_max",
            "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "broadcast_to", "cdiv", "debug_print", "ds", "dslice",
            "empty", "empty_like", "load", "loop", "multiple_of", "next_power_of_2", "no_block_spec", "num_programs",
-           "pallas_call", "program_id", "run_scoped", "squeezed", "store", "strides_from_shape", "swap", "tpu", "when"]
+           "pallas_call", "program_id", "run_scoped", "squeezed", "store", "strides_from_shape", "swap", "tpu", "triton",
+           "when"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

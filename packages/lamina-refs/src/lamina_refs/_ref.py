@@ -301,6 +301,8 @@ class RefView:
         """Replace the value of the part."""
         write_part(self._ref, self._index, value)
 
+    parent = property(lambda self: self._ref)
+    index = property(lambda self: self._index)
     shape = property(lambda self: typeof(self.read()).shape)
     dtype = property(lambda self: self._ref.dtype)
     ndim = property(lambda self: len(self.shape))

@@ -32,7 +32,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                              "enable_poison_buffers estimate_cost get_global lower_as_mlir pallas_export_experimental "
                              "semaphore semaphore_read semaphore_signal semaphore_wait"}),
     ("absent by design: kernels for one kind of device; write them with lamina.experimental.pallas.pallas_call",
-     {"experimental.pallas": "core_map fuser kernel mosaic_gpu ops tpu_sc triton"}),
+     {"experimental.pallas": "core_map fuser kernel mosaic_gpu ops tpu_sc"}),
     ("a type annotation; leave it out", {"experimental.pallas": "BlockDim"}),
     ("use lamina.ref.empty_ref", {"experimental.pallas": "empty_ref_like"}),
     ("use lamina.ref.discharge", {"experimental.pallas": "run_state"}),

@@ -6,6 +6,8 @@ from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_pallas import *
 from lamina_pallas import __all__ as __all__
 
-tpu = _import_module(f"{__name__}.tpu")  # that of this path, not the one that the star brought
+# Those of this path, not the ones that the star brought.
+tpu = _import_module(f"{__name__}.tpu")
+triton = _import_module(f"{__name__}.triton")
 
 _explain_absent_names(globals())
