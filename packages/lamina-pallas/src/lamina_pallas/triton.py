@@ -28,6 +28,10 @@ def load(ref: Ref | RefView, *, mask: Value = None, other: Value = None, **optio
       mask, other, **options: as of `lamina_pallas.load`.
     Returns:
       An array.
+    Raises:
+      TypeError, ValueError: dtypes or shapes do not fit.
+
+    Source: jax.experimental.pallas.triton.load
 
     >>> import numpy as np
     >>> from lamina_refs import ds, new_ref
@@ -44,6 +48,19 @@ def store(ref: Ref | RefView, val: Value, *, mask: Value = None, **options: Any)
     Args:
       ref: the reference or part.
       val, mask, **options: as of `lamina_pallas.store`.
+    Returns:
+      None.
+    Raises:
+      TypeError, ValueError: dtypes or shapes do not fit.
+
+    Source: jax.experimental.pallas.triton.store
+
+    >>> import numpy as np
+    >>> from lamina_refs import new_ref
+    >>> ref = new_ref(np.zeros(3, np.float32))
+    >>> store(ref.at[1:], np.float32(5), mask=np.array([True, False]))
+    >>> ref
+    Ref([0., 5., 0.], dtype=float32)
     """
     parent, index = (ref.parent, ref.index) if isinstance(ref, RefView) else (ref, ...)
     _memory.store(parent, index, val, mask=mask, **options)
@@ -60,6 +77,10 @@ def dot(a: Value, b: Value, trans_a: bool = False, trans_b: bool = False, allow_
       precision: as of `lax.dot`.
     Returns:
       A matrix of float32 or int32.
+    Raises:
+      ShapeError: the lengths do not fit.
+
+    Source: jax.experimental.pallas.triton.dot
 
     >>> import numpy as np
     >>> dot(np.ones((2, 3), np.float16), np.ones((2, 3), np.float16), trans_b=True).dtype
@@ -80,5 +101,19 @@ def debug_barrier() -> None:
 
 
 def max_contiguous(x: Value, values: Any) -> Value:
-    """Return `x`; a hint for compilers of kernels."""
+    """Return `x`; a hint for compilers of kernels.
+
+    Args:
+      x: an integer, which may be traced.
+      values: how many consecutive values follow.
+    Returns:
+      `x`.
+    Raises:
+      Nothing.
+
+    Source: jax.experimental.pallas.triton.max_contiguous
+
+    >>> max_contiguous(4, 2)
+    4
+    """
     return x
