@@ -91,6 +91,10 @@ def test_pmap_and_shard_map_make_and_read_references():
 
 def test_references_are_not_divided_by_pmap():
     ref = lamina.new_ref(jnp.zeros(1))
+    mesh = lamina.make_mesh((1,), ("i",), devices=lamina.devices()[:1])
+    for write in (lambda x: ref.addupdate(1.), lambda x: (ref.addupdate(x), x)[1]):
+        with pytest.raises(ValueError, match="which all members share"):
+            lamina.shard_map(write, mesh=mesh, in_specs=lamina.P("i"), out_specs=lamina.P("i"))(jnp.zeros(1))
     with pytest.raises(TypeError, match="mutable references are not divided"):
         lamina.pmap(lambda r: None)(ref)
     with pytest.raises(ValueError, match="which all members share"):

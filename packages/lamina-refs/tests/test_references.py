@@ -111,6 +111,7 @@ def test_views_read_and_write_their_part():
     view[...] += 1.
     np.testing.assert_array_equal(view[...], [10, 6])
     np.testing.assert_array_equal(array_of(ref), [[0, 1, 2], [3, 10, 6]])
+    assert repr(new_ref(1).at[...]) == "RefView(Ref(1, dtype=int32).at[Ellipsis])"
     assert view.shape == (2,) and view.dtype == np.float32
 
 

@@ -92,12 +92,34 @@ def dot(a: Value, b: Value, trans_a: bool = False, trans_b: bool = False, allow_
 
 
 def approx_tanh(x: Value) -> Value:
-    """Return tanh(x), as accurate as `lax.tanh`."""
+    """Return tanh(x), as accurate as `lax.tanh`.
+
+    Args:
+      x: an array of floats.
+    Returns:
+      An array.
+    Raises:
+      DTypeError: `x` is not of floats.
+
+    Source: jax.experimental.pallas.triton.approx_tanh
+
+    >>> import numpy as np
+    >>> approx_tanh(np.float32(0))
+    Array(0., dtype=float32)
+    """
     return lax.tanh(x)
 
 
 def debug_barrier() -> None:
-    """Do nothing: the positions of a grid run one after the other."""
+    """Do nothing: the positions of a grid run one after the other.
+
+    Returns:
+      None.
+
+    Source: jax.experimental.pallas.triton.debug_barrier
+
+    >>> debug_barrier()
+    """
 
 
 def max_contiguous(x: Value, values: Any) -> Value:

@@ -301,6 +301,10 @@ class RefView:
         """Replace the value of the part."""
         write_part(self._ref, self._index, value)
 
+    @override
+    def __repr__(self) -> str:
+        return f"RefView({self._ref!r}.at[{self._index!r}])"
+
     parent = property(lambda self: self._ref)
     index = property(lambda self: self._index)
     shape = property(lambda self: typeof(self.read()).shape)

@@ -84,6 +84,9 @@ def _infer(op: str, binds: AxisBinding, avals: Sequence[ShapedArray], params: Pa
         mine = member_shape(_check_entry(op, f"operand {i}", entry, sizes), aval.shape, sizes)
         if mine is None:
             raise ShapeError(f"{op}: operand {i}, {aval.str_long()}, must fit {_format_entry(entry)}, with the sizes {sizes}")
+        if aval.is_reference and mine != aval.shape:
+            raise ShapeError(f"{op}: operand {i}, {aval.str_long()}, is a mutable reference, which is not divided among "
+                             "members. Pass its value, ref[...], and write the result to it")
         parts.append(aval if aval.is_reference else shaped(mine, aval.dtype, aval.weak_type))
     check_operands(f"{op}: call_jaxpr", program, parts)
     names, outs_whole = frozenset(sizes), []
