@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 LIBRARY = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy", "lamina_sparse", "lamina_jet", "lamina_checkify",
-           "lamina_refs")
+           "lamina_refs", "lamina_pallas")
 # Public modules that no `__all__` lists.
 MORE_MODULES = ("lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy.ops", "lamina_numpy.special",
                 "lamina_nn.initializers", "lamina_nn.optimizers", "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy.ode")

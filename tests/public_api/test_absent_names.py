@@ -103,8 +103,8 @@ def test_errors_contain_the_explanation(path):
     assert not hasattr(module, name) and getattr(module, name, 5) == 5 and name not in dir(module)
 
 
-@pytest.mark.parametrize("path", ["core", "interpreters.ad", "experimental.pallas", "experimental.sparse.bcoo",
-                                  "experimental.pallas.tpu", "_src", "lib.xla_client"])
+@pytest.mark.parametrize("path", ["core", "interpreters.ad", "experimental.mosaic", "experimental.sparse.bcoo",
+                                  "experimental.pallas.mosaic_gpu", "_src", "lib.xla_client"])
 def test_import_of_an_absent_module_is_explained(path):
     for line in (f"import lamina.{path}", f"import lamina.{path} as module", f"from lamina.{path} import name"):
         with pytest.raises(ModuleNotFoundError) as raised:
@@ -114,7 +114,7 @@ def test_import_of_an_absent_module_is_explained(path):
 
 
 def test_find_spec_of_an_absent_module_is_none():
-    assert importlib.util.find_spec("lamina.experimental.pallas") is None
+    assert importlib.util.find_spec("lamina.experimental.mosaic") is None
     assert importlib.util.find_spec("lamina.experimental.ode") is not None
 
 

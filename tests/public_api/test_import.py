@@ -5,8 +5,7 @@ import sys
 # Modules that only rare code paths use, except those that numpy or jaxlib import.
 LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random",
         "multiprocessing", "unittest", "lamina_nn", "lamina_sparse", "lamina_scipy", "lamina_checkify", "lamina_refs",
-        "lamina_random",
-        "lamina_numpy.special",
+        "lamina_pallas", "lamina_random", "lamina_numpy.special",
         "lamina_numpy.extend", "sysconfig", "glob", "lamina_ir.testing",
         "lamina_ir._config.jax_compat_flags", "lamina_ir._text.parser", "lamina_ir._serialize.binary",
         "lamina_runtime._distributed.rendezvous_protocol", "lamina_runtime._distributed.rendezvous_client",

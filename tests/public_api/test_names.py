@@ -19,14 +19,17 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "experimental.multihost_utils": "lamina_runtime.multihost_utils", "experimental.ode": "lamina_scipy.ode",
               "experimental.mesh_utils": "lamina_runtime.mesh_utils", "experimental.pjit": "lamina_runtime.pjit",
               "experimental.checkpointing": "lamina_runtime.checkpointing",
-              "experimental.host_callback": "lamina_runtime.host_callback",
+              "experimental.host_callback": "lamina_runtime.host_callback", "experimental.layout": "lamina_runtime.layout",
+              "memory": "lamina_runtime.memory",
+              "experimental.serialize_executable": "lamina_runtime.serialize_executable",
               "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
               "image": "lamina_numpy.image", "ops": "lamina_numpy.ops",
               "random": "lamina_random", "export": "lamina_export", "experimental.export": "lamina_export",
               "nn": "lamina_nn", "nn.initializers": "lamina_nn.initializers",
               "example_libraries.optimizers": "lamina_nn.optimizers", "example_libraries.stax": "lamina_nn.stax",
               "experimental.rnn": "lamina_nn.rnn", "experimental.jet": "lamina_jet", "experimental.checkify": "lamina_checkify",
-              "ref": "lamina_refs",
+              "ref": "lamina_refs", "experimental.pallas": "lamina_pallas", "experimental.pallas.tpu": "lamina_pallas.tpu",
+              "experimental.pallas.triton": "lamina_pallas.triton",
               "experimental.sparse": "lamina_sparse", "experimental.sparse.linalg": "lamina_sparse.linalg",
               "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations", "extend.core.primitives": "lamina_tracing.primitives",
@@ -50,7 +53,7 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_tra
             "extend": [], "extend.backend": ["lamina_runtime"],
             "extend.core": ["lamina_ir", "lamina_tracing.lax", "lamina_tracing.extend"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff", "lamina_tracing.primitives"]}
-OWN = {"P", "Ref", "empty_ref", "free_ref", "freeze", "new_ref", "as_jax", "__version__", "float0"}
+OWN = {"P", "Ref", "ds", "empty_ref", "free_ref", "freeze", "new_ref", "as_jax", "__version__", "float0"}
 
 
 def _module_paths(home):

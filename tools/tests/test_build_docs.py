@@ -59,8 +59,8 @@ def test_coverage_counts_two_releases(coverage: dict[str, list[list[str]]]) -> N
         rows = coverage[f"Names of JAX {release}"]
         names, existing = (sum(int(row[column]) for row in rows) for column in (2, 3))
         assert f"| {release} | {len(rows)} | {names} | {existing} |" in page and 0 < existing < names
-    pallas = next(row for row in coverage["Names of JAX 0.12"] if row[1] == " `lamina.experimental.pallas` ")
-    assert int(pallas[3]) == 0 and "absent by design" in pallas[4]
+    mosaic = next(row for row in coverage["Names of JAX 0.12"] if row[1] == " `lamina.experimental.mosaic` ")
+    assert int(mosaic[3]) == 0 and "absent by design" in mosaic[4]
 
 
 def test_public_modules_include_nested_ones() -> None:

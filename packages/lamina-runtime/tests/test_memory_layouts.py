@@ -3,7 +3,7 @@ import lamina_runtime as lr
 import numpy as np
 import pytest
 from lamina_parallel import pmap
-from lamina_runtime import dlpack, memory_layouts, visualizing
+from lamina_runtime import dlpack, layout, memory, memory_layouts, visualizing
 from lamina_tracing import Array, jit
 
 
@@ -32,3 +32,42 @@ def test_dlpack_capsules():
         dlpack.to_dlpack(x, src_device="elsewhere")
     with pytest.raises(TypeError, match="to_dlpack: expected an array on a device; got list"):
         dlpack.to_dlpack([1])
+
+
+def test_formats_stand_for_shardings():
+    x = lr.device_put(np.ones((2, 3), np.float32))
+    assert x.format == layout.Format(layout.Layout((0, 1)), x.sharding) and layout.Layout is layout.DeviceLocalLayout
+    for given in (layout.Format(), layout.Format(layout.Layout.AUTO, x.sharding), x.format):
+        np.testing.assert_array_equal(lr.device_put(x, given), x)
+        np.testing.assert_array_equal(lr.device_put(np.ones(2), {"a": given}["a"]), np.ones(2))
+        f = jit(lambda v: v + 1, in_shardings=given, out_shardings=given)
+        np.testing.assert_array_equal(f(x), x + 1)
+        compiled = f.lower(x).compile()
+        assert compiled.input_formats[0][0].layout == compiled.output_formats.layout == layout.Layout((0, 1))
+    assert jit(lambda v: layout.with_layout_constraint(v, layout.Layout((0, 1))))(x).format == x.format
+    assert layout.with_layout_constraint({"a": x}, None)["a"] is x
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, f: lr.device_put(x, f), lambda x, f: jit(lambda v: v, in_shardings=f)(x),
+    lambda x, f: jit(lambda v: v, out_shardings=f)(x), lambda x, f: layout.with_layout_constraint(x, f.layout)])
+def test_layouts_other_than_row_major_are_refused(call):
+    x = lr.device_put(np.ones((2, 3), np.float32))
+    with pytest.raises(ValueError, match=r"layout must be row-major, \(0, 1\) without tiles; got"):
+        call(x, layout.Format(layout.Layout((1, 0)), x.sharding))
+    with pytest.raises(ValueError, match="layout must be row-major"):
+        call(x, layout.Format(layout.Layout((0, 1), "T(8,128)"), x.sharding))
+
+
+def test_layout_must_fit_the_array():
+    with pytest.raises(ValueError, match="with_layout_constraint: layout must have 1 dimensions"):
+        layout.with_layout_constraint(np.ones(2), layout.Layout((0, 1)))
+    with pytest.raises(TypeError, match="device_put: layout must be a Layout; got str"):
+        lr.device_put(1.0, layout.Format("row-major"))
+
+
+def test_arrays_are_in_the_memory_of_their_device():
+    x = lr.device_put(1.0, memory.Space.Device)
+    assert lr.device_put(x, memory.Space.Device) is x
+    with pytest.raises(ValueError, match="device_put: the memory space must be Space.Device; got Space.Host"):
+        lr.device_put(x, memory.Space.Host)

@@ -305,6 +305,8 @@ class RefView:
     def __repr__(self) -> str:
         return f"RefView({self._ref!r}.at[{self._index!r}])"
 
+    parent = property(lambda self: self._ref)
+    index = property(lambda self: self._index)
     shape = property(lambda self: typeof(self.read()).shape)
     dtype = property(lambda self: self._ref.dtype)
     ndim = property(lambda self: len(self.shape))

@@ -17,41 +17,43 @@ if _typing.TYPE_CHECKING:
                    custom_batching as custom_batching, custom_derivatives as custom_derivatives, custom_transpose as
                    custom_transpose, debug as debug, distributed as distributed, dlpack as dlpack, dtypes as dtypes, errors as
                    errors, example_libraries as example_libraries, experimental as experimental, export as export, extend as
-                   extend, flatten_util as flatten_util, image as image, launch as launch, lax as lax, lib as lib, monitoring
-                   as monitoring, nn as nn, numpy as numpy, ops as ops, parallel as parallel, profiler as profiler, random as
-                   random, ref as ref, scipy as scipy, sharding as sharding, stages as stages, test_util as test_util, tools as
-                   tools, tree as tree, tree_util as tree_util, typing as typing)
+                   extend, flatten_util as flatten_util, image as image, launch as launch, lax as lax, lib as lib, memory as
+                   memory, monitoring as monitoring, nn as nn, numpy as numpy, ops as ops, parallel as parallel, profiler as
+                   profiler, random as random, ref as ref, scipy as scipy, sharding as sharding, stages as stages, test_util as
+                   test_util, tools as tools, tree as tree, tree_util as tree_util, typing as typing)
     from ._packages import *
-    from .ref import Ref, empty_ref, free_ref, freeze, new_ref
+    from .ref import Ref, ds, empty_ref, free_ref, freeze, new_ref
 
 __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
            "allow_f16_reductions", "as_jax", "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint",
            "checkpoint_policies", "clear_caches", "closure_convert", "compilation_cache", "config", "copy_to_host_async",
-           "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_transpose", "custom_vjp", "debug",
-           "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans", "default_backend", "default_device",
-           "default_matmul_precision", "default_prng_impl", "device_count", "device_get", "device_put", "device_put_replicated",
-           "device_put_sharded", "devices", "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes", "effects_barrier",
-           "empty_ref", "enable_checks", "enable_custom_prng", "enable_custom_vjp_by_custom_transpose", "enable_x64",
-           "ensure_compile_time_eval", "errors", "eval_shape", "example_libraries", "experimental", "explain_cache_misses",
-           "export", "extend", "flatten_util", "float0", "free_ref", "freeze", "fwd_and_bwd", "get_abstract_mesh", "get_mesh",
-           "grad", "hessian", "host_count", "host_id", "host_ids", "image", "jacfwd", "jacobian", "jacrev",
-           "jax2tf_associative_scan_reductions", "jit", "jvp", "launch", "lax", "layers", "legacy_prng_key", "lib",
-           "linear_transpose", "linearize", "live_arrays", "local_device_count", "local_devices", "log_compiles",
-           "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-           "make_jaxpr", "make_mesh", "monitoring", "named_call", "named_scope", "new_ref", "nn", "no_execution", "no_tracing",
-           "numpy", "numpy_dtype_promotion", "numpy_rank_promotion", "ops", "parallel", "pmap", "print_environment_info",
-           "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random", "ref", "remat",
-           "reshard", "scipy", "set_mesh", "shard_map", "sharding", "smap", "softmax_custom_jvp", "spmd_mode", "stages",
-           "test_util", "thread_guard", "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
-           "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves", "tree_map",
-           "tree_structure", "tree_unflatten", "tree_util", "typeof", "typing", "use", "value_and_grad", "vjp", "vmap",
-           "xla_computation"]
+           "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_transpose", "custom_vjp",
+           "debug", "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans", "default_backend", "default_device",
+           "default_matmul_precision", "default_prng_impl", "device_count", "device_get", "device_put",
+           "device_put_replicated", "device_put_sharded", "devices", "disable_jit", "disable_x64", "distributed", "dlpack",
+           "ds", "dtypes", "effects_barrier", "empty_ref", "enable_checks", "enable_custom_prng",
+           "enable_custom_vjp_by_custom_transpose", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
+           "example_libraries", "experimental", "explain_cache_misses", "export", "extend", "flatten_util", "float0",
+           "free_ref", "freeze", "fwd_and_bwd", "get_abstract_mesh", "get_mesh", "grad", "hessian", "host_count", "host_id",
+           "host_ids", "image", "jacfwd", "jacobian", "jacrev", "jax2tf_associative_scan_reductions", "jit", "jvp", "launch",
+           "lax", "layers", "legacy_prng_key", "lib", "linear_transpose", "linearize", "live_arrays", "local_device_count",
+           "local_devices", "log_compiles", "make_array_from_callback", "make_array_from_process_local_data",
+           "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "memory", "monitoring", "named_call",
+           "named_scope", "new_ref", "nn", "no_execution", "no_tracing", "numpy", "numpy_dtype_promotion",
+           "numpy_rank_promotion", "ops", "parallel", "pmap", "print_environment_info", "process_count", "process_index",
+           "process_indices", "profiler", "pure_callback", "random", "ref", "remat", "reshard", "scipy", "set_mesh",
+           "shard_map", "sharding", "smap", "softmax_custom_jvp", "spmd_mode", "stages", "test_util", "thread_guard",
+           "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
+           "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves",
+           "tree_map", "tree_structure", "tree_unflatten", "tree_util", "typeof", "typing", "use", "value_and_grad", "vjp",
+           "vmap", "xla_computation"]
 
 # Modules, imported when asked for; that of the packages with the first name that is none of these.
 _ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
                        "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
                        "example_libraries", "experimental", "export", "extend", "flatten_util", "image", "launch", "lax",
-                       "lib", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "scipy", "sharding",
+                       "lib", "memory", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "scipy",
+                       "sharding",
                        "stages", "test_util", "tools", "tree", "tree_util", "typing"))
 
 # Settings as blocks, found by name where the others are. Of these only no_execution and no_tracing change something here.
@@ -67,7 +69,7 @@ _FLAGS = frozenset(("allow_f16_reductions", "enable_custom_vjp_by_custom_transpo
                     "no_execution", "no_tracing", "softmax_custom_jvp", "spmd_mode", "thread_guard"))
 
 # Names of the module `ref`, which few programs need.
-_REFERENCES = frozenset(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"))
+_REFERENCES = frozenset(("Ref", "ds", "empty_ref", "free_ref", "freeze", "new_ref"))
 
 
 if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mistake

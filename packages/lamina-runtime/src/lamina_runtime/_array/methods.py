@@ -19,7 +19,7 @@ from .._backend import backends, deletion, transfer_guard
 from . import reshard
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
-from .memory_layout import get_layout
+from .memory_layout import get_format, get_layout
 from .._backend.launch_guards import invalidate_readers
 from .arrays import (_restore, addressable_shards, as_single_device_array, block_until_ready, check_not_deleted,
                      host_value, get_shard, is_ready, local_shards, put, get_member, format_array, with_aval)
@@ -225,6 +225,7 @@ METHODS: dict[str, object] = {
     "nbytes": property(lambda self: self.aval.size * self.aval.dtype.itemsize),
     "weak_type": property(lambda self: self.aval.weak_type),
     "layout": property(get_layout, doc="The memory layout of its elements, and its sharding."),
+    "format": property(get_format, doc="The memory layout of its elements, and its sharding."),
     "device_buffer": property(lambda self: get_shard(self, 0), doc="The array on the first of its devices."),
     "device_buffers": property(lambda self: [s.data for s in addressable_shards(self)],
                                doc="The arrays on its devices."),

@@ -19,6 +19,8 @@ from .._backend import (backends, client_state, error_translation, launch_guards
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .key_array import KeyArray, put_keys
+from .memory_layout import Format
+from .memory_space import Space
 from .._typing import Array
 
 __all__ = ["block_until_ready", "copy_to_host_async", "device_get", "device_put", "device_put_replicated",
@@ -26,7 +28,7 @@ __all__ = ["block_until_ready", "copy_to_host_async", "device_get", "device_put"
 
 
 def _is_target(x: object) -> bool:
-    return x is None or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding, PartitionSpec))
+    return x is None or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding, PartitionSpec, Format, Space))
 
 
 def device_put(x: Tree, device: Tree = None, *, src: object = None, donate: bool = False,
@@ -37,7 +39,8 @@ def device_put(x: Tree, device: Tree = None, *, src: object = None, donate: bool
       x: array, number or tree of them.
       device: a device or a sharding, to which the results are committed: programs then run there. None: host values go
         to the default device, uncommitted, and arrays are not moved. In a block `with mesh:` it may be a
-        `PartitionSpec`. It may also be a tree of these that is a prefix of `x`.
+        `PartitionSpec`. A `Format` stands for its sharding, and `Space.Device` for None. It may also be a tree of these
+        that is a prefix of `x`.
       src: the device of `x`; ignored.
       donate: delete the arrays of `x` after they are moved.
       may_alias: ignored. Arrays are immutable, so aliasing cannot be observed.
@@ -90,7 +93,16 @@ def _arg_aval(call: str, x: Value) -> ShapedArray:
     return aval
 
 
+def _find_target(given: Format | Space) -> Sharding | None:
+    if isinstance(given, Space):
+        given.check("device_put")
+        return None
+    return given.to_sharding("device_put")
+
+
 def _put_leaf(x: Value, target: Device | Sharding | None, donate: bool = False) -> Array:
+    if type(target) is Format or type(target) is Space:
+        target = _find_target(target)
     if isinstance(x, Tracer):
         return x
     if type(x) is ArrayImpl:

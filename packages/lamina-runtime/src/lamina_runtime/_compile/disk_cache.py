@@ -27,7 +27,7 @@ from .. import _jaxlib
 from .._version import __version__
 from .._typing import SettingValue
 
-__all__ = ["cache_dir", "cache_path", "is_enabled", "list_files", "read", "should_store", "store", "trim"]
+__all__ = ["cache_dir", "cache_path", "host_digest", "is_enabled", "list_files", "read", "should_store", "store", "trim"]
 
 
 def _check_folder(value: SettingValue) -> None:
@@ -125,7 +125,7 @@ def _sha256(data: bytes = b"") -> Any:
 
 
 @lru_cache(maxsize=1)
-def _host_digest() -> bytes:
+def host_digest() -> bytes:
     """Return a digest of what machine code depends on besides the program: jaxlib, this package, processor, flags."""
     # Machine code for one processor may crash on another with the same name of the architecture, so its features
     # count.
@@ -156,7 +156,7 @@ def cache_path(program: bytes, devices: tuple[Device, ...]) -> str | None:
         return None  # programs that span processes are not cached: each process would need all parts of the program
     kind = f"{d.platform}\0{d.device_kind}\0{d.client.platform_version}\0{len(devices)}".encode()
     # Two characters are a subfolder: folders with tens of thousands of files are slow on some file systems.
-    name = _sha256(program + _host_digest() + kind).hexdigest()
+    name = _sha256(program + host_digest() + kind).hexdigest()
     return os.path.join(folder, name[:2], name)
 
 

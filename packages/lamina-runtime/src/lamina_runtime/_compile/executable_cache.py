@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, config
+from lamina_ir import ClosedJaxpr, config, ExecutionError
 from lamina_ir.interfaces import Compiler
 from lamina_ir.typing import CacheKey, Device
 from lamina_lowering import Lowered
@@ -26,7 +26,7 @@ from .._sharding import shardings
 from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
 
 __all__ = ["CacheStats", "CompileSettings", "LoadedExecutable", "MAX_PROGRAMS", "cache_stats",
-           "check_compiler_options", "clear_memory", "compile", "memoize", "memory_usage"]
+           "check_compiler_options", "clear_memory", "compile", "load", "memoize", "memory_usage"]
 
 _P = TypeVar("_P", bound=Any)  # a program with an attribute `loaded`
 disable_most_optimizations = config.Option("disable_most_optimizations", False, keyed=True,
@@ -98,12 +98,14 @@ class LoadedExecutable:
       failures: collects the exceptions of its callbacks, if it continues after them; else None.
       device: the first of its devices.
       memo_keys: program -> keys of the program's memo entries that use this executable.
+      payload: the bytes from which it was deserialized, as jaxlib cannot serialize it again; None if it was compiled.
     """
 
-    __slots__ = ("executable", "key", "size", "failures", "memo_keys", "device")
+    __slots__ = ("executable", "key", "size", "failures", "memo_keys", "device", "payload")
 
     def __init__(self, executable: Executable, key: object, size: int, device: Device,
-                 failures: error_translation.CallbackFailures | None = None) -> None:
+                 failures: error_translation.CallbackFailures | None = None, payload: bytes | None = None) -> None:
+        self.payload = payload
         self.executable, self.key, self.size, self.device, self.failures = executable, key, size, device, failures
         self.memo_keys: weakref.WeakKeyDictionary[ClosedJaxpr, set[CacheKey]] = weakref.WeakKeyDictionary()
 
@@ -214,6 +216,26 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
     return found
 
 
+def load(lowered: Lowered, devices: tuple[Device, ...], options: CompileSettings, payload: bytes) -> LoadedExecutable:
+    """Return a deserialized executable of a lowered program, which no cache holds.
+
+    Args:
+      lowered, devices, options: as for `compile`, with the values with which it was compiled.
+      payload: the bytes of jaxlib's `serialize`.
+    Raises:
+      ExecutionError: jaxlib rejects the bytes.
+    """
+    if fork_state.is_disabled:
+        fork_state.refuse()
+    if needs := getattr(lowered, "needs", None):
+        _jaxlib.register_kernels(needs)
+    found = _deserialize(devices[0].client, payload, shardings.device_list(devices),
+                         _compile_options(options, tuple([d.id for d in devices])))
+    if found is None:
+        raise ExecutionError(f"load of `{lowered.name}`: jaxlib cannot read the executable. Serialize it again with this build")
+    return LoadedExecutable(found, object(), _BASE + _PER_STORED * len(payload), devices[0], payload=payload)
+
+
 def _load_or_compile(compiler: Compiler, lowered: Lowered, code_size: int, key: tuple[bytes, tuple[Device, ...]],
                      devices: tuple[Device, ...], options: CompileSettings) -> LoadedExecutable:
     """Return the executable from the disk cache, or compile it and store it there."""
@@ -225,7 +247,7 @@ def _load_or_compile(compiler: Compiler, lowered: Lowered, code_size: int, key: 
         found = _deserialize(devices[0].client, payload, device_list, settings)
         if found is not None:
             _count("disk_hits")
-            return LoadedExecutable(found, key, _BASE + _PER_STORED * len(payload), devices[0])
+            return LoadedExecutable(found, key, _BASE + _PER_STORED * len(payload), devices[0], payload=payload)
     start = time.perf_counter()
     made = compiler.compile(lowered, devices, settings)
     seconds = time.perf_counter() - start
@@ -239,7 +261,9 @@ def _load_or_compile(compiler: Compiler, lowered: Lowered, code_size: int, key: 
     if disk_cache.should_store(seconds, len(payload)) and disk_cache.store(path, payload):
         _count("stored")
     if len(payload) <= _RELOAD_MAX_BYTES and len(client_state.current.executables) >= _RELOAD_MIN_PROGRAMS:
-        made = _deserialize(devices[0].client, payload, device_list, settings) or made
+        found = _deserialize(devices[0].client, payload, device_list, settings)
+        if found is not None:
+            return LoadedExecutable(found, key, _BASE + _PER_STORED * len(payload), devices[0], payload=payload)
     return LoadedExecutable(made, key, _BASE + _PER_STORED * len(payload), devices[0])
 
 

@@ -31,7 +31,7 @@ from .._execute import executable
 from .._array import key_array, key_reuse_check
 from . import donation_warnings, user_shardings
 from .._placement import resolve
-from .._array.memory_layout import DeviceLocalLayout, Layout
+from .._array.memory_layout import DeviceLocalLayout, Format, Layout
 from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaComputation
 
 if TYPE_CHECKING:
@@ -366,6 +366,16 @@ class Compiled(_Stage):
         pairs = zip(self._program.executable.get_output_layouts(), self._program.out_shardings[:tree.num_leaves])
         return trees.tree_unflatten(tree, [_make_layout(x, s) for x, s in pairs])
 
+    @property
+    def input_formats(self) -> Tree:
+        """(positional arguments, keyword arguments) with a `Format` at each leaf; None for unused arguments."""
+        return trees.tree_map(lambda x: Format(*x), self.input_layouts(), is_leaf=_is_layout)
+
+    @property
+    def output_formats(self) -> Tree:
+        """The result tree with the `Format` of each array."""
+        return trees.tree_map(lambda x: Format(*x), self.output_layouts(), is_leaf=_is_layout)
+
     def cost_analysis(self) -> dict[str, float]:
         """Return XLA's cost estimate of the compiled program: 'flops', 'bytes accessed' (bytes), ..."""
         found = self._program.executable.cost_analysis()
@@ -399,6 +409,10 @@ class Compiled(_Stage):
     def runtime_executable(self) -> Executable:
         """Return jaxlib's executable."""
         return self._program.executable
+
+
+def _is_layout(x: object) -> bool:
+    return isinstance(x, Layout)
 
 
 def _make_layout(text: object, sharding: Sharding) -> Layout:

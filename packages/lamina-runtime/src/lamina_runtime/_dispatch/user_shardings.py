@@ -17,6 +17,7 @@ from lamina_ir.typing import Device, Sharding, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
 from .. import _jaxlib
+from .._array.memory_layout import Format
 from .._execute import executable
 from .._backend import client_state
 from .._sharding import shardings
@@ -69,11 +70,20 @@ def get_shardings_key(spec: CallSpec) -> tuple[object, ...] | None:
     for what in ("in_shardings", "out_shardings"):
         leaves, tree = trees.tree_flatten(getattr(spec, what), is_leaf=_is_leaf)
         for x in leaves:
+            if isinstance(x, Format):
+                setattr(spec, what, _remove_formats(spec, what))
+                return get_shardings_key(spec)
             if x is not None and type(x) not in (_jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding, PartitionSpec):
                 raise TypeError(f"jit of `{spec.name}`: {what}: expected shardings, as NamedSharding(mesh, spec) or an "
                                 f"array's `.sharding`, None, or a tree of them; got {type(x).__name__}: {x!r:.60}")
         key += [tuple(leaves), tuple([getattr(x, "alias_id", 0) for x in leaves]), tree]
     return tuple(key)
+
+
+def _remove_formats(spec: CallSpec, what: str) -> Tree:
+    """Return the option with the sharding of each `Format` in its place."""
+    return trees.tree_map(lambda x: x.to_sharding(f"jit of `{spec.name}`: {what}") if isinstance(x, Format) else x,
+                          getattr(spec, what), is_leaf=_is_leaf)
 
 
 def get_user_shardings(spec: CallSpec, staged: StagedProgram, tree: PyTreeDef) -> UserShardings | None:

@@ -81,6 +81,7 @@ class CompiledProgram:
       keep_unused: whether unused arguments are passed to the executable.
       compiler_options: the user's options of the compiler.
       rules: the lowering rules.
+      payload: the serialized executable, which is loaded; None: the program is compiled.
 
     Attributes:
       in_shardings, out_shardings: jaxlib shardings of all arguments and results.
@@ -102,7 +103,7 @@ class CompiledProgram:
                  "_closed", "effect_order", "effectful", "name", "named_results", "donation_checked", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
-                 compiler_options: OptionPairs, rules: LoweringRules) -> None:
+                 compiler_options: OptionPairs, rules: LoweringRules, payload: bytes | None = None) -> None:
         devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
@@ -118,7 +119,7 @@ class CompiledProgram:
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
         self._mesh = _program_mesh_of(closed, placement)
         self.lowered = self._lower(closed, keep_unused, rules)
-        self.loaded = self._compile(closed, compiler_options)
+        self.loaded = self._compile(closed, compiler_options, payload)
         self.executable = self.loaded.executable
         ordered = self.effect_order is not None
         self.used_args = self.lowered.used_args[:-1] if ordered else self.lowered.used_args
@@ -180,7 +181,8 @@ class CompiledProgram:
         return lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
                      platform=rules.platform, partition_order=by_id)
 
-    def _compile(self, closed: ClosedJaxpr, compiler_options: OptionPairs) -> executable_cache.LoadedExecutable:
+    def _compile(self, closed: ClosedJaxpr, compiler_options: OptionPairs,
+                 payload: bytes | None) -> executable_cache.LoadedExecutable:
         placement, low = self.placement, self.lowered
         unspecified: tuple[bool, ...] = ()
         if placement.partitions > 1:
@@ -194,6 +196,8 @@ class CompiledProgram:
             placement.replicas, placement.partitions, unspecified, fast_compile,
             is_parallel and bool(getattr(low, "host_functions", ())), getattr(low, "shardy", False), compiler_options,
             rolled_loops)
+        if payload is not None:
+            return executable_cache.load(low, placement.devices, options, payload)
         return compile_and_log(low, placement.devices, options, self.call, self.name, closed)
 
     def _result_tiles(self, closed: ClosedJaxpr) -> Sequence[Tiles | None]:

@@ -54,6 +54,7 @@ class Array:
     device: Any
     sharding: Any
     layout: Any
+    format: Any
     named_shape: Any
     committed: bool
     traceback: Any

@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 
 from . import fft as _fft
 from . import (arithmetic, collectives, convolution, creation, custom, elementwise, grouped_products, indexing,
-               named_einsum, products, random_bits, reductions, scattering, shape, sorting, special,
+               named_einsum, products, ragged_exchange, random_bits, reductions, scattering, shape, sorting, special,
                stacking, tokens, windows)
 from ._control_flow import loops
 from ._util import conversions
@@ -21,6 +21,7 @@ from .grouped_products import *
 from .indexing import *
 from .named_einsum import *
 from .products import *
+from .ragged_exchange import *
 from .random_bits import *
 from .reductions import *
 from .scattering import *
@@ -34,5 +35,5 @@ from .windows import *
 if not TYPE_CHECKING:  # checkers, which cannot follow this, take all names where there is no list
     __all__ = [name for family in (elementwise, arithmetic, stacking, conversions, special, creation, shape, reductions,
                                    windows, products, grouped_products, convolution, _fft, indexing, scattering, sorting,
-                                   random_bits, collectives, named_einsum, loops, custom, tokens)
+                                   random_bits, collectives, ragged_exchange, named_einsum, loops, custom, tokens)
                for name in family.__all__]

@@ -25,8 +25,8 @@ from .shape import broadcast
 from .._core.array import Array
 from .._typing import AxisGroups
 
-__all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pargmax", "pargmin", "pbroadcast", "pmax", "pmean", "pmin",
-           "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes"]
+__all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pargmax", "pargmin", "pbroadcast", "pcast", "pmax", "pmean",
+           "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "pvary"]
 
 AxisName = Hashable
 _NUMBERS = (bool, int, float, complex)
@@ -71,6 +71,13 @@ def _find_members(call: str, names: tuple[AxisName, ...], groups: AxisGroups, eq
         return _Members(names, None, size)
     sizes = {len(g) for g in groups}
     return _Members(names, groups, sizes.pop() if len(sizes) == 1 else None)
+
+
+def find_group_size(call: str, names: tuple[AxisName, ...], groups: AxisGroups) -> int:
+    """Return the number of members of each group; ShapeError if the groups differ in size."""
+    size = _find_members(call, names, groups, equal=True).size
+    assert size is not None
+    return size
 
 
 def _reduce(call: str, prim: Primitive, local: Function, x: Tree, axis_name: AxisName, groups: AxisGroups) -> Tree:
@@ -351,6 +358,55 @@ def pbroadcast(x: Tree, axis_name: AxisName, source: int) -> Tree:
         return psum(elementwise.select(mine, v, 0), names)
 
     return trees.tree_map(send, x)
+
+
+def pcast(x: Tree, axis_name: AxisName | Sequence[AxisName], *, to: str) -> Tree:
+    """Return `x`, as a value that may differ between the members of mapped axes.
+
+    Whether a value differs is inferred from the program, so nothing is marked and no operation is added. The result has the
+    derivative of `x` itself: inside a mapped function it is the member's own, and `psum` sums those of all members.
+
+    Args:
+      x: array or tree of arrays.
+      axis_name: name of a mapped axis, or several; None or () for none.
+      to: 'varying'. The types of arrays have no partial sums, so 'unreduced' and 'reduced' are refused.
+    Returns:
+      `x`.
+    Raises:
+      UnboundAxisError: a name is not bound.
+      ValueError: another value of `to`.
+
+    >>> from lamina_tracing import make_jaxpr
+    >>> make_jaxpr(lambda x: pcast(x, "i", to="varying"), axis_env=[("i", 4)])(1.0)
+    { lambda ; a:f32[]{i}. let  in (a,) }
+    """
+    if to in ("unreduced", "reduced"):
+        raise ValueError(f"pcast: to must be 'varying'; got {to!r}. Types have no partial sums here: use lax.psum for the "
+                         "sum over the axis")
+    if to != "varying":
+        raise ValueError(f"pcast: to must be 'varying'; got {to!r}")
+    return _check_bound("pcast", x, axis_name)
+
+
+def pvary(x: Tree, axis_name: AxisName | Sequence[AxisName]) -> Tree:
+    """Return `x`, as a value that may differ between the members of mapped axes: `pcast(x, axis_name, to="varying")`.
+
+    Args:
+      x: array or tree of arrays.
+      axis_name: name of a mapped axis, or several.
+    Returns:
+      `x`.
+    Raises:
+      UnboundAxisError: a name is not bound.
+    """
+    return _check_bound("pvary", x, axis_name)
+
+
+def _check_bound(call: str, x: Tree, axis_name: AxisName | Sequence[AxisName]) -> Tree:
+    _compute_size(check_axis_names(call, () if axis_name is None else axis_name))
+    for leaf in trees.tree_leaves(x):
+        typeof(leaf)  # an error for other objects
+    return x
 
 
 def pshuffle(x: Tree, axis_name: AxisName, perm: Sequence[int]) -> Tree:

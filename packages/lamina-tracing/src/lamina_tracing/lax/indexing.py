@@ -123,7 +123,8 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: S
 
 
 @rename_errors
-def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0) -> Array:
+def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
+                         allow_negative_indices: bool = True) -> Array:
     """`dynamic_slice` along one axis, whole along the others.
 
     Args:
@@ -131,6 +132,7 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
       start_index: integer of rank 0, may be traced; moved so that the slice is inside.
       slice_size: length of the slice, a known integer.
       axis: the axis; negative counts from the end.
+      allow_negative_indices: whether a negative start counts from the end.
 
     >>> dynamic_slice_in_dim(np.arange(5), 1, 2)
     Array([1, 2], dtype=int32)
@@ -141,11 +143,12 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
     starts[axis] = start_index
     sizes = list(shape)
     sizes[axis] = slice_size
-    return dynamic_slice(operand, starts, sizes)
+    return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
 @rename_errors
-def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True) -> Array:
+def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
+                         allow_negative_indices: bool = True) -> Array:
     """Return one position along one axis.
 
     Args:
@@ -153,16 +156,18 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
       index: integer of rank 0, may be traced; moved inside the axis.
       axis: the axis; negative counts from the end.
       keepdims: keep it as an axis of length 1.
+      allow_negative_indices: whether a negative index counts from the end.
 
     >>> dynamic_index_in_dim(np.arange(5), 3, keepdims=False)
     Array(3, dtype=int32)
     """
-    out = dynamic_slice_in_dim(operand, index, 1, axis)
+    out = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return out if keepdims else squeeze(out, (check_axis("dynamic_index_in_dim", axis, len(typeof(out).shape)),))
 
 
 @rename_errors
-def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int) -> Array:
+def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
+                                allow_negative_indices: bool = True) -> Array:
     """`dynamic_update_slice` with a start along one axis and zero along the others.
 
     Args:
@@ -170,6 +175,7 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
       update: array of equal rank, not longer along any axis.
       start_index: integer of rank 0, may be traced; moved so that the update is inside.
       axis: the axis; negative counts from the end.
+      allow_negative_indices: whether a negative start counts from the end.
 
     >>> dynamic_update_slice_in_dim(np.zeros(3), np.ones(1), 2, axis=0)
     Array([0., 0., 1.], dtype=float32)
@@ -177,11 +183,12 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
     ndim = len(typeof(operand).shape)
     starts: list[ArrayLike] = [0] * ndim
     starts[check_axis("dynamic_update_slice_in_dim", axis, ndim)] = start_index
-    return dynamic_update_slice(operand, update, starts)
+    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
 
 
 @rename_errors
-def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int) -> Array:
+def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
+                                allow_negative_indices: bool = True) -> Array:
     """Return `operand` with one position along one axis replaced.
 
     Args:
@@ -189,6 +196,7 @@ def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: Ar
       update: array of its shape with length 1 along `axis`, or without that axis.
       index: integer of rank 0, may be traced; moved inside the axis.
       axis: the axis; negative counts from the end.
+      allow_negative_indices: whether a negative index counts from the end.
     Raises:
       ShapeError: `update` has another rank.
 
@@ -202,7 +210,7 @@ def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: Ar
             raise ShapeError(f"dynamic_update_index_in_dim: the update has the operand's rank {ndim}, or one axis "
                              f"less; got {given.str_long()}")
         update = expand_dims(update, (axis,))
-    return dynamic_update_slice_in_dim(operand, update, index, axis)
+    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
 
 
 def _mode(call: str, mode: Mode) -> GatherScatterMode:

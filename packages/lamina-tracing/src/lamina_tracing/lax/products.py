@@ -69,18 +69,22 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
 
 
 def dot(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None,
-        preferred_element_type: str | type | np.dtype | None = None) -> Array:
+        preferred_element_type: str | type | np.dtype | None = None, *,
+        dimension_numbers: DotDimensionNumbers | None = None) -> Array:
     """Multiply vectors and matrices: the last axis of `lhs` with the first of `rhs`.
 
     Args:
-      lhs, rhs: arrays of rank 1 or 2.
+      lhs, rhs: arrays of rank 1 or 2; of any rank with `dimension_numbers`.
       precision, preferred_element_type: as for `dot_general`.
+      dimension_numbers: as for `dot_general`; None for vectors and matrices.
     Raises:
       ShapeError: another rank, or lengths that differ.
 
     >>> dot(np.array([1., 2.], np.float32), np.array([3., 4.], np.float32))
     Array(11., dtype=float32)
     """
+    if dimension_numbers is not None:
+        return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
     x, y = typeof(lhs), typeof(rhs)
     if not (1 <= len(x.shape) <= 2 and 1 <= len(y.shape) <= 2 and x.shape[-1] == y.shape[0]):
         raise ShapeError(f"dot: expected vectors or matrices with lhs.shape[-1] == rhs.shape[0]; got lhs {x.str_long()}, "

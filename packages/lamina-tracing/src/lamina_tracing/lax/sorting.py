@@ -63,7 +63,7 @@ def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1,
     return k, v
 
 
-def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1, is_stable: bool = True) -> tuple[Array, Array]:
     """Return the `k` largest elements along an axis, largest first, and their positions; NaN counts as largest.
 
     Among equal elements those with lower positions come first.
@@ -72,6 +72,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
       operand: array of a dtype that can be ordered.
       k: the number of elements.
       axis: the axis.
+      is_stable: has no effect, as equal elements are always in order.
     Returns:
       The elements, and their positions as int32; the axis has length `k`.
 

@@ -8,13 +8,14 @@ from lamina_tracing import disable_x64, enable_x64, io_callback
 
 if _typing.TYPE_CHECKING:
     from . import (checkify as checkify, checkpointing as checkpointing, compilation_cache as compilation_cache, export as
-                   export, host_callback as host_callback, jet as jet, key_reuse as key_reuse, maps as maps, mesh_utils as
-                   mesh_utils, multihost_utils as multihost_utils, ode as ode, pjit as pjit, rnn as rnn, shard_map as
-                   shard_map, sparse as sparse, x64_context as x64_context)
+                   export, host_callback as host_callback, jet as jet, key_reuse as key_reuse, layout as layout, maps as maps,
+                   mesh_utils as mesh_utils, multihost_utils as multihost_utils, ode as ode, pallas as pallas, pjit as pjit, rnn
+                   as rnn, serialize_executable as serialize_executable, shard_map as shard_map, sparse as sparse, x64_context
+                   as x64_context)
 
 __all__ = ["checkify", "checkpointing", "compilation_cache", "disable_x64", "enable_x64", "export", "host_callback",
-           "io_callback", "jet", "key_reuse", "maps", "mesh_utils", "multihost_utils", "ode", "pjit", "rnn", "shard_map",
-           "sparse", "x64_context"]
+           "io_callback", "jet", "key_reuse", "layout", "maps", "mesh_utils", "multihost_utils", "ode", "pallas", "pjit", "rnn",
+           "serialize_executable", "shard_map", "sparse", "x64_context"]
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -1,0 +1,192 @@
+"""Save a compiled call as bytes, and load it in another process without compiling it.
+
+The bytes hold the program and its executable, which is machine code: load only bytes that you trust. They fit one build of
+jaxlib and one kind of device and processor. `lamina.export` saves functions for other machines.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import override
+from lamina_ir import ClosedJaxpr, ExecutionError, LaminaError, dumps, loads, trees
+from lamina_ir.extend import Placement, lower_keys
+from lamina_ir.trees import PyTreeDef
+from lamina_ir.typing import Device, Tree
+from lamina_tracing.extend import JitSpec, StagedProgram, eval_jaxpr
+
+from . import _jaxlib
+from ._backend import backends
+from ._compile import disk_cache
+from ._dispatch.stages import Compiled, Lowered, Traced
+from ._execute import executable
+from ._version import __version__
+
+__all__ = ["deserialize_and_load", "serialize"]
+
+_MAGIC = b"\x89LAMEXE\n"
+_FORMAT = 1
+_HEAD = struct.Struct("<8sI32sQQ")  # magic, format, sha256 of the rest, bytes of the header, of the program
+
+
+class _Loaded(Compiled):
+    """A compiled call whose executable was deserialized."""
+
+    def __init__(self, lowered: Lowered, payload: bytes) -> None:
+        self._payload = payload
+        self._by_placement: dict[Placement, executable.CompiledProgram] = {}
+        super().__init__(lowered)
+
+    @override
+    def _program_at(self, place: Placement) -> executable.CompiledProgram:
+        own = self._place
+        if place._replace(committed=own.committed) != own:
+            raise ValueError(f"call of `{self._spec.name}`: it was loaded for the device {own.devices[0]}; the arguments are "
+                             f"on {', '.join(map(str, place.devices))}. Move them, or load it with execution_devices")
+        if place not in self._by_placement:
+            spec = self._spec
+            self._by_placement[place] = executable.CompiledProgram(
+                spec.call, self._lowered._lowered_closed, spec.name, place, spec.keep_unused, self._overrides,
+                self._lowered._rules, self._payload)
+        return self._by_placement[place]
+
+
+def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
+    """Return a compiled call as bytes, with the structures of its arguments and result.
+
+    Args:
+      compiled: a compiled call of one device, `f.lower(...).compile()`.
+    Returns:
+      The bytes, the structure of (args, kwargs) and that of the result: the arguments of `deserialize_and_load`.
+    Raises:
+      TypeError: it is not a compiled call.
+      ValueError: it runs on several devices, or calls Python.
+      ExecutionError: jaxlib cannot serialize it; on CPUs this is so if it sorts.
+
+    >>> import numpy as np
+    >>> from lamina_tracing import jit
+    >>> compiled = jit(lambda x: x + 1).lower(np.zeros(2, np.float32)).compile()
+    >>> deserialize_and_load(*serialize(compiled))(np.zeros(2, np.float32))
+    Array([1., 1.], dtype=float32)
+    """
+    if not isinstance(compiled, Compiled):
+        raise TypeError("serialize: compiled must be a compiled call, as jit(f).lower(x).compile(); got "
+                        f"{type(compiled).__name__}")
+    spec, place, program = compiled._spec, compiled._place, compiled._program
+    if len(place.devices) > 1 or place.one_member_per_device:
+        raise ValueError(f"serialize: `{spec.name}` must run on one device, outside of maps over devices; it runs on "
+                         f"{', '.join(map(str, place.devices))}. The compilation cache stores programs of several devices")
+    if program.lowered.host_functions:
+        raise ValueError(f"serialize: `{spec.name}` calls Python functions, which other processes do not have")
+    source, payload = dumps(compiled._staged.closed), program.loaded.payload
+    try:
+        payload = payload or program.executable.serialize()
+    except _jaxlib.JaxRuntimeError as e:
+        raise ExecutionError(f"serialize: jaxlib cannot serialize the executable of `{spec.name}`: {e}. Use lamina.export for "
+                             "its program") from e
+    header = json.dumps({
+        "writer": f"lamina-runtime {__version__}", "name": spec.name, "call": spec.call, **_describe(place.devices[0]),
+        "committed": place.committed, "donated": compiled._donated, "keep_unused": spec.keep_unused,
+        "options": compiled._overrides, "module": _digest_module(program)}).encode()
+    body = header + source + payload
+    head = _HEAD.pack(_MAGIC, _FORMAT, hashlib.sha256(body).digest(), len(header), len(source))
+    return head + body, compiled.in_tree, compiled.out_tree
+
+
+def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTreeDef, backend: str | None = None,
+                         execution_devices: Sequence[Device] | None = None) -> Compiled:
+    """Load a compiled call that `serialize` returned.
+
+    Args:
+      serialized: the bytes; they contain machine code, so they must come from a source that you trust.
+      in_tree, out_tree: the structures of (args, kwargs) and of the result.
+      backend: name of a platform; None: the default one.
+      execution_devices: a sequence of one device, to which arguments are moved; None: the default device of the platform.
+    Returns:
+      The compiled call. Its results have the sharding of one device, without a mesh.
+    Raises:
+      TypeError: an argument has another type.
+      ValueError: the bytes are damaged, or were written for another jaxlib, processor or kind of device; or the structures
+        do not fit.
+    """
+    call = "deserialize_and_load"
+    header, closed, payload = _parse(call, serialized)
+    device = _choose_device(call, backend, execution_devices)
+    _check_host(call, header, device)
+    for what, tree, count in (("in_tree", in_tree, len(closed.in_avals)), ("out_tree", out_tree, len(closed.out_avals))):
+        if not hasattr(tree, "num_leaves"):
+            raise TypeError(f"{call}: {what} must be a PyTreeDef, as serialize returns it; got {type(tree).__name__}")
+        if tree.num_leaves != count:
+            raise ValueError(f"{call}: {what} must have {count} leaves; got {tree}")
+    compiled = _Loaded(_rebuild(header, closed, in_tree, out_tree, device), payload)
+    if header["module"] != _digest_module(compiled._program):
+        raise ValueError(f"{call}: `{header['name']}` is lowered to another module than when it was compiled, by "
+                         f"{header['writer']} with other lowering rules. Compile and serialize it again")
+    return compiled
+
+
+def _digest_module(program: executable.CompiledProgram) -> str:
+    return hashlib.sha256(program.lowered.bytecode()).hexdigest()
+
+
+def _describe(device: Device) -> dict[str, str]:
+    """Return what an executable depends on besides its program."""
+    return {"jaxlib": _jaxlib.VERSION, "platform": device.platform, "kind": device.device_kind,
+            "version": device.client.platform_version, "host": disk_cache.host_digest().hex()}
+
+
+def _check_host(call: str, header: dict[str, Any], device: Device) -> None:
+    found = _describe(device)
+    for key, what in (("jaxlib", "jaxlib"), ("platform", "platform"), ("kind", "kind of device"),
+                      ("version", "platform version")):
+        if header[key] != found[key]:
+            raise ValueError(f"{call}: `{header['name']}` was compiled for the {what} {header[key]!r}; this is {found[key]!r}. "
+                             "Compile it here")
+    if header["host"] != found["host"]:
+        raise ValueError(f"{call}: `{header['name']}` was compiled by {header['writer']} for another processor, another "
+                         "version of lamina-runtime or other XLA_FLAGS. Compile it here")
+
+
+def _choose_device(call: str, backend: str | None, devices: Sequence[Device] | None) -> Device:
+    if devices is None:
+        return backends.default_device() if backend is None else backends.devices(backend)[0]
+    given = list(devices)
+    if len(given) != 1:
+        raise ValueError(f"{call}: execution_devices must hold one device; got {given!r:.80}")
+    return given[0]
+
+
+def _parse(call: str, serialized: bytes) -> tuple[dict[str, Any], ClosedJaxpr, bytes]:
+    """Return the header, the program and the executable."""
+    if not isinstance(serialized, bytes | bytearray | memoryview):
+        raise TypeError(f"{call}: serialized must be bytes; got {type(serialized).__name__}. Open files in binary mode ('rb')")
+    data = bytes(serialized)
+    if data[:8] != _MAGIC or len(data) < _HEAD.size:
+        raise ValueError(f"{call}: these bytes are no compiled call of serialize, or are cut off")
+    _, version, digest, n_header, n_program = _HEAD.unpack_from(data)
+    body = data[_HEAD.size:]
+    if version != _FORMAT:
+        raise ValueError(f"{call}: the call was written in format {version}; this version reads format {_FORMAT}")
+    if n_header + n_program > len(body) or hashlib.sha256(body).digest() != digest:
+        raise ValueError(f"{call}: the bytes are damaged or cut off (their checksum does not fit)")
+    try:
+        header = json.loads(body[:n_header])
+        return header, loads(body[n_header:n_header + n_program]), body[n_header + n_program:]
+    except (LaminaError, ValueError) as e:
+        raise ValueError(f"{call}: the bytes are malformed: {e}") from None
+
+
+def _rebuild(header: dict[str, Any], closed: ClosedJaxpr, in_tree: PyTreeDef, out_tree: PyTreeDef, device: Device) -> Lowered:
+    """Return the lowered call of a program, for one device."""
+    def run(*args: Tree, **kwargs: Tree) -> Tree:
+        return trees.tree_unflatten(out_tree, eval_jaxpr(closed, trees.tree_leaves((args, kwargs))))
+
+    run.__name__ = run.__qualname__ = header["name"]
+    is_placed = header["committed"] or device is not backends.default_device()
+    spec = JitSpec(run, device=device if is_placed else None, keep_unused=header["keep_unused"],
+                   compiler_options=dict(header["options"]), call=header["call"])
+    staged = StagedProgram(closed, [], out_tree)
+    return Traced(spec, staged, in_tree, tuple(header["donated"]), lower_keys(closed).in_avals).lower()
