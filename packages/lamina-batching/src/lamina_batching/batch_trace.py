@@ -38,7 +38,16 @@ class BatchAxis(NamedTuple):
 class BatchTracer(Tracer):
     """One example of `val`, whose axis `dim` is the batch axis.
 
-    `made_by` is the primitive that made it, for errors; None if unknown.
+    Args:
+      trace: its trace.
+      val: the batch.
+      dim: the batch axis; `batch_dim` is an alias.
+      made_by: the primitive that made it, for errors; None if unknown.
+
+    >>> import numpy as np
+    >>> run_batched(lambda x: print(x.shape, x.val.shape, x.dim) or [x], BatchAxis(3), [np.zeros((2, 3))], [1])[1]
+    (2,) (2, 3) 1
+    [1]
     """
 
     __slots__ = ("val", "dim", "made_by")
@@ -56,13 +65,25 @@ class BatchTracer(Tracer):
         self.dim = dim
         self.made_by = made_by
 
+    batch_dim = property(lambda self: self.dim)  # the name of JAX
+
     @override
     def underlying_value(self) -> Value:
         return self.val
 
 
 class BatchTrace(Trace):
-    """Apply batching rules."""
+    """Apply batching rules.
+
+    Args:
+      level: the depth in the nest of transformations.
+      axis: size and name of the batch.
+
+    >>> import numpy as np
+    >>> run_batched(lambda x: print(x._trace.axis) or [x], BatchAxis(3), [np.zeros(3)], [0])[1]
+    BatchAxis(size=3, name=None)
+    [0]
+    """
 
     verb = "mapped"
     arguments: tuple[Sequence[Value], Sequence[int | None]] = ((), ())  # the batches and their batch axes

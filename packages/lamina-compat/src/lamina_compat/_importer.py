@@ -2,7 +2,7 @@
 
 A finder at the front of `sys.meta_path` makes a view for `jax` and each submodule. A view reads the names of the module of
 lamina with the same path, and records the names that are absent. The modules that lamina names otherwise, and inner names of
-JAX, come from `lamina_compat.names`.
+JAX, come from `lamina_compat.names` and from the modules that `_private_modules` lists.
 
 Child processes inherit the environment: `LAMINA_AS_JAX` holds the level, and `PYTHONPATH` leads to a `sitecustomize` that
 installs the finder.
@@ -15,21 +15,25 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dis import opmap
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from typing_extensions import override
 
 from ._missing_names import note_missing
+from ._private_modules import PRIVATE_MODULES
 
-__all__ = ["JaxImporter", "as_jax", "install", "installed_level"]
+__all__ = ["JaxImporter", "as_jax", "install", "installed_level", "installed_version"]
 
 VARIABLE = "LAMINA_AS_JAX"
 _SITE = str(Path(__file__).parent / "_site")
 # Objects that are passed on as they are: their attributes are assigned, or they are no plain modules.
 _UNWRAPPED = frozenset(("config",))
+# Modules that are loaded without a view: jaxlib looks for a name in it, which is absent, for each shard.
+_UNVIEWED = frozenset(("jax._src.sharding_impls",))
 
 
 def as_jax(level: str = "0.4.30") -> None:
@@ -61,6 +65,11 @@ def as_jax(level: str = "0.4.30") -> None:
 def installed_level() -> str | None:
     """Return the level of this process; None if `as_jax` was not called."""
     return next((f.level for f in sys.meta_path if isinstance(f, JaxImporter)), None)
+
+
+def installed_version() -> str:
+    """Return `jax.__version__` of this process; that of the default level if `as_jax` was not called."""
+    return next((f.version for f in sys.meta_path if isinstance(f, JaxImporter)), "0.4.30")
 
 
 def install(level: str) -> None:
@@ -106,10 +115,12 @@ class JaxImporter(importlib.metadata.DistributionFinder):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the view, or the module of lamina itself if it must not be wrapped."""
         if spec.name == "jaxlib.xla_extension":
-            return View(spec.name, [importlib.import_module("jaxlib._jax"), importlib.import_module("jaxlib.xla_client")])
+            return View(spec.name, map(importlib.import_module, _find_parts("jax.lib.xla_extension")))
         if spec.name == "jax":
             self._load_lamina()
         parts = [importlib.import_module(part) for part in _find_parts(spec.name)]
+        if spec.name in _UNVIEWED:
+            return parts[0]
         view = View(spec.name, parts)
         if spec.name == "jax":
             self._show_version(view)
@@ -123,6 +134,9 @@ class JaxImporter(importlib.metadata.DistributionFinder):
         import_module = importlib.import_module
         import_module("lamina_compat._version")
         import_module("lamina").devices  # loads the packages
+        for name in _UNVIEWED:
+            if sys.modules.get(name, self) is None:  # the runtime blocks the import of these names
+                del sys.modules[name]
         _set_defaults(self.level)
 
     @override
@@ -154,14 +168,18 @@ class _JaxDistribution(importlib.metadata.Distribution):
 
 
 def _find_parts(name: str) -> list[str]:
-    """Return the modules that a view of `name` reads: inner names of JAX first, then lamina's module of the same path."""
+    """Return the modules that a view of `name` reads.
+
+    These are, in this order: the module of `names` with inner names of JAX, modules that a private module of JAX shows, and
+    lamina's module of the same path.
+    """
     below = name.removeprefix("jax").removeprefix(".")
-    found = []
-    for base in ("lamina_compat.names", "lamina"):
-        module = f"{base}.{below}" if below else base
-        if _exists(module):
-            found.append(module)
-    return found
+    found = [f"lamina_compat.names.{below}" if below else "lamina_compat.names"]
+    if name in PRIVATE_MODULES:
+        for source in PRIVATE_MODULES[name].sources.split():
+            found.extend([source] if source.startswith("jaxlib.") else _find_parts(source))
+    found.append(f"lamina.{below}" if below else "lamina")
+    return [module for module in dict.fromkeys(found) if _exists(module)]
 
 
 def _exists(module: str) -> bool:
@@ -182,6 +200,11 @@ def _explain(name: str) -> str:
     return ""
 
 
+def _is_from_import(frame: FrameType) -> bool:
+    """Whether a frame is at the part of `from module import name` that looks up the name."""
+    return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
+
+
 class View(ModuleType):
     """A module whose names are those of other modules; the first that has a name decides. Assignments change that module.
 
@@ -197,11 +220,12 @@ class View(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in ("__file__", "__loader__", "__wrapped__", "__getstate__", "_parts"):
             raise AttributeError(name)
+        explanation = ""
         for part in vars(self)["_parts"]:
             try:
                 value = getattr(part, name)
             except AttributeError as e:
-                error = e
+                explanation = explanation or "".join(str(e).partition(": ")[1:])
                 continue
             if isinstance(value, ModuleType) and name not in _UNWRAPPED and not isinstance(value, View) and _find_parts(
                     f"{self.__name__}.{name}"):
@@ -213,7 +237,10 @@ class View(ModuleType):
             return importlib.import_module(f"{self.__name__}.{name}")
         if not name.startswith("_") or name == "_src":  # others are looked up by tools, such as mocks
             note_missing(f"{self.__name__}.{name}")
-        raise AttributeError(str(error).replace("'lamina", "'jax", 1), name=name, obj=self)
+        text = f"module {self.__name__!r} has no attribute {name!r}{explanation}"
+        if explanation and _is_from_import(sys._getframe(1)):
+            raise ImportError(f"cannot import name {name!r} from {self.__name__!r}{explanation}", name=self.__name__)
+        raise AttributeError(text, name=name)  # without obj=, Python adds no "Did you mean"
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:

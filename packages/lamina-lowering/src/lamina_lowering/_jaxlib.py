@@ -70,7 +70,14 @@ def _skip_builders() -> None:
 
 
 def new_context() -> IrContext:
-    """Return a new `ir.Context` with func, stablehlo and chlo loaded, without their generated Python builders."""
+    """Make an MLIR context.
+
+    Returns:
+      An `ir.Context` with func, stablehlo and chlo loaded, without their generated Python builders.
+
+    >>> new_context().get_dialect_descriptor("stablehlo").namespace
+    'stablehlo'
+    """
     mlir = load_mlir()
     context = mlir.Context()
     registry = mlir.DialectRegistry()

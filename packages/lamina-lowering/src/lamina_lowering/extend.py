@@ -24,6 +24,9 @@ and `ctx.avals_in` has the broadcast types. So most of these rules are one line:
     lowering_rules.define(prims.sin_p, direct("stablehlo.sine"))
 
 `platform_rules("cuda").define(prims.x_p, rule)` adds a rule for one platform.
+
+Rules may also use jaxlib's bindings: within `with ctx.loc, ctx.ip:` their builders insert operations at the right place.
+`element_type_name(dtype)` is the name of a dtype in MLIR, `make_ir_context()` a new context with the dialects of programs.
 """
 from __future__ import annotations
 
@@ -36,11 +39,14 @@ import numpy as np
 from lamina_ir import ShapedArray, dtypes, shaped
 from lamina_ir.typing import Function, ParamValue
 
+from ._emit.mlir_context import element_type_name
 from ._emit.rule_context import Context
 from ._emit.rule_tables import lowering_rules, platform_rules
+from ._jaxlib import new_context as make_ir_context
 from ._typing import AttributeValue, IrValue, OpResults
 
-__all__ = ["Context", "compute_in", "ffi_lowering", "identity", "lower_to_op", "lowering_rules", "platform_rules"]
+__all__ = ["Context", "compute_in", "element_type_name", "ffi_lowering", "identity", "lower_to_op", "lowering_rules",
+           "make_ir_context", "platform_rules"]
 
 
 def lower_to_op(name: str, **attrs: AttributeValue) -> Function:

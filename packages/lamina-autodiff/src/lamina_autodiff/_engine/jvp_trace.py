@@ -24,7 +24,18 @@ _add_p = prims.add_p
 
 
 class JVPTracer(Tracer):
-    """A value and its (nonzero) tangent. `made_by` is the primitive that made it, for errors; None if unknown."""
+    """A value and its (nonzero) tangent.
+
+    Args:
+      trace: its trace.
+      primal: the value.
+      tangent: the tangent.
+      made_by: the primitive that made it, for errors; None if unknown.
+
+    >>> run_jvp(lambda x: print(type(x).__name__, x.primal, x.tangent) or [x], [2.0], [1.0])
+    JVPTracer 2.0 1.0
+    ([2.0], [1.0])
+    """
 
     __slots__ = ("primal", "tangent", "made_by")
 
@@ -45,7 +56,16 @@ class JVPTracer(Tracer):
 
 
 class JVPTrace(Trace):
-    """Apply JVP rules. `linear` is the `LinearTrace` that records the linear part, or None."""
+    """Apply JVP rules.
+
+    Args:
+      level: the depth in the nest of transformations.
+      linear: the `LinearTrace` that records the linear part, or None.
+
+    >>> run_jvp(lambda x: print(type(x._trace).__name__) or [x], [2.0], [1.0])
+    JVPTrace
+    ([2.0], [1.0])
+    """
 
     verb = "differentiated"
     tangents: Sequence[Tangent] = ()  # those of the arguments
@@ -140,7 +160,20 @@ def add_tangents(a: Tangent, b: Tangent) -> Tangent:
 
 def run_jvp(fun: Callable[..., Sequence[Value]], primals: Sequence[Value], tangents: Sequence[Tangent],
             linear: LinearRecorder = None) -> tuple[list[Value], list[Tangent]]:
-    """Run `fun` on flat primals and tangents (None for zero); return flat results and their tangents."""
+    """Run a function on flat primals and tangents.
+
+    Args:
+      fun: function of flat arguments that returns a sequence of flat results.
+      primals: its arguments.
+      tangents: their tangents; None for zero.
+      linear: the trace that records the linear part, or None.
+    Returns:
+      (results, their tangents, or None for zero).
+
+    >>> from lamina_tracing import lax
+    >>> run_jvp(lambda x, y: [lax.mul(x, y), y], [2.0, 3.0], [1.0, None])
+    ([Array(6., dtype=float32, weak_type=True), 3.0], [Array(3., dtype=float32, weak_type=True), None])
+    """
     trace = JVPTrace(trace_state.depth + 1, linear)
     trace.tangents, trace.function_info = tangents, getattr(fun, "function_info", None)
     with new_trace_level(trace):

@@ -148,7 +148,7 @@ def raise_type_rule_error(call: str, error: Exception, prim: Primitive, avals: S
     if isinstance(error, LaminaError) or isinstance(error, (TypeError, ValueError)) and str(error).startswith(f"{prim.name}:"):
         return
     wanted, types = count_operands(prim), ", ".join([a.str_long() for a in avals]) or "none"
-    missing, more = [p for p in prim.params if p not in params], [p for p in params if p not in prim.params]
+    missing, more = [p for p in prim.params if p not in params], [p for p in params if p not in prim.expected_params(params)]
     if missing or more:
         text = f"its params are {', '.join(prim.params) or '(none)'}; got {', '.join(map(str, params)) or 'none'}"
     elif wanted not in (None, len(avals)):

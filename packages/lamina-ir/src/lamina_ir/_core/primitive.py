@@ -2,7 +2,7 @@
 linearity."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import unwrap
 from typing import Any
 
@@ -111,7 +111,7 @@ class Primitive:
       ProgramError: an invalid fact.
 
     A primitive can also be created with only a name and completed later: `multiple_results`, `def_abstract_eval`,
-    `def_impl`.
+    `def_impl`. Its equations may then have any params.
 
     >>> import numpy as np
     >>> twice_p = Primitive("twice_of_docs")
@@ -123,7 +123,7 @@ class Primitive:
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
                  "elementwise", "region_signature", "subprograms", "defaults", "effectful", "axis_params", "kinds",
-                 "may_read_axes", "spmd",
+                 "may_read_axes", "spmd", "has_open_params",
                  "undeclared_programs", "varying_axes", "has_default_varying_axes", "custom_bind", "custom_impl",
                  "version", "is_check", "__weakref__")
 
@@ -138,6 +138,7 @@ class Primitive:
         _check_facts(locals(), unwrap(Primitive.__init__).__kwdefaults__)
         self.name = name
         self.params = tuple(params)
+        self.has_open_params = infer is _no_infer and not params  # completed later: the params are not known
         self.infer: Function = _no_type_rule(name) if infer is _no_infer else infer
         self.numpy: Function = numpy or _no_evaluation(name)
         self.custom_bind: Function | None = None  # replaces `bind`, of a primitive that binds several equations
@@ -203,6 +204,10 @@ class Primitive:
         ([], {'axes': (0,)})
         """
         return [], dict(params)
+
+    def expected_params(self, given: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of the params that an equation with the params `given` must have."""
+        return tuple(given) if self.has_open_params else self.params
 
     @property
     def multiple_results(self) -> bool:

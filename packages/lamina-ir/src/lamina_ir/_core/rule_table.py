@@ -131,6 +131,8 @@ class RuleTable(dict[Primitive, RuleFunction]):
         reasons take precedence.
     Attributes:
       version: the generation of the active rules of this table, for cache keys of results that depend only on them.
+      explain_missing: `explain_missing(prim)` returns the end of the error message if a primitive without a family has no
+        rule; None for the default text.
 
     >>> from lamina_ir import prims
     >>> table = RuleTable("price", "shop/rows")
@@ -153,6 +155,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         self.rules_folder = rules_folder
         self.leading_params = leading_params
         self.default = default
+        self.explain_missing: Callable[[Primitive], str] | None = None
         self.missing_rules: dict[Primitive, str] = {}
         self._state = _State()
         self.version = self._state.number
@@ -341,6 +344,8 @@ class RuleTable(dict[Primitive, RuleFunction]):
             if rule is not None:
                 super().__setitem__(op, rule)
                 return rule
+        if self.explain_missing is not None and not op.family:
+            raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; {self.explain_missing(op)}")
         file = f"/{op.family}.py" if op.family else ""
         raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; add a rule to {self.rules_folder}{file} "
                                "(see docs/contributing/adding-an-op.md)")

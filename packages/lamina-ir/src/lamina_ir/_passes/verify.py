@@ -153,7 +153,7 @@ def _atom_problem(a: object, bound: set[Var]) -> str | None:
 def _params_problem(e: Eqn) -> str:
     """Describe the first param of an equation that is missing, unexpected or of another kind; "" without one."""
     p = e.primitive
-    if set(e.params) != set(p.params):
+    if set(e.params) != set(p.expected_params(e.params)):
         missing, extra = sorted(set(p.params) - set(e.params)), sorted(set(e.params) - set(p.params))
         return (f"{p.name} declares the params {', '.join(p.params) or 'none'}"
                 + (f"; missing {', '.join(missing)}" if missing else "")

@@ -257,7 +257,7 @@ class _Reader:
         operands = [self.atom(a, scope) for a in self.each(e.get("operands"), "operands", (str, dict))]
         given = self.field(e, "params", dict)
         self.place.append("params")
-        params = {p: self.value(given[p]) if p in given else prim.defaults[p] for p in prim.params
+        params = {p: self.value(given[p]) if p in given else prim.defaults[p] for p in prim.expected_params(given)
                   if p in given or p in prim.defaults}
         self.place.pop()
         missing, more = [p for p in prim.params if p not in params], [p for p in given if p not in params]

@@ -184,12 +184,12 @@ class _Parser(ParamParser):
             while not self.eat("]"):
                 here = self.skip()
                 key = self.name("a param name or `]`")
-                if key not in prim.params:
+                if key not in prim.expected_params([key]):
                     raise self.fail(f"`{name}` has no param `{key}`; its params are {', '.join(prim.params) or 'none'}", here)
                 self.need("=")
                 given[key] = self.value()
         params = {}
-        for key in prim.params:
+        for key in prim.expected_params(given):
             if key in given:
                 params[key] = given[key]
             elif key in prim.defaults:  # defaults are not printed; or the text is older than the param

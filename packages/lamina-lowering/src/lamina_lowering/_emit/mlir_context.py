@@ -28,7 +28,7 @@ from .. import _jaxlib
 from .source_map import EQUATION_FILE
 from .._typing import AttributeValue, IrAttribute, IrContext, IrLocation, IrModule, IrType
 
-__all__ = ["Session", "borrow_context", "use_parsed_module"]
+__all__ = ["Session", "borrow_context", "element_type_name", "use_parsed_module"]
 
 _T = TypeVar("_T")
 _MAX_FREE = 4
@@ -50,6 +50,25 @@ _NATIVE = frozenset(np.dtype(name) for name in (
 
 
 _MAX_BYTES = 1 << 63  # XLA counts bytes in signed 64-bit integers and aborts the process on overflow
+
+
+def element_type_name(dtype: np.dtype) -> str:
+    """Return the name of a dtype in MLIR.
+
+    Args:
+      dtype: the dtype.
+    Returns:
+      The name, as text.
+    Raises:
+      DTypeError: it has no StableHLO element type.
+
+    >>> element_type_name(np.dtype("uint8"))
+    'ui8'
+    """
+    name = _ELEMENTS.get(dtype.name)
+    if name is None:
+        raise DTypeError(f"lower: dtype {dtype} has no StableHLO element type")
+    return name
 
 
 class _Types(dict[ShapedArray, IrType]):
@@ -141,10 +160,7 @@ class Session:
         """Return the element type of a dtype."""
         t = self._elements.get(dtype)
         if t is None:
-            name = _ELEMENTS.get(dtype.name)
-            if name is None:
-                raise DTypeError(f"lower: dtype {dtype} has no StableHLO element type")
-            t = self._elements[dtype] = self.ir.Type.parse(name, self.context)
+            t = self._elements[dtype] = self.ir.Type.parse(element_type_name(dtype), self.context)
         return t
 
     def attr(self, value: AttributeValue) -> IrAttribute:

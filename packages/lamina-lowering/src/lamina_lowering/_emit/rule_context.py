@@ -5,7 +5,8 @@ computed on access. Operations are inserted at `ip`, the end of the current bloc
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,16 @@ class Context:
         finally:
             self.module.size.leave()
             self.eqn, self.ip, self._constants = saved
+
+    @contextmanager
+    def insert_at(self, ip: IrInsertionPoint) -> Iterator[None]:
+        """Insert the operations of the block at another insertion point."""
+        saved = self.ip, self._constants
+        self.ip, self._constants = ip, {}
+        try:
+            yield
+        finally:
+            self.ip, self._constants = saved
 
     def region(self, avals: Sequence[ShapedArray], body: Body, terminator: str = "stablehlo.return") -> Region:
         """Return a region for `op(..., regions=[...])`: `body(ctx, *block_arguments)` returns the value(s) of its

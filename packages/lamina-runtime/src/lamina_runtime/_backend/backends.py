@@ -201,13 +201,17 @@ def get_backend(platform: str | None = None) -> Client:
     return client(platform)
 
 
-def backends() -> dict[str, Client]:
+def backends(*, start: bool = True) -> dict[str, Client]:
     """Return jaxlib's clients that are in use, by platform: the default one, and those of platforms that were asked for.
+
+    Args:
+      start: whether to start the default client if no client is in use.
 
     >>> backends()["cpu"].platform
     'cpu'
     """
-    client()
+    if start:
+        client()
     return dict(client_state.current.clients)
 
 

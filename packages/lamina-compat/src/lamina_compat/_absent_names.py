@@ -1,0 +1,68 @@
+"""Inner names of JAX that lamina-compat does not have: what to use instead.
+
+Each group has the end of an error message, and the names that end with it, by module below `lamina_compat`. An entry of a
+module is also that of all names in it. `lamina_ir.layers.explain_absent_names` reads the table when a name is not found.
+"""
+from typing import Final
+
+GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
+    ("internal to JAX's partial evaluation; use trace_to_jaxpr_nounits of the same module, which computes what is known and "
+     "stages the rest", {"names.interpreters.partial_eval":
+                         "tracers_to_jaxpr new_eqn_recipe recipe_to_eqn JaxprEqnRecipe instantiate_const_at FreeVar LambdaBinding "
+                         "ConstVar trace_to_subjaxpr trace_to_subjaxpr_nounits trace_to_subjaxpr_nounits_fwd "
+                         "partial_eval_wrapper_nounits new_dynamic_main"}),
+    ("internal to JAX's staging; use trace_to_jaxpr_dynamic of the same module, or jax.make_jaxpr",
+     {"names.interpreters.partial_eval": "trace_to_subjaxpr_dynamic trace_to_subjaxpr_dynamic2 JaxprStackFrame extend_jaxpr_stack "
+                                         "arg_info_all sig_info result_info"}),
+    ("use jax.checkpoint with a policy, or partial_eval_jaxpr_nounits of the same module",
+     {"names.interpreters.partial_eval": "partial_eval_jaxpr_custom call_partial_eval_custom_rule partial_eval_jaxpr_custom_rule_not_implemented "
+                                         "closed_call_partial_eval_custom_rule PartialEvalCustomRule"}),
+    ("dce_jaxpr of the same module enters calls by itself",
+     {"names.interpreters.partial_eval": "dce_jaxpr_call_rule dce_jaxpr_closed_call_rule"}),
+    ("absent by design: lamina has no dynamic shapes; pad the arrays, and pass their sizes as arrays",
+     {"names.interpreters.partial_eval": "pad_jaxpr def_trivial_padding call_padding_rule infer_lambda_input_type "
+                                         "trace_to_jaxpr_dynamic2 trace_to_jaxpr_final2 BoundedAxisSize "
+                                         "trace_to_subjaxpr_nounits_dyn AbstractedAxesSpec"}),
+    ("internal to JAX's derivatives; use jax.jvp, jax.linearize and jax.vjp",
+     {"names.interpreters.ad": "linearize linearize_jaxpr jvp_subtrace jvp_subtrace_aux jvpfun traceable call_transpose "
+                               "map_transpose closed_backward_pass LinearizeTrace LinearizeTracer GradAccum "
+                               "ValAccum fancy_transposes primitive_linearizations nonzero_outputs "
+                               "nonzero_tangent_outputs rearrange_binders CustomJVPException CustomVJPException"}),
+    ("absent by design: lamina has no ragged arrays; pad the rows, and pass their lengths as an array",
+     {"names.interpreters.batching": "RaggedAxis IndexedAxisSize Jumble JumbleAxis JumbleTy ConcatAxis "
+                                     "StaggeredAxis jumble_axis make_batch_axis bdim_as_shape mask_ragged_axes "
+                                     "ragged_prop_rules resolve_ragged_axes"}),
+    ("absent by design: vmap maps over axes of arrays; register a pytree of arrays with jax.tree_util",
+     {"names.interpreters.batching": "register_vmappable unregister_vmappable to_elt from_elt to_elt_handlers "
+                                     "from_elt_handlers make_iota make_iota_handlers spec_types vmappables is_vmappable"}),
+    ("internal to JAX's vmap; use jax.vmap, batching.batch or batching.batch_jaxpr",
+     {"names.interpreters.batching": "batch_subtrace vmap_unrestricted batch_custom_jvp_subtrace "
+                                     "batch_custom_vjp_bwd flatten_fun_for_vmap SpmdAxisBatchTrace"}),
+    ("lamina lowers programs itself; use jax.jit(f).lower(*args), or mlir.lower_fun(f) inside of a rule",
+     {"names.interpreters.mlir": "jaxpr_subcomp lower_jaxpr_to_fun lower_jaxpr_to_module build_mlir_module_helper "
+                                 "LoweringParameters LoweringResult lowerable_effects merge_mlir_modules cache_lowering "
+                                 "delegate_lowering xla_computation_to_mlir_module shape_tensor eval_dynamic_shape"}),
+    ("absent by design: lowering rules get arrays of NumPy's dtypes; register a pytree with jax.tree_util for other types",
+     {"names.interpreters.mlir": "register_constant_handler get_constant_handler ir_type_handlers "
+                                 "ir_tree_registry ConstantHandler"}),
+    ("programs are lowered to StableHLO; define a rule with mlir.register_lowering",
+     {"names.interpreters.xla": "register_translation translations call_translations backend_specific_translations "
+                                "register_initial_style_primitive initial_style_primitives "
+                                "initial_style_translations parallel_translations "
+                                "xla_destructure backend_compile xla_call translations_with_avals axis_read axis_groups "
+                                "lower_fun TranslationContext TranslationRule"}),
+    ("use jax.Array, the class of all arrays",
+     {"names.interpreters.xla": "DeviceArray _DeviceArray make_device_array device_put device_array",
+      "names.interpreters.pxla": "ShardedDeviceArray make_sharded_device_array"}),
+    ("internal to JAX's runtime; use jax.jit, jax.pmap and jax.sharding",
+     {"names.interpreters.pxla": "MeshComputation MeshExecutable MeshPmap PmapComputation PmapExecutable "
+                                 "lower_mesh_computation lower_parallel_callable "
+                                 "parallel_callable xla_pmap_impl_lazy global_avals_to_results_handler "
+                                 "get_num_partitions lower_sharding_computation "
+                                 "spec_to_indices create_compile_options "
+                                 "local_result_handlers global_result_handlers shard_arg_handlers shard_args shard_arg "
+                                 "xla_pmap_impl stage_parallel_callable"}),
+)
+
+ABSENT: Final[dict[str, str]] = {f"{module}.{name}": text for text, names_by_module in GROUPS
+                                 for module, names in names_by_module.items() for name in names.split()}

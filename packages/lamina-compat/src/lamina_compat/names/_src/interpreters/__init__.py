@@ -1,0 +1,1 @@
+"""`jax._src.interpreters`: the names of `jax.interpreters`."""

@@ -1,0 +1,1 @@
+"""`jax.interpreters`: rules of transformations and partial evaluation."""

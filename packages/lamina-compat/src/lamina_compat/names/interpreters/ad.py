@@ -1,0 +1,323 @@
+"""`jax.interpreters.ad`: rules of derivatives in JAX's form, as views of `lamina_autodiff`'s tables.
+
+A rule in `primitive_jvps` is `rule(primals, tangents, **params) -> (result, tangent)`, in `primitive_transposes`
+`rule(cotangent, *operands, **params) -> cotangents`. Zeros are `Zero` objects, linear operands `UndefinedPrimal` objects.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from lamina_autodiff import SymbolicZero, linear_transpose
+from lamina_autodiff import vjp as _vjp
+from lamina_autodiff.extend import JVPTrace, JVPTracer, is_linear, jvp_program, jvp_rules, run_jvp, transpose_rules
+from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, dtypes
+from lamina_ir.layers import explain_absent_names
+from lamina_ir.typing import Function, Outputs, Params, ParamValue, Value
+from lamina_tracing import lax
+from lamina_tracing.extend import eval_jaxpr, typeof
+from lamina_tracing.linear_util import WrappedFun, wrap_init
+from typing_extensions import override
+
+from ..._rule_views import JaxRule, RefusedTable, RuleView, check_pair, check_sequence, result_avals, tangent_aval
+from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_tangents, from_zero, instantiate_zeros,
+                       instantiate_zeros_aval, is_undefined_primal, replace_float0s, replace_internal_symbolic_zeros,
+                       replace_rule_output_symbolic_zeros, to_zero, zero_from_primal, zeros_like_aval)
+
+__all__ = ["JVPTrace", "JVPTracer", "SymbolicZero", "UndefinedPrimal", "Zero", "add_jaxvals", "add_jaxvals_p",
+           "add_tangents", "backward_pass", "call_param_updaters", "call_transpose_param_updaters", "defbilinear",
+           "defjvp", "defjvp2", "defjvp_zero", "deflinear", "deflinear2", "get_primitive_transpose",
+           "instantiate_zeros", "instantiate_zeros_aval", "is_undefined_primal", "jvp", "jvp_jaxpr", "linear_jvp",
+           "primitive_jvps", "primitive_transposes", "reducing_transposes", "replace_float0s",
+           "replace_internal_symbolic_zeros", "replace_rule_output_symbolic_zeros", "vjp", "zero_from_primal", "zero_jvp",
+           "zeros_like_aval"]
+
+_CALLS = "a primitive that calls a program has rules of its own; set primitive_jvps and primitive_transposes"
+call_param_updaters = RefusedTable("ad.call_param_updaters", _CALLS)
+call_transpose_param_updaters = RefusedTable("ad.call_transpose_param_updaters", _CALLS)
+
+
+class _JvpRule(JaxRule):
+    """A rule of `primitive_jvps`."""
+
+    __slots__ = ()
+
+    @override
+    def __call__(self, primals: Sequence[Value], tangents: Sequence[Value | None], /,
+                 **params: ParamValue) -> tuple[Outputs, Any]:
+        made = self.rule(tuple(primals), tuple(map(to_zero, tangents, primals)), **params)
+        out, tangent = check_pair(self, made, "result, tangent")
+        if not self.prim.multiple:
+            return out, self._check(out, tangent)
+        out = tuple(out)
+        return out, [self._check(o, t) for o, t in zip(out, check_sequence(self, tangent, len(out), "tangents"))]
+
+    def _check(self, out: Value, tangent: Any) -> Value | None:
+        tangent = from_zero(tangent)
+        if tangent is None:
+            return None
+        want, got = typeof(out), typeof(tangent)
+        if want.shape != got.shape or not dtypes.is_inexact(got.dtype) or not dtypes.is_inexact(want.dtype):
+            raise TypeError(f"{self.describe()}: the tangent of a result {want.str_long()} must have the type "
+                            f"{tangent_aval(want).str_long()} or be a Zero; got {got.str_long()}")
+        return tangent if want.dtype == got.dtype else lax.convert_element_type(tangent, want.dtype)
+
+
+class _TransposeRule(JaxRule):
+    """A rule of `primitive_transposes`."""
+
+    __slots__ = ()
+
+    def apply(self, ct: Any, operands: list[Any], params: Params) -> Any:
+        """Call the program's rule."""
+        return self.rule(ct, *operands, **params)
+
+    @override
+    def __call__(self, ct: Any, /, *args: Value, **params: ParamValue) -> Any:
+        operands = [UndefinedPrimal(a.aval) if is_linear(a) else a for a in args]
+        if self.prim.multiple and any(c is None for c in ct):
+            avals = result_avals(self.prim, [a.aval if is_linear(a) else a for a in args], params)
+            ct = [to_zero(c, aval) for c, aval in zip(ct, avals)]
+        made = self.apply(ct, operands, params)
+        if made is Zero or type(made) is Zero:  # the class stands for zero cotangents of all operands
+            made = [None] * len(args)
+        back = [self._check(a, c) for a, c in zip(operands, check_sequence(self, made, len(args), "cotangents"))]
+        return back[0] if len(args) == 1 else tuple(back)
+
+    def _check(self, operand: Any, ct: Any) -> Value | None:
+        ct = from_zero(ct)
+        if ct is None or type(operand) is not UndefinedPrimal:
+            return None
+        want, got = operand.aval, typeof(ct)
+        if want.shape != got.shape or want.dtype != got.dtype:
+            raise TypeError(f"{self.describe()}: the cotangent of an operand {want.str_long()} must have its type; got "
+                            f"{got.str_long()}")
+        return ct
+
+
+class _ReducingTransposeRule(_TransposeRule):
+    """A rule of `reducing_transposes`."""
+
+    __slots__ = ()
+
+    @override
+    def apply(self, ct: Any, operands: list[Any], params: Params) -> Any:
+        return self.rule((), ct, *operands, **params)
+
+
+def _read_jvp(prim: Primitive, rule: Function) -> Function:
+    def jvp_rule(primals: Sequence[Value], tangents: Sequence[Any], **params: ParamValue) -> tuple[Outputs, Any]:
+        out, tangent = rule(list(primals), [from_zero(t) for t in tangents], **params)
+        if prim.multiple:
+            return list(out), [to_zero(t, o) for t, o in zip(tangent, out)]
+        return out, to_zero(tangent, out)
+    return jvp_rule
+
+
+def _read_transpose(prim: Primitive, rule: Function) -> Function:
+    def transpose_rule(ct: Any, *operands: Any, **params: ParamValue) -> list[Any]:
+        def fun(*xs: Value) -> list[Value]:
+            out = prim.bind(*xs, **params)
+            return list(out) if prim.multiple else [out]
+        return _transpose(fun, operands, ct if prim.multiple else [ct])
+    return transpose_rule
+
+
+def _drop_axes(rule: Function) -> Function:
+    return lambda reduce_axes, ct, *operands, **params: rule(ct, *operands, **params)
+
+
+def _transpose(fun: Function, operands: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """Return the cotangent of each operand of a function that is linear in the undefined ones; None for the others."""
+    linear = [i for i, x in enumerate(operands) if type(x) is UndefinedPrimal]
+
+    def at_linear(*xs: Value) -> list[Value]:
+        full = list(operands)
+        for i, x in zip(linear, xs):
+            full[i] = x
+        return list(fun(*full))
+
+    found: list[Any] = [Zero(tangent_aval(x.aval)) if type(x) is UndefinedPrimal else None for x in operands]
+    if not all(from_zero(ct) is None for ct in cts):
+        pulled = linear_transpose(at_linear, *[operands[i].aval for i in linear])([instantiate_zeros(ct) for ct in cts])
+        for i, ct in zip(linear, pulled):
+            found[i] = ct
+    return found
+
+
+primitive_jvps = RuleView("ad.primitive_jvps", jvp_rules, _JvpRule, _read_jvp)
+primitive_transposes = RuleView("ad.primitive_transposes", transpose_rules, _TransposeRule, _read_transpose)
+# The rules get the names of axes to sum over first: none.
+reducing_transposes = RuleView("ad.reducing_transposes", transpose_rules, _ReducingTransposeRule,
+                               lambda prim, rule: _drop_axes(_read_transpose(prim, rule)))
+
+
+def get_primitive_transpose(p: Primitive) -> Function:
+    """Return the transpose rule of a primitive.
+
+    Raises:
+      NotImplementedError: it has none.
+    """
+    if p not in primitive_transposes:
+        raise NotImplementedError(f"get_primitive_transpose: `{p.name}` has no transpose rule; set "
+                                  f"jax.interpreters.ad.primitive_transposes[{p.name}_p] = rule")
+    return primitive_transposes[p]
+
+
+def linear_jvp(primitive: Primitive, primals: Sequence[Value], tangents: Sequence[Any],
+               **params: ParamValue) -> tuple[Outputs, Any]:
+    """Apply the JVP rule of a primitive that is linear in all operands."""
+    out = primitive.bind(*primals, **params)
+    if all(type(t) is Zero for t in tangents):
+        return out, [zero_from_primal(o) for o in out] if primitive.multiple else zero_from_primal(out)
+    return out, primitive.bind(*map(instantiate_zeros, tangents), **params)
+
+
+def zero_jvp(primitive: Primitive, primals: Sequence[Value], tangents: Sequence[Any],
+             **params: ParamValue) -> tuple[Outputs, Any]:
+    """Apply the JVP rule of a primitive whose derivative is zero."""
+    out = primitive.bind(*primals, **params)
+    return out, [zero_from_primal(o) for o in out] if primitive.multiple else zero_from_primal(out)
+
+
+def deflinear2(primitive: Primitive, transpose_rule: Function) -> None:
+    """Define the rules of a primitive that is linear in all operands.
+
+    Args:
+      primitive: the primitive.
+      transpose_rule: `rule(cotangent, *operands, **params)`, with a cotangent for each operand.
+    """
+    primitive_jvps[primitive] = functools.partial(linear_jvp, primitive)
+    primitive_transposes[primitive] = transpose_rule
+
+
+def deflinear(primitive: Primitive, transpose_rule: Function) -> None:
+    """Define the rules of a primitive that is linear in all operands.
+
+    Args:
+      primitive: the primitive.
+      transpose_rule: `rule(cotangent, **params)`, with a cotangent for each operand.
+    """
+    def rule(ct: Any, *operands: Any, **params: ParamValue) -> Any:
+        return transpose_rule(ct, **params)
+    deflinear2(primitive, rule)
+
+
+def defjvp(primitive: Primitive, *jvprules: Function | None) -> None:
+    """Define the JVP rule of a primitive with one result by a rule for each operand; None for a zero derivative.
+
+    Args:
+      primitive: the primitive.
+      *jvprules: `rule(tangent, *primals, **params)` returns the tangent of the result.
+    """
+    def skip_result(jvprule: Function) -> Function:
+        return lambda tangent, ans, *primals, **params: jvprule(tangent, *primals, **params)
+    defjvp2(primitive, *[None if rule is None else skip_result(rule) for rule in jvprules])
+
+
+def defjvp2(primitive: Primitive, *jvprules: Function | None) -> None:
+    """Define the JVP rule of a primitive as `defjvp`; each rule gets the result too.
+
+    Args:
+      primitive: the primitive.
+      *jvprules: `rule(tangent, result, *primals, **params)` returns the tangent of the result.
+    """
+    def rule(primals: Sequence[Value], tangents: Sequence[Any], **params: ParamValue) -> tuple[Value, Any]:
+        out = primitive.bind(*primals, **params)
+        total: Any = zero_from_primal(out)
+        for jvprule, tangent in zip(jvprules, tangents, strict=True):
+            if jvprule is not None and type(tangent) is not Zero:
+                total = add_tangents(total, jvprule(tangent, out, *primals, **params))
+        return out, total
+    primitive_jvps[primitive] = rule
+
+
+def defjvp_zero(primitive: Primitive) -> None:
+    """Define a zero derivative."""
+    primitive_jvps[primitive] = functools.partial(zero_jvp, primitive)
+
+
+def defbilinear(prim: Primitive, lhs_rule: Function, rhs_rule: Function) -> None:
+    """Define the rules of a primitive that is linear in each of its two operands.
+
+    Args:
+      prim: the primitive.
+      lhs_rule: `rule(cotangent, x, y, **params)` returns the cotangent of `x`, which is undefined.
+      rhs_rule: the same for `y`.
+    """
+    defjvp(prim, lambda t, x, y, **params: prim.bind(t, y, **params), lambda t, x, y, **params: prim.bind(x, t, **params))
+
+    def rule(ct: Any, x: Any, y: Any, **params: ParamValue) -> tuple[Any, Any]:
+        if is_undefined_primal(x):
+            return lhs_rule(ct, x, y, **params), None
+        return None, rhs_rule(ct, x, y, **params)
+    primitive_transposes[prim] = rule
+
+
+def jvp(fun: WrappedFun, has_aux: bool = False, instantiate: bool | Sequence[bool] = True,
+        transform_stack: bool = True) -> Any:
+    """Return the forward derivative of a wrapped function: `(primals, tangents) -> (results, tangents)`, all flat.
+
+    Args:
+      fun: a function of flat arguments that returns a sequence of flat results.
+      has_aux: whether it returns (results, auxiliary data).
+      instantiate: whether zero tangents of results are arrays; else they are `Zero` objects.
+      transform_stack: accepted for compatibility; it has no effect.
+    Returns:
+      A `WrappedFun`; with `has_aux` also a function that returns the auxiliary data of the last call.
+    """
+    aux: list[Any] = []
+
+    def push(primals: Sequence[Value], tangents: Sequence[Any]) -> tuple[list[Value], list[Any]]:
+        def flat(*xs: Value) -> Sequence[Value]:
+            out = fun.call_wrapped(*xs)
+            if has_aux:
+                out, aux[:] = out[0], [out[1]]
+            return out
+        out, dout = run_jvp(flat, primals, [from_zero(t) for t in tangents])
+        full = [instantiate] * len(out) if isinstance(instantiate, bool) else instantiate
+        return out, [instantiate_zeros(to_zero(t, o)) if on else to_zero(t, o) for t, o, on in zip(dout, out, full)]
+
+    wrapped = wrap_init(push)
+    return (wrapped, lambda: aux[0]) if has_aux else wrapped
+
+
+def vjp(traceable: WrappedFun, primals: Sequence[Value], has_aux: bool = False) -> tuple[Any, ...]:
+    """Return (results, pullback) of a wrapped function of flat arguments; with `has_aux` also the auxiliary data."""
+    def flat(*xs: Value) -> Any:
+        out = traceable.call_wrapped(*xs)
+        return (list(out[0]), out[1]) if has_aux else list(out)
+    out, pull, *aux = _vjp(flat, *primals, has_aux=has_aux)
+    return out, lambda *cts: pull([instantiate_zeros(ct) for ct in cts]), *aux
+
+
+def jvp_jaxpr(jaxpr: ClosedJaxpr, nonzeros: Sequence[bool],
+              instantiate: bool | Sequence[bool]) -> tuple[ClosedJaxpr, list[bool]]:
+    """Return the forward derivative of a program, and which results have a tangent.
+
+    Args:
+      jaxpr: the program.
+      nonzeros: for each argument, whether it has a tangent.
+      instantiate: which results must have a tangent.
+    """
+    count = len(jaxpr.out_avals)
+    required = (instantiate,) * count if isinstance(instantiate, bool) else tuple(instantiate)
+    found = jvp_program(jaxpr, tuple(nonzeros), required)
+    return found.program, list(found.active_out)
+
+
+def backward_pass(jaxpr: Jaxpr, *args: Any) -> list[Any]:
+    """Return the cotangents of the undefined arguments of a linear program; None for the others.
+
+    Args:
+      jaxpr: the program.
+      *args: the last three are its constants, its arguments with `UndefinedPrimal` for linear ones, and the cotangents of
+        its results. Those before them have no effect.
+    """
+    consts, primals, cts = args[-3:]
+    closed = ClosedJaxpr(jaxpr, list(consts))
+    return _transpose(lambda *xs: eval_jaxpr(closed, xs), primals, cts)
+
+
+explain_absent_names(globals())

@@ -1,0 +1,272 @@
+"""`jax.interpreters.partial_eval`: staging, partial evaluation and dead code, with the functions of lamina.
+
+Programs are split by the facts of their primitives. The tables of rules of JAX's module are accepted, so that libraries can
+fill them; only `dce_rules` is read, by `dce_jaxpr`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import Atom, ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, dce, partial_eval
+from lamina_ir.extend import dce_equation
+from lamina_ir.layers import explain_absent_names
+from lamina_ir.typing import Function, Value
+from lamina_tracing.extend import StagingTrace, StagingTracer, new_trace_level, stage, trace_state, typeof
+from lamina_tracing.linear_util import WrappedFun, wrap_init
+
+from ..api_util import DebugInfo, debug_info, debug_info_final
+
+__all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal",
+           "abstract_eval_fun", "call_param_updaters", "call_partial_eval_rules", "close_jaxpr", "const_fold_rules",
+           "convert_constvars_jaxpr", "convert_envvars_to_constvars", "convert_invars_to_constvars", "custom_partial_eval_rules",
+           "custom_staging_rules", "dce_jaxpr", "dce_jaxpr_consts", "dce_rules", "debug_info", "debug_info_final",
+           "forwarding_rules", "move_binders_to_back", "move_binders_to_front", "padding_rules", "partial_eval_jaxpr_custom_rules",
+           "partial_eval_jaxpr_nounits", "partition_pvals", "trace_to_jaxpr", "trace_to_jaxpr_dynamic", "trace_to_jaxpr_final",
+           "trace_to_jaxpr_nounits"]
+
+# Tracers of values that are unknown while a function is staged; one class serves both of JAX's kinds.
+JaxprTracer = DynamicJaxprTracer = StagingTracer
+JaxprTrace = DynamicJaxprTrace = StagingTrace
+
+# Rules for dead code: `rule(used_results, equation) -> (used_operands, new equation or None)`.
+dce_rules: dict[Primitive, Callable[[list[bool], Eqn], tuple[list[bool], Eqn | None]]] = {}
+# Tables whose rules are not needed here: the result of a program does not depend on them.
+custom_partial_eval_rules: dict[Primitive, Function] = {}
+partial_eval_jaxpr_custom_rules: dict[Primitive, Function] = {}
+call_partial_eval_rules: dict[Primitive, Function] = {}
+call_param_updaters: dict[Primitive, Function] = {}
+custom_staging_rules: dict[Primitive, Function] = {}
+const_fold_rules: dict[Primitive, Function] = {}
+forwarding_rules: dict[Primitive, Function] = {}
+padding_rules: dict[Primitive, Function] = {}
+
+
+class PartialVal(tuple[Any, Any]):
+    """A value that is known, `(None, value)`, or of which only the type is known, `(type, None)`.
+
+    >>> PartialVal.known(3.0).is_known(), PartialVal.unknown(typeof(1.0)).get_aval()
+    (True, ShapedArray(float32[], weak_type=True))
+    """
+
+    def __new__(cls, xs: tuple[ShapedArray | None, Value]) -> PartialVal:
+        return super().__new__(cls, xs)
+
+    @classmethod
+    def known(cls, const: Value) -> PartialVal:
+        """Return a known value."""
+        return cls((None, const))
+
+    @classmethod
+    def unknown(cls, aval: ShapedArray) -> PartialVal:
+        """Return an unknown value of this type."""
+        return cls((aval, None))
+
+    def is_known(self) -> bool:
+        """Return whether the value is known."""
+        return self[0] is None
+
+    def get_known(self) -> Value | None:
+        """Return the value; None if it is unknown."""
+        return self[1] if self.is_known() else None
+
+    def get_aval(self) -> ShapedArray:
+        """Return the type."""
+        return typeof(self[1]) if self.is_known() else self[0]
+
+
+def partition_pvals(pvals: Sequence[PartialVal]) -> tuple[list[bool], list[ShapedArray], list[Value]]:
+    """Return which values are known, the types of the others, and the known values."""
+    known = [p.is_known() for p in pvals]
+    return known, [p[0] for p, k in zip(pvals, known) if not k], [p[1] for p, k in zip(pvals, known) if k]
+
+
+# --- staging --------------------------------------------------------------------------------------------------------
+def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], debug_info: object = None, *,
+                           keep_inputs: Sequence[bool] | None = None, **unused: object
+                           ) -> tuple[Jaxpr, list[ShapedArray], list[Value]]:
+    """Stage a function of flat values.
+
+    Args:
+      fun: the function, which returns a list.
+      in_avals: the types of its arguments.
+      debug_info: accepted without effect.
+      keep_inputs: for each argument, whether it is an input of the program. The others must not be used.
+    Returns:
+      The program, the types of its results, the values of its constvars.
+
+    >>> from lamina_tracing import lax
+    >>> trace_to_jaxpr_dynamic(wrap_init(lambda x: [lax.sin(x)]), [ShapedArray((), "float32")])[0]
+    { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
+    """
+    closed, outer = stage(lambda *args: list(fun.call_wrapped(*args)), list(in_avals))
+    jaxpr = closed.jaxpr
+    lead = jaxpr.invars[:len(outer)]  # values of enclosing traces
+    invars = jaxpr.invars[len(outer):]
+    if keep_inputs is not None:
+        invars = _drop_inputs(jaxpr, invars, keep_inputs)
+    return (Jaxpr([*lead, *jaxpr.constvars], invars, jaxpr.eqns, jaxpr.outvars), closed.out_avals, [*outer, *closed.consts])
+
+
+def _drop_inputs(jaxpr: Jaxpr, invars: Sequence[Var], keep: Sequence[bool]) -> list[Var]:
+    used: set[Atom] = {a for e in jaxpr.eqns for a in e.invars if type(a) is Var}
+    used.update(a for a in jaxpr.outvars if type(a) is Var)
+    for i, (v, k) in enumerate(zip(invars, keep, strict=True)):
+        if not k and v in used:
+            raise ValueError(f"trace_to_jaxpr_dynamic: keep_inputs[{i}] must be True: the function uses argument {i}")
+    return [v for v, k in zip(invars, keep) if k]
+
+
+def trace_to_jaxpr_final(fun: WrappedFun, in_avals: Sequence[ShapedArray], debug_info: object = None,
+                         keep_inputs: Sequence[bool] | None = None) -> tuple[Jaxpr, list[ShapedArray], list[Value]]:
+    """As `trace_to_jaxpr_dynamic`."""
+    return trace_to_jaxpr_dynamic(fun, in_avals, debug_info, keep_inputs=keep_inputs)
+
+
+def abstract_eval_fun(fun: Function, *avals: ShapedArray, debug_info: object = None, **params: Any) -> list[ShapedArray]:
+    """Return the types of the results of a function of flat values.
+
+    Args:
+      fun: returns a list.
+      avals: the types of its arguments.
+      debug_info: accepted without effect.
+      params: keyword arguments of the function.
+    """
+    return trace_to_jaxpr_dynamic(wrap_init(fun, params), avals)[1]
+
+
+def trace_to_jaxpr_nounits(fun: WrappedFun, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
+                           ) -> tuple[Jaxpr, list[PartialVal], tuple[Value, ...]]:
+    """Compute what depends on known values only, and stage the rest.
+
+    Args:
+      fun: a function of flat values, which returns a list.
+      pvals: its arguments, known or unknown.
+      instantiate: results to have from the program even if they are known: all, or one flag for each.
+    Returns:
+      The program from the unknown arguments to the unknown results, the results, and the values of its constvars.
+
+    >>> from lamina_tracing import lax
+    >>> x = PartialVal.unknown(ShapedArray((), "float32"))
+    >>> jaxpr, results, _ = trace_to_jaxpr_nounits(wrap_init(lambda x, y: [lax.neg(x), y + 1]), [x, PartialVal.known(2)])
+    >>> jaxpr, results
+    ({ lambda ; a:f32[]. let b:f32[] = neg a in (b,) }, [(ShapedArray(float32[]), None), (None, 3)])
+    """
+    trace = StagingTrace(trace_state.depth + 1)
+    with new_trace_level(trace):
+        unknown = {i: trace.new_argument(p[0]) for i, p in enumerate(pvals) if not p.is_known()}
+        outs = list(fun.call_wrapped(*[unknown[i] if i in unknown else p[1] for i, p in enumerate(pvals)]))
+        wanted = [instantiate] * len(outs) if isinstance(instantiate, bool) else list(instantiate)
+        staged = [trace.owns(o) or w for o, w in zip(outs, wanted, strict=True)]
+        closed = trace.to_jaxpr(list(unknown.values()), [o for o, s in zip(outs, staged) if s])
+    avals = iter(closed.out_avals)
+    results = [PartialVal.unknown(next(avals)) if s else PartialVal.known(o) for o, s in zip(outs, staged)]
+    return closed.jaxpr, results, tuple(closed.consts)
+
+
+trace_to_jaxpr = trace_to_jaxpr_nounits
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+def partial_eval_jaxpr_nounits(jaxpr: ClosedJaxpr, unknowns: Sequence[bool], instantiate: bool | Sequence[bool]
+                               ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[ShapedArray]]:
+    """Split a program into the part that depends on known inputs only, and the rest.
+
+    Args:
+      jaxpr: the program.
+      unknowns: for each input, whether it is unknown.
+      instantiate: results to have from the second part even if they are known: all, or one flag for each.
+    Returns:
+      The first part, from known inputs to known results and residuals; the second one, from residuals and unknown inputs to
+      the other results; for each result, whether it is unknown; the types of the residuals.
+    """
+    split = partial_eval(jaxpr, [not u for u in unknowns], instantiate=instantiate)
+    return split.known, split.unknown, [not k for k in split.out_known], split.residuals
+
+
+def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool],
+              instantiate: bool | Sequence[bool] = False) -> tuple[Jaxpr, list[bool]]:
+    """Eliminate dead code.
+
+    Args:
+      jaxpr: the program.
+      used_outputs: for each result, whether it is used.
+      instantiate: whether to keep unused inputs: all, or one flag for each.
+    Returns:
+      The program with the used results and the needed inputs; for each input, whether it is kept.
+    """
+    if not dce_rules or not any(e.primitive in dce_rules for e in jaxpr.eqns):
+        return dce(jaxpr, list(used_outputs), instantiate=instantiate)
+    return _dce_with_rules(jaxpr, used_outputs, instantiate)
+
+
+def _dce_with_rules(jaxpr: Jaxpr, used_outputs: Sequence[bool],
+                    instantiate: bool | Sequence[bool]) -> tuple[Jaxpr, list[bool]]:
+    outs = [a for a, u in zip(jaxpr.outvars, used_outputs, strict=True) if u]
+    live: set[Atom] = {a for a in outs if isinstance(a, Var)}
+    eqns: list[Eqn] = []
+    for old in reversed(jaxpr.eqns):
+        used = [v in live for v in old.outvars]
+        if not any(used) and not old.effects:
+            continue
+        new: Eqn | None = old
+        if old.primitive in dce_rules:
+            new = dce_rules[old.primitive](used, old)[1]
+        elif old.primitive.region_signature is not None and not old.effects:
+            new = dce_equation(old, used)
+        if new is not None:
+            eqns.append(new)
+            live.update(a for a in new.invars if isinstance(a, Var))
+    keep = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
+    kept = [v in live or k for v, k in zip(jaxpr.invars, keep, strict=True)]
+    return Jaxpr(jaxpr.constvars, [v for v, k in zip(jaxpr.invars, kept) if k], eqns[::-1], outs), kept
+
+
+def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs: Sequence[bool],
+                     instantiate: bool | Sequence[bool] = False) -> tuple[Jaxpr, list[bool], list[bool]]:
+    """As `dce_jaxpr`, also for constvars: return the program, which constvars and which inputs are kept."""
+    count = len(jaxpr.constvars)
+    keep = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
+    small, kept = dce_jaxpr(convert_constvars_jaxpr(jaxpr), used_outputs, [False] * count + keep)
+    return convert_invars_to_constvars(small, sum(kept[:count])), kept[:count], kept[count:]
+
+
+def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
+    """Return the program with its constvars as first inputs."""
+    return Jaxpr([], [*jaxpr.constvars, *jaxpr.invars], jaxpr.eqns, jaxpr.outvars)
+
+
+def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
+    """Return the program with its first `n` inputs as constvars."""
+    return Jaxpr([*jaxpr.constvars, *jaxpr.invars[:n]], jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars)
+
+
+convert_envvars_to_constvars = convert_invars_to_constvars
+
+
+def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """Return a program without constvars as a closed one."""
+    return ClosedJaxpr(jaxpr, [])
+
+
+def move_binders_to_front(closed_jaxpr: ClosedJaxpr, to_move: Sequence[bool]) -> ClosedJaxpr:
+    """Return the program with these inputs first.
+
+    Args:
+      closed_jaxpr: the program.
+      to_move: for each input, whether it is moved; moved inputs keep their order.
+    """
+    jaxpr = closed_jaxpr.jaxpr
+    if len(to_move) != len(jaxpr.invars):
+        raise ValueError(f"move_binders_to_front: to_move must have {len(jaxpr.invars)} entries, one per input; "
+                         f"got {len(to_move)}")
+    order = sorted(range(len(to_move)), key=lambda i: not to_move[i])
+    return ClosedJaxpr(Jaxpr(jaxpr.constvars, [jaxpr.invars[i] for i in order], jaxpr.eqns, jaxpr.outvars), closed_jaxpr.consts)
+
+
+def move_binders_to_back(closed_jaxpr: ClosedJaxpr, to_move: Sequence[bool]) -> ClosedJaxpr:
+    """Return the program with these inputs last."""
+    return move_binders_to_front(closed_jaxpr, [not m for m in to_move])
+
+
+explain_absent_names(globals())

@@ -1,0 +1,551 @@
+"""Rules in JAX's form: custom primitives under every transformation, compared with plain functions; errors of rules."""
+import functools
+
+import lamina_runtime
+import numpy as np
+import pytest
+from lamina_autodiff import checkpoint, grad, hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, vjp
+from lamina_batching import vmap
+from lamina_compat.names.interpreters import ad, batching, mlir, pxla, xla
+from lamina_export import deserialize, export
+from lamina_ir import MissingRuleError, Primitive, dumps, loads, prims, shaped
+from lamina_parallel import pmap
+from lamina_tracing import jit, lax, linear_util, make_jaxpr
+from lamina_tracing.extend import typeof
+
+
+def make_primitive(name, impl, infer, *, several=False):
+    prim = Primitive(name)
+    prim.multiple_results = several
+    prim.def_impl(impl)
+    prim.def_abstract_eval(infer)
+    mlir.register_lowering(prim, mlir.lower_fun(impl, multiple_results=several))
+    return prim
+
+
+# --- a unary elementwise primitive with a param ---------------------------------------------------------------------------
+def wave(x, *, k):
+    return lax.mul(lax.sin(x), lax.full_like(x, k))
+
+
+wave_p = make_primitive("test_wave", wave, lambda x, *, k: x)
+ad.defjvp(wave_p, lambda t, x, *, k: lax.mul(t, lax.mul(lax.cos(x), lax.full_like(x, k))))
+batching.defvectorized(wave_p)
+
+
+# --- a bilinear primitive, mapped with vmap of its implementation ---------------------------------------------------------
+def product(x, y):
+    return lax.dot(x, y)
+
+
+product_p = make_primitive("test_product", product, lambda x, y: shaped(x.shape[:1], x.dtype))
+ad.defbilinear(product_p, lambda ct, x, y: lax.mul(lax.broadcast_in_dim(ct, (ct.shape[0], y.shape[0]), (0,)),
+                                                   lax.broadcast_in_dim(y, (ct.shape[0], y.shape[0]), (1,))),
+               lambda ct, x, y: lax.dot(ct, x))
+
+
+def product_batcher(axis_size, axis_name, trace_type, args, dims):
+    return vmap(product, in_axes=tuple(dims), axis_size=axis_size)(*args), 0
+
+
+batching.axis_primitive_batchers[product_p] = product_batcher
+
+
+# --- several results, one without a derivative ----------------------------------------------------------------------------
+def parts(x):
+    return [lax.exp(x), lax.floor(x)]
+
+
+parts_p = make_primitive("test_parts", parts, lambda x: [x, x], several=True)
+
+
+def parts_jvp(primals, tangents):
+    (x,), (t,) = primals, tangents
+    out = parts_p.bind(x)
+    zero = ad.Zero.from_primal_value(x)
+    return out, [zero if type(t) is ad.Zero else lax.mul(t, out[0]), zero]
+
+
+ad.primitive_jvps[parts_p] = parts_jvp
+batching.primitive_batchers[parts_p] = lambda args, dims: (parts_p.bind(*args), [dims[0], dims[0]])
+
+
+# --- linear, with params, two operands and a transpose --------------------------------------------------------------------
+def mix(x, y, *, weights):
+    a, b = weights
+    return lax.add(lax.mul(x, lax.full_like(x, a)), lax.mul(y, lax.full_like(y, b)))
+
+
+mix_p = make_primitive("test_mix", mix, lambda x, y, *, weights: x)
+ad.deflinear2(mix_p, lambda ct, x, y, *, weights: [lax.mul(ct, lax.full_like(ct, w)) for w in weights])
+batching.defbroadcasting(mix_p)
+
+
+# --- linear with one operand, lowered with builders of a dialect -----------------------------------------------------------
+double_p = Primitive("test_double")
+double_p.def_impl(functools.partial(xla.apply_primitive, double_p))
+double_p.def_abstract_eval(lambda x: x)
+ad.deflinear(double_p, lambda ct: [double_p.bind(ct)])
+batching.defvectorized(double_p)
+
+
+def double_lowering(ctx, x):
+    two = mlir.ir_constant(np.full(ctx.avals_in[0].shape, 2, ctx.avals_in[0].dtype))
+    return [mlir.hlo.multiply(x, two)]
+
+
+mlir.register_lowering(double_p, double_lowering)
+
+
+# --- a reduction ------------------------------------------------------------------------------------------------------------
+def total(x, *, axes):
+    return lax.reduce_sum(x, axes)
+
+
+total_p = make_primitive("test_total", total, lambda x, *, axes: shaped(
+    tuple([n for i, n in enumerate(x.shape) if i not in axes]), x.dtype))
+ad.deflinear2(total_p, lambda ct, x, *, axes: [lax.broadcast_in_dim(
+    ct, x.aval.shape, tuple([i for i in range(x.aval.ndim) if i not in axes]))])
+batching.defreducer(total_p)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3,)).astype(np.float32)
+Y = RNG.normal(size=(3,)).astype(np.float32)
+M = RNG.normal(size=(4, 3)).astype(np.float32)
+
+# name -> (with the primitive, plain, arguments)
+CASES = {
+    "wave": (lambda x: wave_p.bind(x, k=3.0), lambda x: wave(x, k=3.0), (X,)),
+    "product": (lambda m, x: product_p.bind(m, x), product, (M, X)),
+    "parts": (lambda x: lax.mul(*parts_p.bind(x)), lambda x: lax.mul(*parts(x)), (X,)),
+    "mix": (lambda x, y: mix_p.bind(x, y, weights=(2.0, 0.5)), lambda x, y: mix(x, y, weights=(2.0, 0.5)), (X, Y)),
+    "double": (lambda x: lax.sin(double_p.bind(x)), lambda x: lax.sin(lax.mul(x, 2.0)), (X,)),
+    "total": (lambda m: lax.sin(total_p.bind(m, axes=(1,))), lambda m: lax.sin(total(m, axes=(1,))), (M,)),
+}
+
+
+def summed(f):
+    return lambda *xs: lax.reduce_sum(f(*xs), (0,))
+
+
+def stack(x, n=2):
+    return np.stack([x * (i + 1) for i in range(n)])
+
+
+def scan_over(f):
+    def run(*xs):
+        def body(carry, ys):
+            return lax.add(carry, summed(f)(*ys)), f(*ys)
+        return lax.scan(body, np.float32(0), xs)
+    return run
+
+
+def choose(f):
+    return lambda *xs: lax.cond(lax.gt(lax.reduce_sum(xs[0], tuple(range(xs[0].ndim))), np.float32(100)), f,
+                                lambda *ys: f(*[lax.neg(y) for y in ys]), *xs)
+
+
+def reload(f):
+    """Export, save and load a function, and differentiate the loaded one."""
+    def run(*xs):
+        loaded = deserialize(export(jit(f))(*xs).serialize(vjp_order=1))
+        out = loaded.call(*xs)
+        return out, loaded.vjp().call(*xs, np.ones(out.shape, out.dtype))
+    return run
+
+
+def transposed_derivative(f):
+    def run(*xs):
+        out, push = linearize(f, *xs)
+        return linear_transpose(push, *xs)(np.ones(out.shape, out.dtype))
+    return run
+
+
+# name -> (transformation, whether it takes arguments with a leading axis)
+TRANSFORMATIONS = {
+    "eager": (lambda f: f, False),
+    "jit": (jit, False),
+    "jvp": (lambda f: lambda *xs: jvp(f, xs, xs), False),
+    "jit of jvp": (lambda f: jit(lambda *xs: jvp(f, xs, xs)), False),
+    "grad": (lambda f: grad(summed(f)), False),
+    "grad of jit": (lambda f: grad(summed(jit(f))), False),
+    "jit of grad": (lambda f: jit(grad(summed(f))), False),
+    "vjp": (lambda f: lambda *xs: vjp(f, *xs)[1](np.ones(f(*xs).shape, np.float32)), False),
+    "jacfwd": (jacfwd, False),
+    "jacrev": (jacrev, False),
+    "hessian": (lambda f: hessian(summed(f)), False),
+    "checkpoint": (lambda f: grad(checkpoint(summed(f))), False),
+    "linearize and transpose": (transposed_derivative, False),
+    "cond": (choose, False),
+    "grad of cond": (lambda f: grad(summed(choose(f))), False),
+    "saved": (reload, False),
+    "vmap": (vmap, True),
+    "vmap over a last axis": (
+        lambda f: lambda *xs: vmap(f, in_axes=-1, out_axes=-1)(*[np.moveaxis(x, 0, -1) for x in xs]), True),
+    "vmap of one argument": (lambda f: lambda x, *rest: vmap(lambda y: f(y, *[r[0] for r in rest]))(x), True),
+    "jit of vmap": (lambda f: jit(vmap(f)), True),
+    "vmap of jit": (lambda f: vmap(jit(f)), True),
+    "vmap of grad": (lambda f: vmap(grad(summed(f))), True),
+    "grad of vmap": (lambda f: grad(lambda *xs: lax.reduce_sum(vmap(f)(*xs), (0, 1))), True),
+    "nested vmap": (lambda f: lambda *xs: vmap(vmap(f), in_axes=1)(*[np.stack([x, -x]) for x in xs]), True),
+    "scan": (scan_over, True),
+    "grad of scan": (lambda f: grad(lambda *xs: scan_over(f)(*xs)[0]), True),
+    "vmap of scan": (lambda f: lambda *xs: vmap(scan_over(f))(*[np.stack([x, -x]) for x in xs]), True),
+    "pmap": (lambda f: lambda *xs: pmap(f)(*[x[:1] for x in xs]), True),
+    "pmap of grad": (lambda f: lambda *xs: pmap(grad(summed(f)))(*[x[:1] for x in xs]), True),
+}
+
+
+def flat(tree):
+    return [np.asarray(x) for x in lamina_runtime.device_get(flatten(tree))]
+
+
+def flatten(tree):
+    return [y for x in tree for y in flatten(x)] if isinstance(tree, tuple | list) else [tree]
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_custom_primitive_equals_plain_function(case, name):
+    custom, plain, args = CASES[case]
+    transform, batched = TRANSFORMATIONS[name]
+    args = [stack(x) for x in args] if batched else args
+    found, wanted = flat(transform(custom)(*args)), flat(transform(plain)(*args))
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_program_with_custom_primitive_is_saved_and_parsed(case):
+    custom, _, args = CASES[case]
+    closed = make_jaxpr(custom)(*args)
+    assert str(loads(dumps(closed))) == str(closed)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------------
+def test_assigned_rule_is_returned_as_it_is():
+    assert ad.primitive_jvps[parts_p] is parts_jvp
+    assert batching.axis_primitive_batchers[product_p] is product_batcher
+    assert mlir._lowerings[double_p] is double_lowering
+
+
+def test_rule_is_found_counted_and_deleted():
+    prim = Primitive("test_deleted")
+    assert prim not in ad.primitive_jvps and ad.primitive_jvps.get(prim) is None
+    count = len(ad.primitive_jvps)
+    ad.primitive_jvps[prim] = lambda primals, tangents: (primals[0], tangents[0])
+    assert prim in ad.primitive_jvps and prim in list(ad.primitive_jvps) and len(ad.primitive_jvps) == count + 1
+    del ad.primitive_jvps[prim]
+    with pytest.raises(KeyError):
+        ad.primitive_jvps[prim]
+    with pytest.raises(KeyError):
+        del ad.primitive_jvps[prim]
+
+
+def test_built_in_rules_are_read_in_the_form_of_jax():
+    out, tangent = ad.primitive_jvps[prims.sin_p]((X,), (Y,))
+    np.testing.assert_allclose(tangent, np.cos(X) * Y, rtol=1e-6)
+    out, tangent = ad.primitive_jvps[prims.sin_p]((X,), (ad.Zero.from_primal_value(X),))
+    assert type(tangent) is ad.Zero and tangent.aval == typeof(X)
+    undefined = ad.UndefinedPrimal(typeof(X))
+    assert ad.primitive_transposes[prims.mul_p](Y, undefined, X)[1] is None
+    np.testing.assert_allclose(ad.primitive_transposes[prims.mul_p](Y, undefined, X)[0], X * Y)
+    zero = ad.primitive_transposes[prims.mul_p](ad.Zero(typeof(X)), undefined, X)
+    assert type(zero[0]) is ad.Zero and zero[1] is None
+    out, dim = batching.primitive_batchers[prims.mul_p]((stack(X), X), (0, None))
+    np.testing.assert_allclose(np.asarray(out), stack(X) * X)
+    assert dim == 0
+    out, dim = batching.axis_primitive_batchers[prims.sin_p](2, "i", None, (stack(X),), (0,))
+    assert out.shape == (2, 3) and dim == 0
+    out, dim = batching.fancy_primitive_batchers[prims.sin_p](batching.AxisData(None, 2), (stack(X),), (0,))
+    assert out.shape == (2, 3) and dim == 0
+
+
+def test_rule_of_built_in_primitive_can_be_replaced_and_restored():
+    old = ad.primitive_jvps[prims.tanh_p]
+    table = ad.primitive_jvps.table
+    with table.override(prims.tanh_p, table[prims.tanh_p]):
+        ad.primitive_jvps[prims.tanh_p] = lambda primals, tangents: (lax.tanh(*primals), lax.mul(tangents[0], 7.0))
+        assert float(grad(lax.tanh)(0.5)) == 7
+    ad.primitive_jvps[prims.tanh_p] = old
+    assert float(grad(lax.tanh)(0.5)) == pytest.approx(1 - np.tanh(0.5) ** 2, rel=1e-5)
+
+
+def test_lowering_of_built_in_primitive_is_called_from_a_rule():
+    prim = Primitive("test_calls_sine")
+    prim.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(prim, lambda ctx, x: mlir._lowerings[prims.sin_p](ctx, *mlir._lowerings[double_p](ctx, x)))
+    np.testing.assert_allclose(jit(lambda x: prim.bind(x))(X), np.sin(2 * X), rtol=1e-6)
+
+
+def test_axis_rules_get_the_axis():
+    seen = []
+    prim = make_primitive("test_axis_rules", lambda x: x, lambda x: x)
+
+    def batcher(*args):
+        seen.append(args[:-2])
+        return args[-2][0], args[-1][0]
+
+    for table in (batching.axis_primitive_batchers, batching.spmd_axis_primitive_batchers, batching.fancy_primitive_batchers):
+        table[prim] = batcher
+        vmap(lambda x: prim.bind(x), axis_name="i")(X)
+    assert seen[0][:2] == (3, "i") and seen[1][:3] == (None, 3, "i") and (seen[2][0].size, seen[2][0].name) == (3, "i")
+
+
+def test_reducing_transpose_gets_no_axes():
+    prim = make_primitive("test_reducing", lambda x: x, lambda x: x)
+    ad.primitive_jvps[prim] = functools.partial(ad.linear_jvp, prim)
+    ad.reducing_transposes[prim] = lambda axes, ct, x: [lax.mul(ct, 3.0) if axes == () else None]
+    assert float(grad(lambda x: prim.bind(x))(2.0)) == 3
+
+
+def test_class_zero_stands_for_zero_cotangents():
+    prim = make_primitive("test_zero_class", lambda x: x, lambda x: x)
+    ad.deflinear2(prim, lambda ct, x: ad.Zero)
+    assert float(grad(lambda x: prim.bind(x))(2.0)) == 0
+
+
+def test_platform_rule_applies_on_its_platform():
+    prim = make_primitive("test_platform", lambda x: x, lambda x: x)
+    mlir.register_lowering(prim, mlir.lower_fun(lambda x: lax.mul(x, 2.0), multiple_results=False), platform="cpu")
+    mlir.register_lowering(prim, mlir.lower_fun(lambda x: lax.mul(x, 5.0), multiple_results=False), platform="gpu")
+    assert float(jit(lambda x: prim.bind(x))(1.0)) == 2
+
+
+def test_lower_fun_contains_loops_collectives_and_callbacks():
+    def impl(x):
+        x = lax.fori_loop(0, 3, lambda i, y: lax.mul(y, 2.0), x)
+        return lax.psum(x, "i")
+    prim = Primitive("test_collective")
+    prim.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(prim, mlir.lower_fun(impl, multiple_results=False))
+    assert pmap(lambda x: prim.bind(x), axis_name="i")(np.ones((1, 2), np.float32)).tolist() == [[8, 8]]
+
+    host = Primitive("test_host")
+    host.def_abstract_eval(lambda x: x)
+
+    def rule(ctx, x):
+        return mlir.emit_python_callback(ctx, lambda a: (np.sin(a),), None, [x], ctx.avals_in, ctx.avals_out)[0]
+    mlir.register_lowering(host, rule)
+    np.testing.assert_allclose(jit(lambda x: host.bind(x))(X), np.sin(X), rtol=1e-6)
+
+
+def test_context_of_a_rule_describes_the_equation():
+    seen = []
+    prim = Primitive("test_context")
+    prim.def_abstract_eval(lambda x, *, k: x)
+
+    def rule(ctx, x, *, k):
+        seen.append((ctx, ctx.replace(avals_out=()), k))
+        return [x]
+    mlir.register_lowering(prim, rule)
+    jit(lambda x: prim.bind(x, k=(1, 2)))(X)
+    ctx, replaced, k = seen[0]
+    assert isinstance(ctx, mlir.LoweringRuleContext) and ctx.primitive is prim and k == (1, 2)
+    assert ctx.avals_in[0].shape == (3,) and replaced.avals_out == () and len(ctx.avals_out) == 1
+    assert ctx.platforms == ctx.module_context.platforms == ("cpu",) and not ctx.is_forward_compat()
+
+
+# --- functions of wrapped functions and programs -----------------------------------------------------------------------------
+def test_jvp_and_vjp_of_wrapped_functions():
+    f = linear_util.wrap_init(lambda x, y: [lax.mul(x, y), x])
+    out, tangents = ad.jvp(f).call_wrapped([2.0, 3.0], [1.0, ad.Zero.from_primal_value(3.0)])
+    assert [*map(float, out), *map(float, tangents)] == [6, 2, 3, 1]
+    out, tangents = ad.jvp(f, instantiate=False).call_wrapped([2.0, 3.0], [ad.Zero.from_primal_value(2.0), 1.0])
+    assert float(tangents[0]) == 2 and type(tangents[1]) is ad.Zero
+    out, pull = ad.vjp(f, (2.0, 3.0))
+    assert [*map(float, pull(1.0, ad.Zero.from_primal_value(1.0)))] == [3, 2]
+    with_aux, aux = ad.jvp(linear_util.wrap_init(lambda x: ([x], "aux")), has_aux=True)
+    with_aux.call_wrapped([1.0], [1.0])
+    assert aux() == "aux"
+
+
+def test_derivatives_and_batches_of_programs():
+    closed = make_jaxpr(lambda x, y: (lax.mul(x, y), y))(2.0, 3.0)
+    program, nonzero = ad.jvp_jaxpr(closed, [True, False], False)
+    assert nonzero == [True, False] and len(program.in_avals) == 3
+    linear = make_jaxpr(lambda x: lax.mul(x, 4.0))(1.0)
+    undefined = ad.UndefinedPrimal(linear.in_avals[0])
+    assert [*map(float, ad.backward_pass(linear.jaxpr, True, linear.consts, [undefined], [2.0]))] == [8]
+    program, batched = batching.batch_jaxpr(closed, 5, [True, False], False, None, None)
+    assert batched == [True, False] and program.in_avals[0].shape == (5,)
+
+
+def test_batch_maps_a_wrapped_function():
+    f = linear_util.wrap_init(lambda x, y: [lax.mul(x, y), y])
+    first, second = batching.batch(f, None, 3, (0, None), (0, 0)).call_wrapped(X, 2.0)
+    np.testing.assert_allclose(first, X * 2)
+    assert second.shape == (3,)
+    first, second = batching.batch(f, batching.AxisData("i", 3), lambda: (0, None), lambda: (0, None)).call_wrapped(X, 2.0)
+    assert second == 2.0
+
+
+def test_axis_helpers():
+    assert batching.moveaxis(M, 0, -1).shape == (3, 4) and batching.broadcast(M, 2, -1).shape == (4, 3, 2)
+    assert batching.bdim_at_front(M, None, 2).shape == (2, 4, 3) and batching.bdim_at_front(M, 1, 3).shape == (3, 4)
+    assert batching.matchaxis("i", 3, 1, 0, M).shape == (3, 4) and batching.matchaxis("i", 2, None, 1, M).shape == (4, 2, 3)
+    data = batching.AxisData("i", 3)
+    assert batching.matchaxis(data, 1, 0, M).shape == (3, 4)
+    np.testing.assert_allclose(batching.matchaxis(data, 1, None, M, sum_match=True), M.sum(1), rtol=1e-6)
+    with pytest.raises(ValueError, match="sum_match"):
+        batching.matchaxis(data, 1, None, M)
+
+
+def test_zero_helpers():
+    zero = ad.Zero.from_primal_value(X)
+    assert np.array_equal(ad.instantiate_zeros(zero), np.zeros(3)) and ad.instantiate_zeros(X) is X
+    assert ad.add_tangents(zero, X) is X and ad.add_tangents(X, zero) is X
+    assert ad.instantiate_zeros(ad.Zero.from_primal_value(3)).dtype.names == ("float0",)
+    assert ad.is_undefined_primal(ad.UndefinedPrimal(typeof(X))) and not ad.is_undefined_primal(X)
+    symbolic = ad.replace_internal_symbolic_zeros(zero)
+    assert type(symbolic) is ad.SymbolicZero and type(ad.replace_rule_output_symbolic_zeros(symbolic)) is ad.Zero
+    assert repr(zero) == "Zero(f32[3])"
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------------------
+BAD_JVPS = {
+    "pair": (lambda primals, tangents: primals[0], r"must return a pair \(result, tangent\); got ndarray"),
+    "shape": (lambda primals, tangents: (primals[0], np.ones(2, np.float32)), r"must have the type float32\[3\]"),
+}
+
+
+@pytest.mark.parametrize("rule, message", BAD_JVPS.values(), ids=BAD_JVPS)
+def test_error_of_a_jvp_rule_names_table_primitive_and_line(rule, message):
+    prim = make_primitive("test_bad_jvp", lambda x: x, lambda x: x)
+    ad.primitive_jvps[prim] = rule
+    with pytest.raises(TypeError, match=message) as info:
+        jvp(lambda x: prim.bind(x), (X,), (X,))
+    assert str(info.value).startswith("ad.primitive_jvps: rule of `test_bad_jvp`, registered at ")
+    assert "test_interpreters.py:" in str(info.value)
+
+
+BAD_TRANSPOSES = {
+    "none": (lambda ct, x: None, "must return a sequence of 1 cotangents; got NoneType"),
+    "count": (lambda ct, x: [ct, ct], "must return 1 cotangents; got 2"),
+    "array": (lambda ct, x: ct, "must return a sequence of 1 cotangents"),
+    "shape": (lambda ct, x: [np.ones(2, np.float32)], r"an operand float32\[3\] must have its type; got float32\[2\]"),
+}
+
+
+@pytest.mark.parametrize("rule, message", BAD_TRANSPOSES.values(), ids=BAD_TRANSPOSES)
+def test_error_of_a_transpose_rule_names_table_primitive_and_line(rule, message):
+    prim = make_primitive("test_bad_transpose", lambda x: x, lambda x: x)
+    ad.deflinear2(prim, rule)
+    with pytest.raises(TypeError, match=message) as info:
+        grad(lambda x: lax.reduce_sum(prim.bind(x), (0,)))(X)
+    assert str(info.value).startswith("ad.primitive_transposes: rule of `test_bad_transpose`, registered at ")
+    assert "test_interpreters.py:" in str(info.value)
+
+
+BAD_BATCHERS = {
+    "pair": (lambda args, dims: args[0], "must return a pair"),
+    "dim": (lambda args, dims: (args[0], 2), "must be an axis of it or None; got int: 2"),
+    "size": (lambda args, dims: (args[0], 1), r"must have the size of the mapped axis, 2; got float32\[2,3\]"),
+}
+
+
+@pytest.mark.parametrize("rule, message", BAD_BATCHERS.values(), ids=BAD_BATCHERS)
+def test_error_of_a_batching_rule_names_table_primitive_and_line(rule, message):
+    prim = make_primitive("test_bad_batcher", lambda x: x, lambda x: x)
+    batching.primitive_batchers[prim] = rule
+    with pytest.raises(TypeError, match=message) as info:
+        vmap(lambda x: prim.bind(x))(stack(X))
+    assert str(info.value).startswith("batching.primitive_batchers: rule of `test_bad_batcher`, registered at ")
+    assert "test_interpreters.py:" in str(info.value)
+
+
+BAD_LOWERINGS = {
+    "count": (lambda ctx, x: [x, x], "must return 1 values; got 2"),
+    "none": (lambda ctx, x: None, "must return a sequence of ir.Values; got NoneType"),
+    "value": (lambda ctx, x: [3], "result 0 must be an ir.Value; got int: 3"),
+    "type": (lambda ctx, x: [mlir.ir_constant(np.float32(1))],
+             r"must have the type tensor<3xf32> of float32\[3\]; got tensor<f32>"),
+}
+
+
+@pytest.mark.parametrize("rule, message", BAD_LOWERINGS.values(), ids=BAD_LOWERINGS)
+def test_error_of_a_lowering_rule_names_table_primitive_and_line(rule, message):
+    prim = Primitive("test_bad_lowering")
+    prim.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(prim, rule)
+    with pytest.raises(TypeError, match=message) as info:
+        jit(lambda x: prim.bind(x))(X)
+    assert str(info.value).startswith("mlir.register_lowering: rule of `test_bad_lowering`, registered at ")
+    assert "test_interpreters.py:" in str(info.value)
+
+
+def test_missing_rule_names_the_table_and_where_other_rules_are():
+    prim = make_primitive("test_missing", lambda x: x, lambda x: x)
+    for transform, table in ((grad, "ad.primitive_jvps"), (vmap, "batching.primitive_batchers")):
+        with pytest.raises(MissingRuleError, match=rf"`test_missing` has no rule; set jax.interpreters.{table}\[") as info:
+            transform(lambda x: lax.reduce_sum(prim.bind(x), tuple(range(x.ndim))))(X)
+        assert "(registered: mlir.register_lowering at " in str(info.value) and "test_interpreters.py:" in str(info.value)
+    ad.primitive_jvps[prim] = functools.partial(ad.linear_jvp, prim)
+    with pytest.raises(MissingRuleError, match=r"transpose of `test_missing` has no rule; set jax.interpreters.ad.primitive"):
+        grad(lambda x: prim.bind(x))(1.0)
+    other = Primitive("test_not_lowered")
+    other.def_abstract_eval(lambda x: x)
+    with pytest.raises(MissingRuleError, match=r"call jax.interpreters.mlir.register_lowering\(test_not_lowered_p, rule\)"):
+        jit(lambda x: other.bind(x))(X)
+
+
+@pytest.mark.parametrize("key", ["sin", None, lax.sin])
+def test_key_that_is_no_primitive_is_refused(key):
+    with pytest.raises(TypeError, match="ad.primitive_jvps: the key of a rule must be a Primitive"):
+        ad.primitive_jvps[key] = lambda primals, tangents: None
+    with pytest.raises(TypeError, match="mlir.register_lowering: the key of a rule must be a Primitive"):
+        mlir.register_lowering(key, lambda ctx, x: [x])
+
+
+def test_rule_that_is_no_function_is_refused():
+    with pytest.raises(TypeError, match="batching.primitive_batchers: the rule of `sin` must be a function; got int: 3"):
+        batching.primitive_batchers[prims.sin_p] = 3
+
+
+def test_unknown_platform_is_refused():
+    with pytest.raises(ValueError, match="platform must be one of gpu, cuda, rocm, cpu, tpu or None; got 'metal'"):
+        mlir.register_lowering(wave_p, lambda ctx, x: [x], platform="metal")
+
+
+def test_tables_without_use_refuse_assignments():
+    with pytest.raises(NotImplementedError, match="ad.call_param_updaters: a primitive that calls a program"):
+        ad.call_param_updaters[wave_p] = lambda params: params
+
+
+ABSENT = [(ad, "linearize"), (batching, "RaggedAxis"), (batching, "register_vmappable"), (mlir, "jaxpr_subcomp"),
+          (xla, "register_translation"), (pxla, "ShardedDeviceArray")]
+
+
+@pytest.mark.parametrize("module, name", ABSENT, ids=[name for _, name in ABSENT])
+def test_absent_name_is_explained(module, name):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': .+"):
+        getattr(module, name)
+
+
+# --- xla, pxla --------------------------------------------------------------------------------------------------------------
+def test_mesh_in_scope_is_read():
+    assert pxla.thread_resources.env.physical_mesh.empty and pxla.thread_resources.env.physical_mesh.devices.shape == ()
+    with pxla.Mesh(np.array(lamina_runtime.devices()[:1]), ("x",)) as mesh:
+        assert pxla.thread_resources.env.physical_mesh == mesh
+
+
+def test_jitted_functions_are_recognized():
+    assert isinstance(jit(wave), xla.xe.PjitFunction) and not isinstance(wave, xla.xe.PjitFunction)
+
+
+def test_class_of_a_program_becomes_an_array_class():
+    class Boxed:
+        def __init__(self, value):
+            self.value = value
+
+        def __array__(self, dtype=None, copy=None):
+            return np.asarray(self.value, dtype)
+
+    assert Boxed not in xla.pytype_aval_mappings
+    xla.pytype_aval_mappings[Boxed] = xla.pytype_aval_mappings[np.ndarray]
+    xla.canonicalize_dtype_handlers[Boxed] = xla.canonicalize_dtype_handlers[np.ndarray]
+    assert float(jit(lambda x: lax.mul(x, 2.0))(Boxed(np.float32(3)))) == 6
+    with pytest.raises(TypeError, match="cannot become an array class"):
+        xla.pytype_aval_mappings[str] = xla.pytype_aval_mappings[np.ndarray]
