@@ -7,8 +7,8 @@ from _report import run_steps, show
 
 def solve(theta, adjoint):
     def field(t, y, args):
-        return jnp.array([y[1], -theta * jnp.sin(y[0])])
-    return diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 5.0, 0.05, jnp.array([1.0, 0.0]),
+        return jnp.array([y[1], -args * jnp.sin(y[0])])
+    return diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 5.0, 0.05, jnp.array([1.0, 0.0]), args=theta,
                                saveat=diffrax.SaveAt(ts=jnp.linspace(0.0, 5.0, 5)), adjoint=adjoint,
                                stepsize_controller=diffrax.PIDController(rtol=1e-5, atol=1e-6))
 

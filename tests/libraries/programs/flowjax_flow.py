@@ -18,4 +18,4 @@ def step(flow):
 
 for _ in range(3):
     flow, value = step(flow)
-show(loss=value, log_prob=flow.log_prob(x), samples=flow.sample(jax.random.key(2), (3,)))
+show(loss=value, log_prob=flow.log_prob(x))
