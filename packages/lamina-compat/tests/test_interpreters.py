@@ -8,7 +8,7 @@ from lamina_autodiff import checkpoint, grad, hessian, jacfwd, jacrev, jvp, line
 from lamina_batching import vmap
 from lamina_compat.names.interpreters import ad, batching, mlir, pxla, xla
 from lamina_export import deserialize, export
-from lamina_ir import MissingRuleError, Primitive, dumps, loads, prims, shaped
+from lamina_ir import MissingRuleError, Primitive, dtypes, dumps, loads, prims, shaped
 from lamina_parallel import pmap
 from lamina_tracing import jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import typeof
@@ -332,6 +332,34 @@ def test_lower_fun_contains_loops_collectives_and_callbacks():
     np.testing.assert_allclose(jit(lambda x: host.bind(x))(X), np.sin(X), rtol=1e-6)
 
 
+def test_rule_calls_another_rule_on_broadcast_values():
+    prim = Primitive("test_delegates")
+    prim.def_abstract_eval(lambda x, y: y)
+    product_rule = mlir.cache_lowering(mlir.lower_fun(lax.mul, multiple_results=False))
+
+    def rule(ctx, *xs):
+        xs = mlir.multi_broadcast_in_dim(ctx, xs, ctx.avals_in, ctx.avals_out[0].shape)
+        return mlir.delegate_lowering(ctx, product_rule, *xs, avals_in=ctx.avals_out * 2)
+    mlir.register_lowering(prim, rule)
+    np.testing.assert_allclose(jit(lambda x, y: prim.bind(x, y))(X, M), X * M, rtol=1e-6)
+
+
+def test_constants_and_attributes_have_the_types_of_their_dtypes():
+    with mlir.make_ir_context(), mlir.ir.Location.unknown():
+        assert str(mlir.dense_int_elements([1, 2])) == "dense<[1, 2]> : tensor<2xi64>"
+        assert str(mlir.dense_bool_elements([True])) == "dense<true> : tensor<1xi1>"
+        assert [str(mlir.i32_attr(1)), str(mlir.i64_attr(2)), str(mlir.dense_int_array([3]))] == [
+            "1 : i32", "2 : i64", "array<i64: 3>"]
+        assert str(mlir.aval_to_ir_type(shaped((2,), "bfloat16"))) == "tensor<2xbf16>"
+        module = mlir.ir.Module.create()
+        with mlir.ir.InsertionPoint(module.body):
+            for value in (np.ones(2, "float16"), np.ones((), dtypes.bfloat16), np.zeros((0, 3), np.int8), True, 2, 1.5, 1j):
+                assert mlir.ir_constant(value).type == mlir.aval_to_ir_type(typeof(value))
+            call = mlir.custom_call("f", result_types=[mlir.aval_to_ir_type(typeof(1.0))], operands=[], backend_config="text")
+        assert len(call.results) == 1 and 'backend_config = "text"' in str(call)
+        assert module.operation.verify() and "@f" in mlir.module_to_string(module) and mlir.module_to_bytecode(module)
+
+
 def test_context_of_a_rule_describes_the_equation():
     seen = []
     prim = Primitive("test_context")
@@ -373,6 +401,15 @@ def test_derivatives_and_batches_of_programs():
     assert batched == [True, False] and program.in_avals[0].shape == (5,)
 
 
+def test_program_is_mapped_over_given_axes():
+    closed = make_jaxpr(lambda x, y: (lax.mul(x, y), y))(X, Y)
+    program, dims = batching.batch_jaxpr_axes(closed, 4, (1, None), (0, batching.zero_if_mapped), None)
+    assert [a.shape for a in program.in_avals] == [(3, 4), (3,)] and dims == [0, None]
+    assert [a.shape for a in program.out_avals] == [(4, 3), (3,)]
+    program, dims = batching.batch_jaxpr_axes(closed, batching.AxisData("i", 4), (0, 1), (1, batching.zero_if_mapped))
+    assert [a.shape for a in program.out_avals] == [(3, 4), (4, 3)] and dims == [1, 0]
+
+
 def test_batch_maps_a_wrapped_function():
     f = linear_util.wrap_init(lambda x, y: [lax.mul(x, y), y])
     first, second = batching.batch(f, None, 3, (0, None), (0, 0)).call_wrapped(X, 2.0)
@@ -402,6 +439,8 @@ def test_zero_helpers():
     symbolic = ad.replace_internal_symbolic_zeros(zero)
     assert type(symbolic) is ad.SymbolicZero and type(ad.replace_rule_output_symbolic_zeros(symbolic)) is ad.Zero
     assert repr(zero) == "Zero(f32[3])"
+    assert ad.replace_float0s(3, ad.recast_to_float0(3, 5.0)) == 0 and ad.recast_to_float0(X, Y) is Y
+    assert ad.zeros_like_jaxval(X).tolist() == [0, 0, 0]
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------------------

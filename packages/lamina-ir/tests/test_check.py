@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Primitive, ProgramError, Var, alpha_equal, aval_of,
-                       check, dtypes, parse, prims, shaped)
+from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Primitive, ProgramError, ShapeDtypeStruct, Var,
+                       alpha_equal, aval_of, check, dtypes, parse, prims, shaped)
 from lamina_ir.testing.samples import samples_of
 from lamina_ir.testing.programs import NOTEBOOK, chain, f32
 
@@ -198,3 +198,41 @@ def test_shared_program_is_checked_under_each_set_of_bound_axes():
     for eqns in ([mapped], [first, mapped], [mapped, first]):
         with pytest.raises(ProgramError, match=r"\(xla_call\), program 0: equation 0 `b:f32\[\] = rng_uniform"):
             check(ClosedJaxpr(Jaxpr([], [x, a], eqns, [b])))
+
+
+# --- primitives that are completed after their creation ---
+def late_primitive(rule, *, several=False, effects=False):
+    prim = Primitive("late")
+    prim.multiple_results = several
+    (prim.def_effectful_abstract_eval if effects else prim.def_abstract_eval)(rule)
+    return prim
+
+
+def test_primitive_completed_later_takes_any_params():
+    prim = late_primitive(lambda x, **params: x)
+    check(ClosedJaxpr(Jaxpr([], [A], [Eqn(prim, [A], [B], {"k": 3, "name": "n"})], [B])))
+    assert prim.expected_params(["k"]) == ("k",) and prims.sin_p.expected_params(["k"]) == ()
+
+
+BAD_TYPE_RULES = [
+    (lambda x: None, {}, "must return a type; got NoneType: None"),
+    (lambda x: [x], {}, "must return a type; got list"),
+    (lambda x: np.zeros(3), {}, "must return a type; got ndarray"),
+    (lambda x: x, {"several": True}, "must return a sequence of types; got ShapedArray"),
+    (lambda x: [x, 3], {"several": True}, "must return types; got int: 3"),
+    (lambda x: x, {"effects": True}, r"must return a pair \(types, effects\); got ShapedArray"),
+    (lambda x: (None, set()), {"effects": True}, "must return a type; got NoneType: None"),
+]
+
+
+@pytest.mark.parametrize("rule, facts, words", BAD_TYPE_RULES, ids=[words for *_, words in BAD_TYPE_RULES])
+def test_type_rule_that_returns_no_type_is_named_with_its_line(rule, facts, words):
+    with pytest.raises(ProgramError, match=rf"`late`: its type rule at .*test_check.py:\d+ {words}"):
+        late_primitive(rule, **facts).infer(f32(3))
+
+
+def test_type_rule_may_return_objects_with_shape_and_dtype():
+    struct = ShapeDtypeStruct((3,), np.float32)
+    assert late_primitive(lambda x: struct).infer(f32(3)) == f32(3)
+    assert late_primitive(lambda x: [struct, x], several=True).infer(f32(3)) == [f32(3), f32(3)]
+    assert late_primitive(lambda x: (struct, {"effect"}), effects=True).infer(f32(3)) == f32(3)

@@ -313,3 +313,11 @@ def test_number_of_stored_states_is_bounded(table):
         with table.override(prims.sin_p, lambda: None):
             pass
     assert len(table._state._known) <= 64 and config.cache_key() == key
+
+
+def test_message_for_a_primitive_without_a_family_can_be_set(table):
+    table.explain_missing = lambda prim: f"define one for {prim.name}"
+    with pytest.raises(MissingRuleError, match="vmap of `tables_own` has no rule; define one for tables_own$"):
+        table[Primitive("tables_own")]
+    with pytest.raises(MissingRuleError, match="vmap of `sin` has no rule; add a rule to lamina_batching/rules/elementwise.py"):
+        table[prims.sin_p]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, dtypes, shaped
 from lamina_lowering import lower, lowering_rules
-from lamina_lowering.extend import lower_to_op, identity, compute_in
+from lamina_lowering.extend import compute_in, element_type_name, identity, lower_to_op
 from lamina_lowering.testing import run_lowered
 
 F32, I32 = np.dtype("float32"), np.dtype("int32")
@@ -92,3 +92,21 @@ def test_attributes_from_python_values():
             ctx.session.attr(object())
         return v
     run_rule(rule, np.zeros(1, np.float32), out=shaped((1,), F32))
+
+
+def test_operations_are_inserted_at_another_point():
+    aval = shaped((2,), F32)
+
+    def rule(ctx, x):
+        first = ctx.const(np.float32([1, 2]), aval)
+        with ctx.insert_at(ctx.session.ir.InsertionPoint(first.owner)):
+            early = ctx.const(np.float32(5), aval)
+        return ctx.op("stablehlo.add", (ctx.op("stablehlo.add", (x, first), aval), early), aval)
+    assert run_rule(rule, np.float32([1, 1]), out=aval).tolist() == [7, 8]
+
+
+def test_names_of_element_types():
+    assert [element_type_name(dtypes.as_dtype(d)) for d in ("bool", "uint8", "bfloat16", "complex64")] == [
+        "i1", "ui8", "bf16", "complex<f32>"]
+    with pytest.raises(TypeError, match="has no StableHLO element type"):
+        element_type_name(np.dtype("S3"))

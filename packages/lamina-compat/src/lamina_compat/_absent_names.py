@@ -27,7 +27,8 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
      {"names.interpreters.ad": "linearize linearize_jaxpr jvp_subtrace jvp_subtrace_aux jvpfun traceable call_transpose "
                                "map_transpose closed_backward_pass LinearizeTrace LinearizeTracer GradAccum "
                                "ValAccum fancy_transposes primitive_linearizations nonzero_outputs "
-                               "nonzero_tangent_outputs rearrange_binders CustomJVPException CustomVJPException"}),
+                               "nonzero_tangent_outputs backward_pass_internal zeros_like_p unpair_pval "
+                               "rearrange_binders CustomJVPException CustomVJPException custom_lin_p"}),
     ("absent by design: lamina has no ragged arrays; pad the rows, and pass their lengths as an array",
      {"names.interpreters.batching": "RaggedAxis IndexedAxisSize Jumble JumbleAxis JumbleTy ConcatAxis "
                                      "StaggeredAxis jumble_axis make_batch_axis bdim_as_shape mask_ragged_axes "
@@ -36,12 +37,19 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
      {"names.interpreters.batching": "register_vmappable unregister_vmappable to_elt from_elt to_elt_handlers "
                                      "from_elt_handlers make_iota make_iota_handlers spec_types vmappables is_vmappable"}),
     ("internal to JAX's vmap; use jax.vmap, batching.batch or batching.batch_jaxpr",
-     {"names.interpreters.batching": "batch_subtrace vmap_unrestricted batch_custom_jvp_subtrace "
+     {"names.interpreters.batching": "batch_subtrace vmap_unrestricted batch_custom_jvp_subtrace batch_jaxpr2 "
                                      "batch_custom_vjp_bwd flatten_fun_for_vmap SpmdAxisBatchTrace"}),
     ("lamina lowers programs itself; use jax.jit(f).lower(*args), or mlir.lower_fun(f) inside of a rule",
      {"names.interpreters.mlir": "jaxpr_subcomp lower_jaxpr_to_fun lower_jaxpr_to_module build_mlir_module_helper "
-                                 "LoweringParameters LoweringResult lowerable_effects merge_mlir_modules cache_lowering "
-                                 "delegate_lowering xla_computation_to_mlir_module shape_tensor eval_dynamic_shape"}),
+                                 "LoweringParameters LoweringResult lowerable_effects merge_mlir_modules "
+                                 "xla_computation_to_mlir_module shape_tensor eval_dynamic_shape "
+                                 "ReplicaAxisContext SPMDAxisContext ShardingContext ShapePolyLoweringState"}),
+    ("lamina passes no tokens and channels to lowering rules; use jax.experimental.io_callback(ordered=True)",
+     {"names.interpreters.mlir": "token_type DEVICE_TO_DEVICE_TYPE RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE"}),
+    ("use jax.sharding.NamedSharding and jax.sharding.PositionalSharding",
+     {"names.interpreters.pxla": "Chunked NoSharding Replicated ShardedAxis ShardingSpec Unstacked are_op_shardings_equal "
+                                 "array_mapping_to_axis_resources is_op_sharding_replicated op_sharding_to_indices"}),
+    ("use jax.extend.backend.get_backend", {"names.interpreters.xla": "Backend"}),
     ("absent by design: lowering rules get arrays of NumPy's dtypes; register a pytree with jax.tree_util for other types",
      {"names.interpreters.mlir": "register_constant_handler get_constant_handler ir_type_handlers "
                                  "ir_tree_registry ConstantHandler"}),
@@ -60,7 +68,8 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                                  "parallel_callable xla_pmap_impl_lazy global_avals_to_results_handler "
                                  "get_num_partitions lower_sharding_computation "
                                  "spec_to_indices create_compile_options "
-                                 "local_result_handlers global_result_handlers shard_arg_handlers shard_args shard_arg "
+                                 "local_result_handlers global_result_handlers global_aval_to_result_handler "
+                                 "shard_arg_handlers shard_args shard_arg "
                                  "xla_pmap_impl stage_parallel_callable"}),
 )
 

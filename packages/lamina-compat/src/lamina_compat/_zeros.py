@@ -9,13 +9,15 @@ from lamina_autodiff.extend import instantiate as _instantiate
 from lamina_ir import ShapedArray, dtypes, prims, trees
 from lamina_ir.typing import Value
 from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 from typing_extensions import override
 
 from ._rule_views import tangent_aval
 
-__all__ = ["UndefinedPrimal", "Zero", "add_jaxvals", "add_jaxvals_p", "add_tangents", "from_zero", "instantiate_zeros",
-           "instantiate_zeros_aval", "is_undefined_primal", "replace_float0s", "replace_internal_symbolic_zeros",
-           "replace_rule_output_symbolic_zeros", "to_zero", "zero_from_primal", "zeros_like_aval"]
+__all__ = ["UndefinedPrimal", "Zero", "add_jaxvals", "add_jaxvals_p", "add_tangents", "from_zero",
+           "instantiate_zeros", "instantiate_zeros_aval", "is_undefined_primal", "recast_to_float0",
+           "replace_float0s", "replace_internal_symbolic_zeros", "replace_rule_output_symbolic_zeros", "to_zero",
+           "zero_from_primal", "zeros_like_aval", "zeros_like_jaxval"]
 
 _Node = TypeVar("_Node", bound="_Typed")
 add_jaxvals_p = prims.add_p
@@ -87,6 +89,11 @@ def zeros_like_aval(aval: ShapedArray) -> Value:
     return np.zeros(aval.shape, dtypes.float0) if aval.dtype == dtypes.float0 else _instantiate(None, aval)
 
 
+def zeros_like_jaxval(val: Value) -> Value:
+    """Return zeros of the type of an array."""
+    return zeros_like_aval(typeof(val))
+
+
 def instantiate_zeros(tangent: Any) -> Value:
     """Return a tangent as an array: zeros for a `Zero`."""
     return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
@@ -115,6 +122,12 @@ def zero_from_primal(val: Value) -> Zero:
 def replace_float0s(primal: Value, tangent: Any) -> Any:
     """Return zeros like `primal` for a tangent of dtype float0, else the tangent."""
     return lax.full_like(primal, 0) if getattr(tangent, "dtype", None) == dtypes.float0 else tangent
+
+
+def recast_to_float0(primal: Value, tangent: Any) -> Any:
+    """Return zeros of dtype float0 if `primal` is not inexact, else the tangent."""
+    aval = tangent_aval(primal)
+    return zeros_like_aval(aval) if aval.dtype == dtypes.float0 else tangent
 
 
 def replace_internal_symbolic_zeros(x: Any) -> Any:

@@ -13,7 +13,7 @@ from .._util.short_repr import short_repr
 from ..errors import MissingRuleError, ProgramError
 from .region_signature import RegionSignature
 from ..typing import Function, Outputs, ParamValue, Params, Value
-from .._types.avals import ShapedArray
+from .._types.avals import ShapedArray, shaped
 from .._typing import Avals
 from .._util.former_names import former_attributes, former_parameters
 
@@ -251,17 +251,32 @@ class Primitive:
         """Set the type rule `infer`.
 
         Args:
-          rule: `rule(*avals, **params)`.
+          rule: `rule(*avals, **params)` returns the type of the result, a sequence of types if `multiple_results`. Types
+            are `ShapedArray`s, or other objects with a shape and a dtype that are not arrays.
         Returns:
           `rule`, so that this can be a decorator.
+        Raises:
+          ProgramError: when the rule is used, if it returns something else.
+
+        >>> zeros_p = Primitive("zeros_of_docs")
+        >>> rule = zeros_p.def_abstract_eval(lambda: None)
+        >>> zeros_p.infer()
+        Traceback (most recent call last):
+        lamina_ir.errors.ProgramError: `zeros_of_docs`: its type rule at <doctest ... must return a type; got NoneType: None
         """
-        self.infer = rule
+        self.infer = lambda *avals, **params: _check_types(self, rule, rule(*avals, **params))
         return rule
 
     def def_effectful_abstract_eval(self, rule: Function) -> Function:
         """Set the type rule of a primitive with effects; `rule` returns (types, effects)."""
         self.effectful, self.has_default_varying_axes = True, False
-        self.infer = lambda *avals, **params: rule(*avals, **params)[0]
+
+        def infer(*avals: ShapedArray, **params: ParamValue) -> Avals:
+            made = rule(*avals, **params)
+            if not isinstance(made, tuple | list) or len(made) != 2:
+                raise _bad_types(self, rule, "a pair (types, effects)", made)
+            return _check_types(self, rule, made[0])
+        self.infer = infer
         return rule
 
     def def_custom_bind(self, bind: Function) -> Function:
@@ -277,6 +292,27 @@ class Primitive:
     def __reduce__(self) -> tuple[Function, tuple[str]]:
         check_savable("pickle", self)
         return get_primitive, (self.name,)
+
+
+def _check_types(prim: Primitive, rule: Function, made: Any) -> Avals:
+    """Return what a type rule returned as avals; ProgramError if it is something else."""
+    if not prim.multiple:
+        return made if isinstance(made, ShapedArray) else _as_aval(prim, rule, made)
+    if not isinstance(made, tuple | list):
+        raise _bad_types(prim, rule, "a sequence of types", made)
+    return [aval if isinstance(aval, ShapedArray) else _as_aval(prim, rule, aval) for aval in made]
+
+
+def _as_aval(prim: Primitive, rule: Function, made: Any) -> ShapedArray:
+    if not (hasattr(made, "shape") and hasattr(made, "dtype")) or hasattr(made, "__array__"):
+        raise _bad_types(prim, rule, "types" if prim.multiple else "a type", made)
+    return shaped(made.shape, made.dtype, bool(getattr(made, "weak_type", False)))
+
+
+def _bad_types(prim: Primitive, rule: Function, wanted: str, made: object) -> ProgramError:
+    code = getattr(unwrap(rule), "__code__", None)
+    at = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
+    return ProgramError(f"`{prim.name}`: its type rule{at} must return {wanted}; got {short_repr(made)}")
 
 
 def _no_evaluation(name: str) -> Function:

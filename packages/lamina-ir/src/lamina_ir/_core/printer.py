@@ -114,7 +114,7 @@ class _Printer:
         for v in e.outvars:
             if v not in names:
                 names[v] = next(fresh) if v in read else "_"
-        if e.primitive.subprograms:
+        if e.primitive.subprograms or e.primitive.has_open_params:
             for _, value in self.shown_params(e):
                 for sub in _programs(value):
                     self.name_program(sub)
@@ -178,7 +178,8 @@ class _Printer:
     def flat_eqn(self, e: Eqn, width: int) -> str | None:
         texts = []
         for name, value in self.shown_params(e) if e.params else ():
-            text = self.flat_value(value, width) if e.primitive.subprograms else format_param(value)
+            has_programs = e.primitive.subprograms or e.primitive.has_open_params
+            text = self.flat_value(value, width) if has_programs else format_param(value)
             if text is None or len(text) > width:
                 return None
             texts.append(f"{name}={text}")

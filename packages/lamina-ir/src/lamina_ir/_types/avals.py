@@ -95,8 +95,32 @@ class ShapedArray:
         """Return the same type without weak type."""
         return shaped(self.shape, self.dtype) if self.weak_type else self
 
-    def str_short(self) -> str:
-        """Return the type as printed in programs: `f32[8,3]`, or `f32[8,3]{i}` if it varies over the axis `i`."""
+    def update(self, **changes: Any) -> ShapedArray:
+        """Return a copy with another `shape`, `dtype` or `weak_type`. Other keywords, such as `sharding`, have no effect.
+
+        >>> shaped((3,), "float32").update(shape=(2, 3))
+        ShapedArray(float32[2,3])
+        """
+        made = shaped(tuple(changes.get("shape", self.shape)), changes.get("dtype", self.dtype),
+                      bool(changes.get("weak_type", self.weak_type)))
+        return made.with_varying_axes(self.varying_axes)
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """Return the type of tangents: this type without weak type; dtype float0 unless this dtype is inexact.
+
+        >>> shaped((3,), "int32").to_tangent_aval()
+        ShapedArray(float0[3])
+        """
+        return self.strip_weak_type() if dtypes.is_inexact(self.dtype) else self.update(dtype=dtypes.float0, weak_type=False)
+
+    at_least_vspace = to_tangent_aval
+
+    def str_short(self, short_dtypes: bool = True) -> str:
+        """Return the type as printed in programs: `f32[8,3]`, or `f32[8,3]{i}` if it varies over the axis `i`.
+
+        Args:
+          short_dtypes: accepted without effect: dtypes are always short.
+        """
         return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def str_long(self) -> str:
@@ -157,7 +181,7 @@ class _VaryingArray(ShapedArray):
         return found
 
     @override
-    def str_short(self) -> str:
+    def str_short(self, short_dtypes: bool = True) -> str:
         return f"{super().str_short()}{_braces(self.varying_axes)}"
 
     @override

@@ -60,6 +60,9 @@ class Trace:
     transformed_arguments: Collection[int] = ()  # numbers of the flat arguments that are tracers of an eager trace
     sources: dict[int, Source] | None = None  # `Source`s of the program being staged, see `find_user_source`
 
+    # The trace itself: programs written for early JAX compare `tracer._trace.main` by identity.
+    main = property(lambda self: self)
+
     def __init__(self, level: int) -> None:
         self.level = level
 

@@ -22,16 +22,18 @@ from typing_extensions import override
 
 from ..._rule_views import JaxRule, RefusedTable, RuleView, check_pair, check_sequence, result_avals, tangent_aval
 from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_tangents, from_zero, instantiate_zeros,
-                       instantiate_zeros_aval, is_undefined_primal, replace_float0s, replace_internal_symbolic_zeros,
-                       replace_rule_output_symbolic_zeros, to_zero, zero_from_primal, zeros_like_aval)
+                       instantiate_zeros_aval, is_undefined_primal, recast_to_float0, replace_float0s,
+                       replace_internal_symbolic_zeros, replace_rule_output_symbolic_zeros, to_zero, zero_from_primal,
+                       zeros_like_aval, zeros_like_jaxval)
 
 __all__ = ["JVPTrace", "JVPTracer", "SymbolicZero", "UndefinedPrimal", "Zero", "add_jaxvals", "add_jaxvals_p",
-           "add_tangents", "backward_pass", "call_param_updaters", "call_transpose_param_updaters", "defbilinear",
-           "defjvp", "defjvp2", "defjvp_zero", "deflinear", "deflinear2", "get_primitive_transpose",
-           "instantiate_zeros", "instantiate_zeros_aval", "is_undefined_primal", "jvp", "jvp_jaxpr", "linear_jvp",
-           "primitive_jvps", "primitive_transposes", "reducing_transposes", "replace_float0s",
-           "replace_internal_symbolic_zeros", "replace_rule_output_symbolic_zeros", "vjp", "zero_from_primal", "zero_jvp",
-           "zeros_like_aval"]
+           "add_tangents", "backward_pass", "bilinear_transpose", "call_param_updaters",
+           "call_transpose_param_updaters", "defbilinear", "defjvp", "defjvp2", "defjvp_zero", "deflinear",
+           "deflinear2", "get_primitive_transpose", "instantiate_zeros", "instantiate_zeros_aval",
+           "is_undefined_primal", "jvp", "jvp_jaxpr", "linear_jvp", "linear_transpose2", "primitive_jvps",
+           "primitive_transposes", "recast_to_float0", "reducing_transposes", "replace_float0s",
+           "replace_internal_symbolic_zeros", "replace_rule_output_symbolic_zeros", "standard_jvp", "standard_jvp2",
+           "vjp", "zero_from_primal", "zero_jvp", "zeros_like_aval", "zeros_like_jaxval"]
 
 _CALLS = "a primitive that calls a program has rules of its own; set primitive_jvps and primitive_transposes"
 call_param_updaters = RefusedTable("ad.call_param_updaters", _CALLS)
@@ -189,7 +191,12 @@ def deflinear2(primitive: Primitive, transpose_rule: Function) -> None:
       transpose_rule: `rule(cotangent, *operands, **params)`, with a cotangent for each operand.
     """
     primitive_jvps[primitive] = functools.partial(linear_jvp, primitive)
-    primitive_transposes[primitive] = transpose_rule
+    primitive_transposes[primitive] = functools.partial(linear_transpose2, transpose_rule)
+
+
+def linear_transpose2(transpose_rule: Function, cotangent: Any, *operands: Any, **params: ParamValue) -> Any:
+    """Apply the transpose rule of `deflinear2`, but to a cotangent that is zero."""
+    return Zero if type(cotangent) is Zero else transpose_rule(cotangent, *operands, **params)
 
 
 def deflinear(primitive: Primitive, transpose_rule: Function) -> None:
@@ -211,9 +218,28 @@ def defjvp(primitive: Primitive, *jvprules: Function | None) -> None:
       primitive: the primitive.
       *jvprules: `rule(tangent, *primals, **params)` returns the tangent of the result.
     """
-    def skip_result(jvprule: Function) -> Function:
-        return lambda tangent, ans, *primals, **params: jvprule(tangent, *primals, **params)
-    defjvp2(primitive, *[None if rule is None else skip_result(rule) for rule in jvprules])
+    primitive_jvps[primitive] = functools.partial(standard_jvp, jvprules, primitive)
+
+
+def standard_jvp2(jvprules: Sequence[Function | None], primitive: Primitive, primals: Sequence[Value], tangents: Sequence[Any],
+                  **params: ParamValue) -> tuple[Value, Any]:
+    """Apply the rules of `defjvp2`."""
+    out = primitive.bind(*primals, **params)
+    total: Any = zero_from_primal(out)
+    for jvprule, tangent in zip(jvprules, tangents, strict=True):
+        if jvprule is not None and type(tangent) is not Zero:
+            total = add_tangents(total, jvprule(tangent, out, *primals, **params))
+    return out, total
+
+
+def standard_jvp(jvprules: Sequence[Function | None], primitive: Primitive, primals: Sequence[Value], tangents: Sequence[Any],
+                 **params: ParamValue) -> tuple[Value, Any]:
+    """Apply the rules of `defjvp`."""
+    return standard_jvp2([rule and _skip_result(rule) for rule in jvprules], primitive, primals, tangents, **params)
+
+
+def _skip_result(jvprule: Function) -> Function:
+    return lambda tangent, ans, *primals, **params: jvprule(tangent, *primals, **params)
 
 
 def defjvp2(primitive: Primitive, *jvprules: Function | None) -> None:
@@ -223,14 +249,7 @@ def defjvp2(primitive: Primitive, *jvprules: Function | None) -> None:
       primitive: the primitive.
       *jvprules: `rule(tangent, result, *primals, **params)` returns the tangent of the result.
     """
-    def rule(primals: Sequence[Value], tangents: Sequence[Any], **params: ParamValue) -> tuple[Value, Any]:
-        out = primitive.bind(*primals, **params)
-        total: Any = zero_from_primal(out)
-        for jvprule, tangent in zip(jvprules, tangents, strict=True):
-            if jvprule is not None and type(tangent) is not Zero:
-                total = add_tangents(total, jvprule(tangent, out, *primals, **params))
-        return out, total
-    primitive_jvps[primitive] = rule
+    primitive_jvps[primitive] = functools.partial(standard_jvp2, jvprules, primitive)
 
 
 def defjvp_zero(primitive: Primitive) -> None:
@@ -248,11 +267,15 @@ def defbilinear(prim: Primitive, lhs_rule: Function, rhs_rule: Function) -> None
     """
     defjvp(prim, lambda t, x, y, **params: prim.bind(t, y, **params), lambda t, x, y, **params: prim.bind(x, t, **params))
 
-    def rule(ct: Any, x: Any, y: Any, **params: ParamValue) -> tuple[Any, Any]:
-        if is_undefined_primal(x):
-            return lhs_rule(ct, x, y, **params), None
-        return None, rhs_rule(ct, x, y, **params)
-    primitive_transposes[prim] = rule
+    primitive_transposes[prim] = functools.partial(bilinear_transpose, lhs_rule, rhs_rule)
+
+
+def bilinear_transpose(lhs_rule: Function, rhs_rule: Function, cotangent: Any, x: Any, y: Any,
+                       **params: ParamValue) -> tuple[Any, Any]:
+    """Apply the transpose rules of `defbilinear`."""
+    if is_undefined_primal(x):
+        return lhs_rule(cotangent, x, y, **params), None
+    return None, rhs_rule(cotangent, x, y, **params)
 
 
 def jvp(fun: WrappedFun, has_aux: bool = False, instantiate: bool | Sequence[bool] = True,

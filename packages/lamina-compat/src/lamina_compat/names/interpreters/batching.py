@@ -12,25 +12,30 @@ from typing import Any
 
 from lamina_batching.extend import (BatchAxis, batch_program, batching_rules, materialise, move_axis, run_batched)
 from lamina_batching.extend.transformations import BatchTrace, BatchTracer
-from lamina_ir import ClosedJaxpr, Primitive
+from lamina_ir import ClosedJaxpr, Primitive, shaped
 from lamina_ir.layers import explain_absent_names
 from lamina_ir.typing import Function, Outputs, ParamValue, Value
 from lamina_tracing import lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import eval_jaxpr, stage, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 from typing_extensions import override
 
 from ..._rule_views import JaxRule, RuleView, check_pair, check_sequence, format_value
 
-__all__ = ["AxisData", "AxisSize", "BatchTrace", "BatchTracer", "NotMapped", "axis_primitive_batchers", "batch", "batch_jaxpr",
-           "bdim_at_front", "broadcast", "broadcast_batcher", "defbroadcasting", "defreducer",
-           "defvectorized", "fancy_primitive_batchers", "matchaxis", "moveaxis", "not_mapped", "primitive_batchers",
-           "reducer_batcher", "spmd_axis_primitive_batchers", "vectorized_batcher", "vtile", "zero_if_mapped"]
+__all__ = ["AxisData", "AxisSize", "BatchTrace", "BatchTracer", "NotMapped", "ZeroIfMapped",
+           "axis_primitive_batchers", "batch", "batch_jaxpr", "batch_jaxpr_axes", "bdim_at_front", "broadcast",
+           "broadcast_batcher", "defbroadcasting", "defreducer", "defvectorized", "fancy_primitive_batchers",
+           "matchaxis", "moveaxis", "not_mapped", "primitive_batchers", "reducer_batcher",
+           "spmd_axis_primitive_batchers", "vectorized_batcher", "vtile", "zero_if_mapped"]
 
 NotMapped = type(None)
 not_mapped = None
 AxisSize = int
-zero_if_mapped = object()  # in place of a result's axis in `batch_jaxpr_axes`: 0 if the result is mapped
+class ZeroIfMapped:
+    """The class of `zero_if_mapped`."""
+
+
+zero_if_mapped = ZeroIfMapped()  # in place of a result's axis in `batch_jaxpr_axes`: 0 if the result is mapped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,6 +288,29 @@ def batch_jaxpr(closed_jaxpr: ClosedJaxpr, axis: Any, in_batched: Sequence[bool]
     found = batch_program(closed_jaxpr, BatchAxis(size, name), tuple(in_batched),
                           instantiate if isinstance(instantiate, bool) else tuple(instantiate))
     return found.program, list(found.batched_out)
+
+
+def batch_jaxpr_axes(closed_jaxpr: ClosedJaxpr, *args: Any) -> tuple[ClosedJaxpr, list[int | None]]:
+    """Return a program that maps over given axes of its arguments, and the mapped axes of its results.
+
+    Args:
+      closed_jaxpr: the program of one example.
+      *args: (axis size, axes of arguments, axes of results, axis name), or with an `AxisData` first and without the name. The
+        axis of a result is a number, None, or `zero_if_mapped`.
+    """
+    first, in_axes, out_axes, *rest = args
+    size, name = (first.size, first.name) if hasattr(first, "size") else (first, rest[0] if rest else None)
+    found_dims: list[int | None] = []
+
+    def mapped(*xs: Value) -> list[Value]:
+        outs, dims = run_batched(lambda *ys: eval_jaxpr(closed_jaxpr, ys), BatchAxis(size, name), xs, list(in_axes))
+        wanted = [(None if d is None else 0) if dest is zero_if_mapped else dest for d, dest in zip(dims, out_axes)]
+        found_dims[:] = wanted
+        return [matchaxis(name, size, d, dest, o) for o, d, dest in zip(outs, dims, wanted)]
+
+    avals = [a if d is None else shaped((*a.shape[:d], size, *a.shape[d:]), a.dtype, a.weak_type)
+             for a, d in zip(closed_jaxpr.in_avals, in_axes)]
+    return stage(mapped, avals)[0], found_dims
 
 
 def vtile(*args: object, **kwargs: object) -> WrappedFun:

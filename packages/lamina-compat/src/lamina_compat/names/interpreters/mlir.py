@@ -25,11 +25,12 @@ from typing_extensions import override
 
 from ..._rule_views import JaxRule, RuleView, check_rule, format_value, register
 
-__all__ = ["LoweringRule", "LoweringRuleContext", "ModuleContext", "Token", "TokenSet", "aval_to_ir_type", "aval_to_ir_types",
-           "core_call_lowering", "custom_call", "dense_bool_array", "dense_bool_elements", "dense_int_array",
-           "dense_int_elements", "dtype_to_ir_type", "emit_python_callback", "flatten_ir_types", "flatten_ir_values",
-           "flatten_lowering_ir_args", "i32_attr", "i64_attr", "ir_constant", "ir_constants", "lower_fun",
-           "make_ir_context", "module_to_bytecode", "module_to_string", "register_lowering"]
+__all__ = ["LoweringRule", "LoweringRuleContext", "ModuleContext", "Token", "TokenSet", "aval_to_ir_type",
+           "aval_to_ir_types", "cache_lowering", "core_call_lowering", "custom_call", "delegate_lowering",
+           "dense_bool_array", "dense_bool_elements", "dense_int_array", "dense_int_elements", "dtype_to_ir_type",
+           "emit_python_callback", "flatten_ir_types", "flatten_ir_values", "flatten_lowering_ir_args", "i32_attr",
+           "i64_attr", "ir_constant", "ir_constants", "lower_fun", "make_ir_context", "module_to_bytecode",
+           "module_to_string", "multi_broadcast_in_dim", "register_lowering"]
 
 IrValue: TypeAlias = Any  # jaxlib.mlir.ir.Value
 IrType: TypeAlias = Any
@@ -274,6 +275,16 @@ def lower_fun(fun: Function, multiple_results: bool = True) -> Function:
     return rule
 
 
+def delegate_lowering(ctx: LoweringRuleContext, lowering_fun: Function, *args: IrValue, **changes: Any) -> list[IrValue]:
+    """Call another rule, with changed attributes of the context; return a flat list of values."""
+    return flatten_ir_values(lowering_fun(ctx.replace(**changes), *args))
+
+
+def cache_lowering(rule: Function) -> Function:
+    """Return a rule unchanged: lamina caches whole programs."""
+    return rule
+
+
 def core_call_lowering(ctx: LoweringRuleContext, *args: IrValue, name: str, call_jaxpr: Any, backend: object = None,
                        **params: ParamValue) -> list[IrValue]:
     """Lower a primitive that calls the program in its param `call_jaxpr`: emit a call of a function `name`."""
@@ -372,6 +383,17 @@ def i32_attr(i: int) -> IrAttribute:
 def i64_attr(i: int) -> IrAttribute:
     """Return an int64 attribute."""
     return _ir().IntegerAttr.get(_ir().IntegerType.get_signless(64), i)
+
+
+def multi_broadcast_in_dim(ctx: LoweringRuleContext, ops: Sequence[IrValue], ops_avals: Sequence[ShapedArray],
+                           out_shape: Sequence[int], out_sharding: object = None) -> list[IrValue]:
+    """Emit a broadcast of each value to a shape, by NumPy's rules."""
+    hlo, made = importlib.import_module(_MODULES["hlo"]), []
+    for value, aval in zip(ops, ops_avals, strict=True):
+        axes = range(len(out_shape) - aval.ndim, len(out_shape))
+        made.append(value if aval.shape == tuple(out_shape) else hlo.broadcast_in_dim(
+            aval_to_ir_type(ShapedArray(tuple(out_shape), aval.dtype)), value, dense_int_array(axes)))
+    return made
 
 
 def custom_call(call_target_name: str, *, result_types: Sequence[IrType], operands: Sequence[IrValue],
