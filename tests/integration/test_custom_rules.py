@@ -355,3 +355,138 @@ def test_rules_with_symbolic_zeros_know_the_differentiated_arguments_under_vmap(
     np.testing.assert_array_equal(jax.vmap(jax.grad(f, argnum))(xs, y), wanted)
     np.testing.assert_array_equal(jax.grad(lambda *xs: jax.vmap(f)(*xs).sum(), argnum)(xs, y), wanted)
     assert set(seen) == {(argnum == 0, argnum == 1)}
+
+
+def _linear_pair(x, n):
+    return x * n, n + 1
+
+
+def pair_with_vjp(bwd, fwd=lambda x, n: (_linear_pair(x, n), (x, n))):
+    """Return (x n, n + 1), whose second result does not depend on x, with a forward and a backward rule."""
+    f = jax.custom_vjp(_linear_pair)
+    f.defvjp(fwd, bwd)
+    return f
+
+
+def pair_with_jvp(rule):
+    """The same with a JVP rule."""
+    f = jax.custom_jvp(_linear_pair)
+    f.defjvp(rule)
+    return f
+
+
+def _refuse(*args):
+    raise NotImplementedError
+
+
+SHARED_RESULTS = {
+    "vjp": pair_with_vjp(lambda r, ct: (ct[0] * r[1], ct[0] * r[0] + ct[1])),
+    "jvp": pair_with_jvp(lambda p, t: (_linear_pair(*p), (t[0] * p[1] + p[0] * t[1], t[1]))),
+    "jitted": pair_with_jvp(jax.jit(lambda p, t: (_linear_pair(*p), (t[0] * p[1] + p[0] * t[1], t[1])))),
+}
+# Rules by which the second result depends on x after all, or not linearly on n: it stays batched.
+OWN_RESULTS = {
+    "injected vjp": pair_with_vjp(lambda r, ct: (ct[0] * r[1] + ct[1], ct[0] * r[0] + ct[1])),
+    "scaled vjp": pair_with_vjp(lambda r, ct: (ct[0] * r[1], ct[0] * r[0] + ct[1] * r[0])),
+    "clipped vjp": pair_with_vjp(lambda r, ct: (ct[0] * r[1], ct[0] * r[0] + jnp.clip(ct[1], -1, 1))),
+    "injected jvp": pair_with_jvp(lambda p, t: (_linear_pair(*p), (t[0] * p[1] + p[0] * t[1], t[1] + t[0]))),
+    "scaled jvp": pair_with_jvp(lambda p, t: (_linear_pair(*p), (t[0] * p[1] + p[0] * t[1], t[1] * p[0]))),
+    "primal jvp": pair_with_jvp(lambda p, t: ((p[0] * p[1], p[1] + 1 + 0 * p[0]), (t[0] * p[1], t[1]))),
+}
+
+
+@pytest.mark.parametrize("name", SHARED_RESULTS)
+def test_results_that_all_examples_share_stay_unbatched(name):
+    f = jax.jit(SHARED_RESULTS[name])
+    batched, shared = jax.vmap(f, (0, None), (0, None))(X, 3.0)
+    assert_close(batched, 3 * X)
+    assert shared.shape == () and shared == 4
+
+    def total(x, n):
+        batched, shared = jax.vmap(f, (0, None), (0, None))(x, n)
+        return batched.sum() + 2 * shared
+
+    assert_close(jax.grad(total, 1)(X, 3.0), X.sum() + 2)
+    assert_close(jax.hessian(total, 1)(X, 3.0), 0)
+    assert_close(jax.jvp(total, (X, 3.0), (X, 2.0))[1], 3 * X.sum() + 2 * X.sum() + 4)
+    # Another batch axis, over which the result differs.
+    twice = jax.vmap(jax.vmap(f, (0, None), (0, None)), (None, 0), 0)(X, X)
+    assert twice[1].shape == X.shape
+    assert_close(twice[1], X + 1)
+
+
+@pytest.mark.parametrize("name", [*SHARED_RESULTS, *OWN_RESULTS])
+def test_derivatives_of_shared_results_equal_those_of_a_loop(name):
+    f = jax.jit((SHARED_RESULTS | OWN_RESULTS)[name])
+
+    def total(x, n):
+        batched, shared = jax.vmap(f, (0, None))(x, n)
+        return (batched + 2 * shared).sum()
+
+    def loop(x, n):
+        return sum(r[0] + 2 * r[1] for r in (f(row, n) for row in x))
+
+    for argnum in (0, 1):
+        assert_close(jax.grad(total, argnum)(X, 3.0), jax.grad(loop, argnum)(X, 3.0))
+
+
+@pytest.mark.parametrize("name", OWN_RESULTS)
+def test_result_whose_derivative_depends_on_the_batch_stays_batched(name):
+    with pytest.raises(ValueError, match=r"out_axes is None for output\[1\]"):
+        jax.vmap(jax.jit(OWN_RESULTS[name]), (0, None), (0, None))(X, 3.0)
+
+
+def test_rules_that_fail_do_not_stop_vmap_without_derivatives():
+    f = jax.jit(pair_with_vjp(_refuse, _refuse))
+    assert jax.vmap(f, (0, None), (0, None))(X, 3.0)[1] == 4
+    with pytest.raises(NotImplementedError):
+        jax.grad(lambda n: jax.vmap(f, (0, None), (0, None))(X, n)[1])(3.0)
+
+
+DIFFERENTIATED = {
+    "eager": lambda f: jax.grad(f)(3.0),
+    "jit": lambda f: jax.grad(jax.jit(f))(3.0),
+    "jitted grad": lambda f: jax.jit(jax.grad(f))(3.0),
+    "vmap": lambda f: jax.grad(lambda x: jax.vmap(f)(x).sum())(X)[0],
+    "jitted vmap": lambda f: jax.grad(lambda x: jax.jit(jax.vmap(f))(x).sum())(X)[0],
+    "vmap of grad": lambda f: jax.vmap(jax.grad(f))(X)[0],
+    "checkpoint": lambda f: jax.grad(jax.checkpoint(f))(3.0),
+    "cond": lambda f: jax.grad(lambda x: lax.cond(x > 0, f, lambda x: x, x))(3.0),
+    "scan": lambda f: jax.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, 1)[0])(3.0),
+    "jvp": lambda f: jax.jvp(jax.jit(f), (3.0,), (1.0,))[1],
+    "linearize": lambda f: jax.linearize(jax.jit(f), 3.0)[1](1.0),
+    "pmap": lambda f: jax.grad(lambda x: jax.pmap(f)(x).sum())(X[:1])[0],
+    "saved": lambda f: jax.grad(lambda x: jaxpr_as_fun(loads(dumps(jax.make_jaxpr(f)(x))))(x)[0])(3.0),
+}
+
+
+@pytest.mark.parametrize("way", DIFFERENTIATED)
+@pytest.mark.parametrize("number", [True, 2, 2.5, 2j, np.bool_(True), np.float32(2)], ids=repr)
+def test_numbers_among_residuals_reach_the_backward_rule_unchanged(way, number):
+    found = []
+
+    def bwd(residuals, ct):
+        found.append(type(residuals[1]))
+        return 5 * ct if residuals[1] else ct,
+
+    f = jax.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, (x, number)), bwd)
+    assert DIFFERENTIATED[way](f) == 5
+    assert set(found) == {type(number)}
+
+
+@pytest.mark.parametrize("way", DIFFERENTIATED)
+def test_residuals_without_arrays(way):
+    f = jax.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, (True, None, {"scale": 5})), lambda r, ct: (r[2]["scale"] * ct if r[0] else ct,))
+    assert DIFFERENTIATED[way](f) == 5
+
+
+def test_number_residual_of_a_rule_that_closes_over_a_traced_value():
+    @jax.jit
+    def g(x, scale):
+        f = jax.custom_vjp(lambda x: x * scale)
+        f.defvjp(lambda x: (x * scale, (scale, True, x)), lambda r, ct: (ct * scale * 5 if r[1] else ct,))
+        return jax.grad(jax.jit(f))(x)
+
+    assert g(3.0, 2.0) == 10

@@ -61,6 +61,8 @@ def test_shape_dtype_struct():
     assert (s.shape, s.ndim, s.size, s.dtype) == ((2, 3), 2, 6, dtypes.bfloat16)
     assert s == ShapeDtypeStruct((2, 3), dtypes.bfloat16) and s != ShapeDtypeStruct((2,), "bfloat16")
     assert len({s, ShapeDtypeStruct((2, 3), "bfloat16")}) == 1
+    weak = ShapeDtypeStruct((2, 3), "bfloat16", weak_type=True)
+    assert weak == s and repr(weak) == repr(s) and hash(weak) == hash(s)
 
 
 def test_masked_arrays_are_rejected():

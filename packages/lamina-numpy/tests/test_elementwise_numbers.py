@@ -5,7 +5,7 @@ import lamina_numpy as jnp
 import numpy as np
 import pytest
 from lamina_autodiff import grad
-from lamina_ir import DTypeError, config
+from lamina_ir import DTypeError, ShapeDtypeStruct, config
 from lamina_numpy.ops import segment_sum
 from lamina_tracing import jit
 
@@ -221,3 +221,10 @@ def test_frexp_of_subnormal_numbers_is_numpys(how, dtype):
         x = np.array([info.smallest_subnormal, -info.tiny / 3, info.tiny, -0.0, info.max, np.inf], dtype)
         for got, wanted in zip(how(jnp.frexp)(x), np.frexp(x), strict=True):
             np.testing.assert_array_equal(np.asarray(got), wanted)
+
+
+@pytest.mark.parametrize("dtype, is_complex", [("complex64", True), ("float32", False), ("int8", False)])
+def test_complex_types_are_told_without_data(dtype, is_complex):
+    s = ShapeDtypeStruct((2, 3), dtype)
+    assert jnp.iscomplexobj(s) is is_complex
+    assert jnp.isrealobj(s) is not is_complex

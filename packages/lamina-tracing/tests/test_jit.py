@@ -127,12 +127,28 @@ def test_eval_shape_takes_duck_typed_arguments():
 
 def test_named_call_and_named_scope():
     closed = make_jaxpr(named_call(lambda x: lax.neg(x), name="flip"))(1.0)
-    assert closed.eqns[0].params["name"] == "flip"
+    assert [(e.primitive.name, e.source.scope) for e in closed.eqns] == [("neg", "flip")]
 
     def f(x):
         with named_scope("outer"), named_scope("inner"):
             return lax.neg(x)
     assert make_jaxpr(f)(1.0).eqns[0].source.scope == "outer/inner"
+
+
+@pytest.mark.parametrize("wrap", [named_call, named_scope("inner")])
+def test_named_functions_run_in_the_trace_of_their_caller(wrap):
+    kept = []
+
+    def f(x):
+        kept.append(x)
+        return x * 2
+
+    np.testing.assert_array_equal(jit(lambda x: wrap(f)(x) + kept[-1])(3.0), 9.0)
+
+
+def test_named_call_rejects_names_that_are_not_strings():
+    with pytest.raises(TypeError, match="named_call: name must be a string; got int"):
+        named_call(lambda x: x, name=5)
 
 
 def test_equations_have_source_line_of_user():
@@ -190,7 +206,7 @@ def test_named_call_passes_untraced_values_unchanged():
         return outs[-1]["y"]
 
     closed = make_jaxpr(whole)(X)
-    assert [e.primitive.name for e in closed.jaxpr.eqns] == ["xla_call"] and closed.jaxpr.eqns[0].params["name"] == "part"
+    assert [(e.primitive.name, e.source.scope) for e in closed.eqns] == [("mul", "part"), ("sin", "part")]
     np.testing.assert_allclose(np.asarray(jit(whole)(X)), np.sin(2 * X), rtol=1e-6)
     assert seen[0] == (lax.sin, float, "fast", np.ndarray)
     assert outs[0]["mode"] == "fast" and outs[0]["f"] is lax.sin and outs[0]["n"] == 3

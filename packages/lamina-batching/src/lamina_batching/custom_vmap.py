@@ -1,7 +1,6 @@
 """`custom_vmap`: a function with a user-defined batching rule; `sequential_vmap`."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from lamina_ir import Primitive, prims, ShapedArray, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import (
     call_custom, CustomCall, EVALUATION, function_name, get_arg_avals, make_rule_source, PositionalSignature,
-    results_to_arrays, stage_sharing_outer, trace_state)
+    results_to_arrays, stage_sharing_outer, trace_state, wraps)
 from lamina_ir.typing import Function, Params, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
@@ -48,7 +47,7 @@ class custom_vmap:
         self.name = function_name(fun)
         self.vmap_rule: Function | None = None
         self._resolve = PositionalSignature("custom_vmap", fun).resolve
-        functools.update_wrapper(self, fun, updated=())
+        wraps(fun)(self)
 
     def def_vmap(self, vmap_rule: Function) -> Function:
         """Set the batching rule.

@@ -9,7 +9,7 @@ import numpy as np
 from lamina_ir import trees
 from lamina_ir.extend import check_axis_name
 from lamina_tracing.extend import (MappedAxes, api_boundary, flatten_args, function_name, check_axis_name_unbound,
-                                   result_path, stack_object_arrays, typeof)
+                                   result_path, stack_object_arrays, typeof, wraps)
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 
@@ -134,6 +134,6 @@ def _make_mapped(apply: ApplyBatched, fun: Function, in_axes: Tree, out_axes: Tr
             results.append(materialise(o, d, size, spec.normalize_out_axis(out_tree, i, aval, to, d)))
         return trees.tree_unflatten(out_tree, results)
 
-    return functools.update_wrapper(mapped, fun, updated=())
+    return wraps(fun)(mapped)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina_ir import trees
 from lamina_ir.typing import Tree, Value
-from lamina_tracing.extend import flatten_results, function_name, stage, typeof
+from lamina_tracing.extend import flatten_results, function_name, stage, typeof, wraps
 
 from ._conditions import ErrorCategory, user_checks
 from ._error import Error
@@ -50,7 +50,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[ErrorCategory] = user_check
     categories = _check_categories(errors)
     name = function_name(f)
 
-    @functools.wraps(f)
+    @wraps(f, functools.WRAPPER_UPDATES)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Tree]:
         leaves, tree = trees.tree_flatten((args, kwargs))
         arrays = [i for i, x in enumerate(leaves) if hasattr(x, "dtype") and hasattr(x, "shape")]

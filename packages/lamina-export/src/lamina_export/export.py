@@ -1,10 +1,10 @@
 """`export`: tracing a function for export, at one choice of sizes or for all."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lamina_tracing.extend import wraps
 from lamina_ir import ClosedJaxpr, MissingRuleError, ShapeDtypeStruct, ShapedArray, eqn_has_effects, prims, trees, walk
 
 from .disabled_checks import DisabledSafetyCheck, validate_checks
@@ -58,7 +58,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None, lowering_pla
         raise ValueError("export: platforms names none")
     checks = validate_checks("export", disabled_checks)
 
-    @functools.wraps(fun_jit, updated=())
+    @wraps(fun_jit)
     def exporter(*args: Any, **kwargs: Any) -> Exported:
         return _export(fun_jit, named or (default_export_platform(),), checks, args, kwargs)
     return exporter

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from lamina_tracing.extend import wraps
 from lamina_ir.typing import Function, Tree
 
 from . import _jaxlib
@@ -231,9 +232,11 @@ def annotate_function(fun: Function, name: str | None = None, **metadata: object
     >>> annotate_function(lambda x: x + 1, name="next")(1)
     2
     """
-    label = name or getattr(fun, "__qualname__", type(fun).__name__)
+    label = name or getattr(fun, "__qualname__", None)
+    if not isinstance(label, str):
+        label = type(fun).__name__
 
-    @functools.wraps(fun)
+    @wraps(fun, functools.WRAPPER_UPDATES)
     def annotated(*args: Tree, **kwargs: Tree) -> Tree:
         with TraceAnnotation(label, **metadata):
             return fun(*args, **kwargs)

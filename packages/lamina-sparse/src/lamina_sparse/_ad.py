@@ -8,6 +8,7 @@ from typing import Any
 
 import lamina_autodiff as autodiff
 import lamina_numpy as lnp
+from lamina_tracing.extend import wraps
 from lamina_ir import trees
 from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_ir.typing import Function, Tree
@@ -47,7 +48,7 @@ def _differentiate(transform: Function, fun: Function, argnums: int | Sequence[i
     """Apply a transformation to `fun` as a function of the stored elements; `make(call, arguments)` restores sparse arrays."""
     numbers = [operator.index(argnums)] if isinstance(argnums, int) else [operator.index(i) for i in argnums]
 
-    @functools.wraps(fun)
+    @wraps(fun, functools.WRAPPER_UPDATES)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         if any(not -len(args) <= i < len(args) for i in numbers):
             raise ValueError(f"argnums must be positions of the {len(args)} arguments; got {argnums}")
@@ -148,7 +149,7 @@ def _make_jacobian(transform: Function, fun: Function, argnums: int | Sequence[i
     def _restore(leaves: Tree, args: list[Any], is_single: bool) -> Any:
         made = tuple([trees.tree_map(_restore_jacobian, x, j, is_leaf=_is_sparse) for x, j in zip(args, leaves, strict=True)])
         return made[0] if is_single else made
-    return _differentiate(transform, functools.wraps(fun)(dense_fun), argnums, make, has_aux=has_aux, **kwargs)
+    return _differentiate(transform, wraps(fun, functools.WRAPPER_UPDATES)(dense_fun), argnums, make, has_aux=has_aux, **kwargs)
 
 
 @fill_docstring(_ENTRIES)

@@ -14,7 +14,7 @@ import numpy as np
 from lamina_ir import Literal, Primitive, RuleTable, dtypes, prims, shaped, trees
 from lamina_ir.typing import Function, Outputs, ParamValue, Tree, Value
 from lamina_tracing import Array, lax
-from lamina_tracing.extend import Tracer, bind, function_name, stage, typeof
+from lamina_tracing.extend import Tracer, bind, function_name, stage, typeof, wraps
 
 from . import _methods
 from ._bcoo import bcoo_todense
@@ -88,7 +88,7 @@ def sparsify(f: Function, use_tracer: bool = False) -> Function:
     >>> sparsify(lambda x, y: lnp.sin(x) @ y)(BCOO.fromdense(np.zeros((2, 3))), np.ones(3))
     Array([0., 0.], dtype=float32)
     """
-    @functools.wraps(f)
+    @wraps(f, functools.WRAPPER_UPDATES)
     def sparse_f(*args: Tree, **kwargs: Tree) -> Tree:
         leaves, tree = trees.tree_flatten((args, kwargs), is_leaf=_is_sparse)
         places = [i for i, x in enumerate(leaves) if _is_sparse(x) or _is_array(x)]

@@ -11,19 +11,18 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
-from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, ShapedArray, config, prims, shaped, trees
+from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, ShapedArray, config, shaped, trees
 from lamina_ir.extend import check_axis_name
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 
 from ._core.args import get_duck_typed_avals, flatten_results
-from ._core.signature import function_name
+from ._core.signature import function_name, wraps
 from ._core.static_args import StaticArgs
 from ._core.staging import stage
-from ._core.trace import (EVALUATION, AxisFrame, bind, extend_axis_env, trace_state, extend_name_stack,
+from ._core.trace import (EVALUATION, AxisFrame, extend_axis_env, trace_state, extend_name_stack,
                           notify_staging_hooks)
 from ._core import tracer
-from ._core.tracer import Tracer
 from ._diagnostics.tracebacks import api_boundary
 from ._typing import Unchecked
 
@@ -180,7 +179,7 @@ def make_jaxpr(fun: Function, static_argnums: int | Sequence[int] = (),
         with extend_axis_env(*frames):
             return closed, _structs(closed, out_tree)
 
-    functools.update_wrapper(make, fun, updated=())
+    wraps(fun)(make)
     make.__name__ = f"make_jaxpr({function_name(fun)})"
     return make
 
@@ -204,7 +203,7 @@ def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
     # for each result leaf the ShapeDtypeStruct that `fun` returned there, or None
     returned_structs: list[ShapeDtypeStruct | None] = []
 
-    @functools.wraps(fun)
+    @wraps(fun, functools.WRAPPER_UPDATES)
     def replace_structs(*args: Tree, **kwargs: Tree) -> Tree:
         out = fun(*args, **kwargs)
         returned_structs[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
@@ -240,44 +239,30 @@ def typeof(x: Value | ShapeDtypeStruct) -> ShapedArray:
 
 
 def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:
-    """Wrap `fun` so that it becomes one named call in staged and compiled programs.
+    """Wrap `fun` so that its equations have its name in their name stack: see `named_scope`.
 
-    Arguments and results that are not traced (functions, settings, numbers) pass through unchanged.
+    Args:
+      fun: any function. It runs in the trace of its caller, so it may keep traced values.
+      name: the name; by default that of `fun`.
+    Returns:
+      A function with the arguments and results of `fun`.
+    Raises:
+      TypeError: `fun` is not callable, or `name` is not a string.
 
-    >>> print(make_jaxpr(named_call(lambda x: -x, name="flip"))(1.0))
-    { lambda ; a:f32[]. let
-        b:f32[] = xla_call[
-          call_jaxpr={ lambda ; c:f32[]. let d:f32[] = neg c in (d,) }
-          name=flip
-        ] a
-      in (b,) }
+    >>> make_jaxpr(named_call(lambda x: -x, name="flip"))(1.0).eqns[0].source.scope
+    'flip'
     """
     if not callable(fun):
         raise TypeError(f"named_call: expected a function; got {type(fun).__name__}: {fun!r:.60}")
-    called = name or function_name(fun)
+    called = function_name(fun) if name is None else name
+    if not isinstance(called, str):
+        raise TypeError(f"named_call: name must be a string; got {type(called).__name__}")
 
     @api_boundary
-    @functools.wraps(fun)
-    def named(*args: Tree, **kwargs: Tree) -> Tree:
-        if trace_state.trace is EVALUATION:
+    @wraps(fun, functools.WRAPPER_UPDATES)
+    def named(*args: P.args, **kwargs: P.kwargs) -> R:
+        with extend_name_stack(called):
             return fun(*args, **kwargs)
-        # Only traced values become operands and results of the call; all other leaves pass through unchanged.
-        flat, tree = trees.tree_flatten((args, kwargs))
-        operands = [x for x in flat if isinstance(x, Tracer)]
-        flat_out: list[Value] = []
-        out_tree: PyTreeDef  # set by `run`
-
-        def run(*tracers: Value) -> list[Value]:
-            nonlocal flat_out, out_tree
-            remaining = iter(tracers)
-            a, k = trees.tree_unflatten(tree, [next(remaining) if isinstance(x, Tracer) else x for x in flat])
-            flat_out, out_tree = trees.tree_flatten(fun(*a, **k))
-            return [x for x in flat_out if isinstance(x, Tracer)]
-
-        closed, outer = stage(run, [x.aval for x in operands])
-        outs = iter(bind(prims.xla_call_p, *outer, *operands, call_jaxpr=closed, name=called, donated_invars=(),
-                         inline=False, device=None, backend=None))
-        return trees.tree_unflatten(out_tree, [next(outs) if isinstance(x, Tracer) else x for x in flat_out])
 
     return named
 

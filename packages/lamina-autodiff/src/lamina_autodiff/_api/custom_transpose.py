@@ -8,7 +8,7 @@ from lamina_ir import ClosedJaxpr, prims, ShapedArray, trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Function, Params, Tree, Value
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, function_name, capture_scope, stage, typeof
+from lamina_tracing.extend import bind, function_name, capture_scope, stage, typeof, wraps
 
 from .implicit import _take_all_constants
 
@@ -131,7 +131,7 @@ class custom_transpose:
     def __init__(self, fun: Function) -> None:
         if not callable(fun):
             raise TypeError(f"custom_transpose: expected a function; got {type(fun).__name__}")
-        functools.update_wrapper(self, fun)
+        wraps(fun, functools.WRAPPER_UPDATES)(self)
         self.fun = fun
         self.transpose: Function | None = None
 

@@ -9,7 +9,7 @@ import numpy as np
 from lamina_ir import dtypes, shaped, ShapedArray, trees
 from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing import lax, hooks
-from lamina_tracing.extend import EVALUATION, Tracer, api_boundary, trace_state, typeof
+from lamina_tracing.extend import EVALUATION, Tracer, api_boundary, trace_state, typeof, wraps
 
 from .._engine.arg_checks import (match_weak_type, check_function, check_input, check_output_dtype, resolve_argnums,
                                   get_leaf_avals)
@@ -53,7 +53,7 @@ def _restrict(fun: Function, nums: Sequence[int], args: Sequence[Tree], kwargs: 
             full[n] = x
         return fun(*full, **kwargs)
 
-    return functools.update_wrapper(chosen, fun, updated=())
+    return wraps(fun)(chosen)
 
 
 def _jacobian_shape(outer: ShapedArray, inner: ShapedArray) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ def jacfwd(fun: Callable[P, Tree], argnums: int | Sequence[int] = 0, has_aux: bo
             return found, trees.tree_unflatten(aux_tree, [next(traced)[0] if isinstance(a, Tracer) else a for a in aux])
         return found
 
-    return functools.update_wrapper(jacobian, fun, updated=())
+    return wraps(fun)(jacobian)
 
 
 def jacrev(fun: Callable[P, Tree], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -182,7 +182,7 @@ def jacrev_impl(vjp: Function, fun: Function, argnums: Tree, has_aux: bool, holo
         found = trees.tree_unflatten(out_tree, result)
         return (found, out[2]) if has_aux else found
 
-    return functools.update_wrapper(jacobian, fun, updated=())
+    return wraps(fun)(jacobian)
 
 
 def hessian(fun: Callable[P, Tree], argnums: int | Sequence[int] = 0, has_aux: bool = False,

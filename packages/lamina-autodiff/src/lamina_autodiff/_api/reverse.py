@@ -13,7 +13,7 @@ from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import (EVALUATION, api_boundary, is_counted_once, get_duck_typed_avals, function_name,
-                                   trace_state, get_function_source, stage, typeof)
+                                   trace_state, get_function_source, stage, typeof, wraps)
 
 from .._engine.arg_checks import (match_weak_type, check_function, check_input, check_scalar_output, resolve_argnums,
                                   check_cotangents, get_leaf_avals, scalar_like, zeros_of)
@@ -244,7 +244,7 @@ def value_and_grad_impl(linearize: Linearize, call: str, fun: Function, argnums:
             value = (value, trees.tree_unflatten(aux_tree, out[n:]))
         return value, grads if isinstance(argnums, (tuple, list, range)) else grads[0]
 
-    return functools.update_wrapper(value_and_gradient, fun, updated=())
+    return wraps(fun)(value_and_gradient)
 
 
 @api_boundary
@@ -281,7 +281,7 @@ def grad_impl(linearize: Linearize, fun: Function, argnums: Tree, has_aux: bool,
         value, grads = both(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
-    return functools.update_wrapper(gradient, fun, updated=())
+    return wraps(fun)(gradient)
 
 
 @api_boundary

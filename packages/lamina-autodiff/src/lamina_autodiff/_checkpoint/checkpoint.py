@@ -14,7 +14,7 @@ from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, ParamValue, Params, StaticValue, Tree, Value
 from lamina_tracing.extend import (
     bind, call_custom, CustomCall, eval_jaxpr, EVALUATION, find_top_trace, function_name, JitSpec, make_rule_source,
-    results_to_arrays, stack_object_arrays, stage, trace_state, Tracer, typeof)
+    results_to_arrays, stack_object_arrays, stage, trace_state, Tracer, typeof, wraps)
 
 from .._custom.rule_checks import refuse_closures
 from .._engine.dependence import check_no_repeated_effects
@@ -211,7 +211,7 @@ def checkpoint(fun: Function | None = None, concrete: bool = False, prevent_cse:
             return run_eagerly(args, kwargs)
         return trees.tree_unflatten(staged.out_tree, bind(prims.remat_p, *operands, call_jaxpr=staged.closed, **params))
 
-    return functools.update_wrapper(checkpointed, fun, updated=())
+    return wraps(fun)(checkpointed)
 
 
 def _hashable(x: object) -> bool:
@@ -224,7 +224,7 @@ def _hashable(x: object) -> bool:
 
 def _bind_args(fun: Function, args: Sequence[Tree], at: Sequence[int]) -> Function:
     """Return `fun` with the arguments at positions `at` fixed to those in `args`."""
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def partial(*rest: Tree, **kwargs: Tree) -> Tree:
         left = iter(rest)
         return fun(*[x if i in at else next(left) for i, x in enumerate(args)], **kwargs)

@@ -1,7 +1,6 @@
 """Shared base of `custom_jvp` and `custom_vjp`: a function with rules, and one call of it on flat arguments."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
@@ -10,7 +9,7 @@ from lamina_ir import Primitive, ShapedArray, config, trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Params, StaticValue, Tree, Value
 from lamina_tracing.extend import (EVALUATION, CustomCall, call_custom, get_arg_avals, function_name, stack_object_arrays,
-                                   trace_state, typeof)
+                                   trace_state, typeof, wraps)
 
 from .rule_checks import Arguments, output_path
 
@@ -37,7 +36,7 @@ class CustomRuleFunction(Generic[P, R]):
         self.nondiff_argnums = self.arguments.nondiff
         self.ready = False
         self._programs: dict[CacheKey, tuple[list[Value], Params, PyTreeDef]] = {}
-        functools.update_wrapper(self, fun, updated=())
+        wraps(fun)(self)
 
     def _set(self, symbolic_zeros: bool) -> None:
         """Mark the rules as set and drop programs of earlier rules."""

@@ -1,11 +1,10 @@
 """`custom_gradient`: a function that returns its value together with its own pullback."""
 from __future__ import annotations
 
-import functools
 
 from lamina_ir import trees
 from lamina_ir.typing import Function, Tree, Value
-from lamina_tracing.extend import function_name, typeof
+from lamina_tracing.extend import function_name, typeof, wraps
 
 from .._engine.arg_checks import check_function, zeros_of
 from .closure_convert import closure_convert
@@ -39,7 +38,7 @@ def custom_gradient(fun: Function) -> Function:
     Array(3., dtype=float32, weak_type=True)
     """
     check_function("custom_gradient", fun)
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def value(*args: Tree) -> Tree:
         return fun(*args)[0]
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, prims, trees
 from lamina_ir.trees import PyTreeDef
@@ -23,6 +24,8 @@ from .._engine.rule_kinds import drop_zeros, expand_by_mask
 from .._typing import Tangent
 
 __all__ = ["CustomVJPPrimal", "custom_vjp", "custom_vjp_primal_tree_values", "remat_opt_p"]
+
+_NUMBERS = (bool, int, float, complex, np.generic)
 
 # JAX's primitive of `defvjp(optimize_remat=True)`, for programs that look primitives up by name. No equation has it here.
 remat_opt_p = Primitive("remat_opt", params=("num_consts", "num_res", "fwd_jaxpr", "fun_jaxpr_thunk"), multiple=True)
@@ -268,19 +271,26 @@ class _RulePair:
     def __init__(self, call: _Call, avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray],
                  active: Sequence[bool]) -> None:
         self.call, self.avals, self.out_avals, self.active = call, avals, out_avals, active
-        self.residual_avals: list[ShapedArray] = []  # set by `forward`, as the tree of the residuals
+        # Set by `forward`: types of the residuals, their tree, and those that are Python or NumPy numbers, by position.
+        self.residual_avals: list[ShapedArray] = []
         self.residual_tree: Any = None
+        self.numbers: dict[int, Value] = {}
 
     def forward(self, *flat: Value) -> list[Value]:
         outs, residuals, self.residual_tree = self.call.forward(flat, self.active)
         self.call.check_outputs(outs, self.out_avals)
-        self.residual_avals = [typeof(r) for r in residuals]
-        return outs + residuals
+        # Numbers are no residuals of the program: the backward rule gets them as they are, and may branch on them.
+        self.numbers = {i: r for i, r in enumerate(residuals) if isinstance(r, _NUMBERS)}
+        arrays = [r for i, r in enumerate(residuals) if i not in self.numbers]
+        self.residual_avals = [typeof(r) for r in arrays]
+        return outs + arrays
 
     def backward(self, active: Sequence[bool], *flat: Value) -> list[Value]:
         """Take the residuals and the cotangents of the `active` results; return those of all inexact arguments."""
         n = len(self.residual_avals)
-        back = self.call.backward(self.residual_tree, flat[:n], expand_by_mask(flat[n:], active),
+        arrays = iter(flat[:n])
+        residuals = [self.numbers[i] if i in self.numbers else next(arrays) for i in range(self.residual_tree.num_leaves)]
+        back = self.call.backward(self.residual_tree, residuals, expand_by_mask(flat[n:], active),
                                   [a.strip_weak_type() for a in self.out_avals], [a.strip_weak_type() for a in self.avals])
         return [instantiate(b, a) if b is not None else zeros_of(a) for b, a in zip(back, self.avals)
                 if tangent_aval(a) is not None]

@@ -13,6 +13,7 @@ from lamina_tracing.extend import bind, is_counted_once, eval_jaxpr, capture_sco
 from ..batch_trace import BatchAxis, batch_program, materialise, move_axis
 from ..higher_order import make_higher_order_rule
 from ..tables import batching_rules
+from ..unbatched_results import find_unbatched_jvp_results, find_unbatched_vjp_results
 from .._typing import RuleResult
 
 __all__: list[str] = []
@@ -31,18 +32,18 @@ def _batch_all_results(closed: ClosedJaxpr, axis: BatchAxis, flags: Sequence[boo
     return batch_program(closed, axis, tuple(flags), True).program
 
 
-def _drop_replicated_batch(axis: BatchAxis, outs: Sequence[Value], avals: Sequence[ShapedArray]) -> RuleResult:
-    """Return results that are all batched, and their batch axes.
+def _drop_shared_batch(axis: BatchAxis, outs: Sequence[Value], avals: Sequence[ShapedArray],
+                       unbatched: Sequence[bool]) -> RuleResult:
+    """Return results that are all batched, and their batch axes; of an `unbatched` result, its first example.
 
-    If replicated values count once over the axis, a result with a replicated type is reduced to its first example: the
-    type determines the derivative, so it must not change.
+    If replicated values count once over the axis, a result with a replicated type is reduced in the same way: the type
+    determines the derivative, so it must not change.
     """
-    if axis.name is None or not is_counted_once(axis.name):
-        return outs, [0] * len(outs)
-    # A replicated result has equal examples, and must count once in derivatives: keep one of them.
-    replicated = [axis.name not in a.varying_axes for a in avals]
-    outs = [lax.index_in_dim(o, 0, 0, keepdims=False) if r else o for o, r in zip(outs, replicated)]
-    return outs, [None if r else 0 for r in replicated]
+    shared = list(unbatched)
+    if axis.name is not None and is_counted_once(axis.name):
+        shared = [s or axis.name not in a.varying_axes for s, a in zip(shared, avals)]
+    outs = [lax.index_in_dim(o, 0, 0, keepdims=False) if s else o for o, s in zip(outs, shared)]
+    return outs, [None if s else 0 for s in shared]
 
 
 def custom_jvp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *,
@@ -50,7 +51,7 @@ def custom_jvp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence
                           **params: ParamValue) -> RuleResult:
     flags = tuple(d is not None for d in dims)
 
-    def make() -> tuple[ClosedJaxpr, prims.Rule]:
+    def make() -> tuple[ClosedJaxpr, prims.Rule, Sequence[bool]]:
         scope = capture_scope()
         # The rule takes the operands, then the tangents of the inexact ones; a tangent is batched as its primal.
         tangent_flags = _select_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:])
@@ -60,12 +61,13 @@ def custom_jvp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence
             return scope(lambda: _batch_all_results(rule.program(), axis, (*flags, *given)))
 
         rule = jvp.derive(batch)
-        return _batch_all_results(call_jaxpr, axis, flags), rule
+        return (_batch_all_results(call_jaxpr, axis, flags), rule,
+                find_unbatched_jvp_results(call_jaxpr, jvp, num_consts, flags))
 
-    program, rule = call_jaxpr.memo_with_settings(("vmap of custom_jvp", jvp, axis, flags), make)
+    program, rule, unbatched = call_jaxpr.memo_with_settings(("vmap of custom_jvp", jvp, axis, flags), make)
     outs = bind(prims.custom_jvp_call_p, *_move_to_front(args, dims), call_jaxpr=program, jvp=rule, num_consts=num_consts,
                 **params)
-    return _drop_replicated_batch(axis, outs, call_jaxpr.out_avals)
+    return _drop_shared_batch(axis, outs, call_jaxpr.out_avals, unbatched)
 
 
 def custom_vjp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *,
@@ -85,16 +87,17 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence
             return [lax.reduce_sum(b, (0,)) if one else b for b, one in zip(eval_jaxpr(batched, xs), shared)]
         return stage(run, batched.in_avals)[0] if any(shared) else batched
 
-    def make() -> tuple[ClosedJaxpr, prims.Rule, prims.Rule]:
+    def make() -> tuple[ClosedJaxpr, prims.Rule, prims.Rule, Sequence[bool]]:
         scope = capture_scope()
         return (_batch_all_results(call_jaxpr, axis, flags),
                 fwd.derive(lambda rule, active: scope(lambda: _batch_all_results(rule.program(), axis, flags))),
-                bwd.derive(lambda rule, active: scope(lambda: backward(rule))))
+                bwd.derive(lambda rule, active: scope(lambda: backward(rule))),
+                find_unbatched_vjp_results(call_jaxpr, fwd, bwd, num_consts, flags))
 
-    program, forward, back = call_jaxpr.memo_with_settings(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
+    program, forward, back, unbatched = call_jaxpr.memo_with_settings(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
     outs = bind(prims.custom_vjp_call_p, *_move_to_front(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
                 num_consts=num_consts, **params)
-    return _drop_replicated_batch(axis, outs, call_jaxpr.out_avals)
+    return _drop_shared_batch(axis, outs, call_jaxpr.out_avals, unbatched)
 
 
 def transposed_call_batch(axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], *, forward: prims.Rule,

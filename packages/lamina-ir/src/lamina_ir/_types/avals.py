@@ -255,7 +255,7 @@ class ShapeDtypeStruct:
       dtype: anything `numpy.dtype` accepts, small floats included.
       named_shape: varying axis -> its size, as inside an `xmap`.
       sharding: the sharding of the array, or the requested one.
-      weak_type: whether the dtype is weak.
+      weak_type: whether the dtype is weak. `==` ignores it, and the sharding.
 
     >>> ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
@@ -292,7 +292,7 @@ class ShapeDtypeStruct:
     @override
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, ShapeDtypeStruct) and self.shape == other.shape and self.dtype == other.dtype
-                and self.weak_type == other.weak_type and self.named_shape == other.named_shape)
+                and self.named_shape == other.named_shape)
 
     @override
     def __hash__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import DTypeError, dtypes, prims
+from lamina_ir import DTypeError, ShapeDtypeStruct, dtypes, prims
 from lamina_ir.extend import fill_docstring, docstring_entries
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
@@ -358,6 +358,8 @@ def iscomplexobj(x: ArrayLike) -> bool:
     """
     if x is None:
         return False
+    if isinstance(x, ShapeDtypeStruct):
+        return dtypes.is_complex(x.dtype)
     return dtypes.is_complex(aval("iscomplexobj", x).dtype) if not isinstance(x, (list, tuple, range)) else np.iscomplexobj(x)
 
 
@@ -366,7 +368,7 @@ def isrealobj(x: ArrayLike) -> bool:
     """Whether `x` has a dtype that is not complex.
 
     Args:
-      x: an array, a number, a list of numbers, or None.
+      x: an array, a number, a list of numbers, a `ShapeDtypeStruct`, or None.
     Returns:
       A Python bool; True for None.
     Raises: {TypeError}

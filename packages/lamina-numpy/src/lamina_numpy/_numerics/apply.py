@@ -9,7 +9,7 @@ from typing import Any
 from lamina_batching import vmap
 from lamina_ir.trees import tree_map
 from lamina_tracing import ArrayLike, AxisLike
-from lamina_tracing.extend import check_axis, typeof
+from lamina_tracing.extend import check_axis, typeof, wraps
 
 from .._core.promotion import broadcast_shapes_of
 from .._core.conversion import asarray
@@ -148,7 +148,7 @@ def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[
     parsed = None if signature is None else parse_signature(signature)
     where = f"on vectorized function with excluded={skip if not skip else set(skip)!r} and signature={signature!r}"
 
-    @functools.wraps(pyfunc)
+    @wraps(pyfunc, functools.WRAPPER_UPDATES)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         moving = [i for i in range(len(args)) if i not in skip]
         named = [k for k in kwargs if k not in skip] if parsed is None else []

@@ -6,12 +6,13 @@ no ordering and never load it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, dtypes, prims
+from lamina_ir.typing import Function
 from lamina_tracing import Array, DTypeLike, lax
 from lamina_tracing.extend import split_einsum_spec, typeof, resolve_requested_dtype
 
@@ -26,6 +27,7 @@ from .products import dot_general
 __all__ = ["einsum", "einsum_path"]
 
 _NONE: frozenset[str] = frozenset()
+_NO_LABELS = frozenset(".->")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".join(map(chr, range(0x100, 0x180)))
 
 
@@ -68,8 +70,9 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str
             if extra < 0:
                 raise ValueError(f"einsum: operand {i} has {rank} axes, too few for {term!r}")
             term = term.replace("...", dots[len(dots) - extra:] if extra else "")
-        if not all(c.isalpha() for c in term):
-            raise ValueError(f"einsum: {term!r} in {subscripts!r} is not made of letters")
+        if not _NO_LABELS.isdisjoint(term):
+            raise ValueError(f"einsum: {term!r} in {subscripts!r} is not made of labels, which are single characters such "
+                             "as letters and digits")
         if len(term) != rank:
             raise ValueError(f"einsum: {term!r} names {len(term)} axes, but operand {i} has {rank}")
         full.append(term)
@@ -124,7 +127,7 @@ def _check_names(subscripts: str, xs: Sequence[Any], terms: Sequence[Term]) -> N
 
 
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
-           preferred_element_type: DTypeLike | None = None) -> Array:
+           preferred_element_type: DTypeLike | None = None, _dot_general: Function = lax.dot_general) -> Array:
     """Sums of products over labelled axes.
 
     Args:
@@ -140,6 +143,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
       precision: of the products, where the hardware offers several: None for the configured one, a name such as
         "high" or "highest", or one per operand.
       preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+      _dot_general: multiplies two operands in place of `lax.dot_general`, with its arguments.
     Returns:
       Array of the result's axes, in the dtype that all operands promote to (integers keep theirs and may overflow)
       or `preferred_element_type`, and the product of their units. Axes of length 1 broadcast.
@@ -171,11 +175,25 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     xs = [asarray(x) if isinstance(x, (list, tuple)) else x for x in operands]
     if isinstance(optimize, (list, tuple)):
         optimize = tuple(tuple(step) if isinstance(step, (list, tuple)) else step for step in optimize)
+    if _dot_general is not lax.dot_general:  # a user's function, which may close over traced values: nothing is jitted
+        return _contract_all(xs, subscripts, optimize, partial(_call_dot_general, _dot_general), precision,
+                             preferred_element_type)
     return _einsum(*xs, subscripts=subscripts, optimize=optimize, precision=precision, preferred=preferred_element_type)
 
 
 @jitted_core("subscripts", "optimize", "precision", "preferred", name="einsum")
 def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, preferred: Any) -> Any:
+    return _contract_all(operands, subscripts, optimize, dot_general, precision, preferred)
+
+
+def _call_dot_general(fun: Function, x: Any, y: Any, contract: Any, batch: Any, precision: Any, preferred: Any) -> Any:
+    """Call a user's replacement of `lax.dot_general`."""
+    result = typeof(x).dtype if preferred is None else resolve_requested_dtype(preferred)
+    return fun(x, y, (contract, batch), precision, preferred_element_type=result)
+
+
+def _contract_all(operands: Sequence[Any], subscripts: str, optimize: Any, product: Callable[..., Any], precision: Any,
+                  preferred: Any) -> Any:
     shapes = [aval("einsum", x, i).shape for i, x in enumerate(operands)]
     named, (out, out_names) = _parts(subscripts, tuple(map(len, shapes)))
     terms = [t for t, _ in named]
@@ -201,7 +219,8 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
             names = kept_names.union(*(k for _, _, k in others))
             x, m = _sum_axes(x, m, names | n)
             y, n = _sum_axes(y, n, names | m)
-            x, a = _contract(x, a, y, b, rest, out if last else None, precision, preferred)
+            x, a = _contract(x, a, y, b, rest, out if last else None,
+                             partial(product, precision=precision, preferred=preferred), preferred)
             x, m = _sum_axes(x, m | n, names)
             picked[:2] = [(x, a, m)]
         todo.append(picked[0])
@@ -271,7 +290,7 @@ def _reduce_operand(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
     return x, names
 
 
-def _contract(x: Any, a: str, y: Any, b: str, keep: set[str], want: str | None, precision: Any,
+def _contract(x: Any, a: str, y: Any, b: str, keep: set[str], want: str | None, product: Callable[..., Any],
               preferred: Any) -> tuple[Any, str]:
     x, a = _reduce_operand(x, a, keep | set(b))
     y, b = _reduce_operand(y, b, keep | set(a))
@@ -285,8 +304,8 @@ def _contract(x: Any, a: str, y: Any, b: str, keep: set[str], want: str | None, 
         other = "".join([*batch, *(c for c in b if c not in a), *(c for c in a if c not in b)])
         if other == want:
             x, a, y, b, names = y, b, x, a, other
-    out = dot_general(x, y, (tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),
-                      (tuple(a.index(c) for c in batch), tuple(b.index(c) for c in batch)), precision, preferred)
+    out = product(x, y, (tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),
+                  (tuple(a.index(c) for c in batch), tuple(b.index(c) for c in batch)))
     if preferred is not None and typeof(out).dtype != typeof(x).dtype and want is None:
         out = cast(out, resolve_requested_dtype(preferred))
     return out, names

@@ -9,7 +9,7 @@ from typing_extensions import override
 from lamina_ir import ClosedJaxpr, ShapedArray, aval_of, trees
 from lamina_tracing import hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, FunctionCache, SignatureCache, StagedProgram, Tracer, bind,
-                                   api_boundary, get_duck_typed_avals, has_jax_array, read_jax_array, typeof)
+                                   api_boundary, get_duck_typed_avals, has_jax_array, read_jax_array, typeof, wraps)
 from lamina_ir.typing import CacheKey, Function, StaticValue, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
@@ -113,7 +113,7 @@ class MapSpec(CallSpec):
                 return forward[1](*args, **kwargs)
             return self.inline_call(args, kwargs)
 
-        functools.update_wrapper(mapped, self.fun, updated=())
+        wraps(self.fun)(mapped)
         mapped.spec = self  # type: ignore[attr-defined]
         return mapped
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from lamina_ir import trees
 from lamina_ir.extend import check_axis_name
 from lamina_ir.typing import Function, Tree
-from lamina_tracing.extend import api_boundary
+from lamina_tracing.extend import api_boundary, wraps
 
 from .._mesh.partition_spec import PartitionSpec
 from .shard_map import shard_map
@@ -54,7 +54,7 @@ def smap(f: Function | None = None, /, *, in_axes: Tree = _MISSING, out_axes: Tr
     out_specs = trees.tree_map(lambda axis: _spec("out_axes", axis, axis_name, None), out_axes, is_leaf=_is_axis)
     names = frozenset((axis_name,))
 
-    @functools.wraps(f)
+    @wraps(f, functools.WRAPPER_UPDATES)
     def mapped(*args: Tree) -> Tree:
         axes = in_axes if _is_axis(in_axes) else tuple(in_axes)
         try:

@@ -15,7 +15,7 @@ from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Device, Function, Tree, Value
 from lamina_tracing import hooks
 from lamina_tracing.extend import (EVALUATION, FunctionCache, StagedProgram, Tracer, api_boundary, trace_state,
-                                   has_jax_array, read_jax_array, typeof)
+                                   has_jax_array, read_jax_array, typeof, wraps)
 
 from .._maps.pmap import PmapSpec
 from .row_layout import (RowLayout, exchange_row_counts, lay_out_local_rows, lay_out_rows_of_processes, rows_to_slots,
@@ -74,7 +74,7 @@ def padded(fun: Function | None = None, axis_name: Hashable | None = None, *, in
         raise TypeError(f"padded: expected a function; got {type(fun).__name__}")
     function = _PaddedFunction(fun, axis_name, options)
     mapped: Any = api_boundary(function.call)
-    functools.update_wrapper(mapped, fun, updated=())
+    wraps(fun)(mapped)
     mapped.spec = function.spec
     return mapped
 

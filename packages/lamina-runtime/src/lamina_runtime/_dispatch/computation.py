@@ -1,7 +1,6 @@
 """Implement `xla_computation`: return the HLO of a function before optimization."""
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Hashable, Sequence
 
@@ -11,7 +10,7 @@ from lamina_lowering import lower
 from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import lower_xmaps
 from lamina_tracing import make_jaxpr
-from lamina_tracing.extend import JitSpec, Tracer, function_name
+from lamina_tracing.extend import JitSpec, Tracer, function_name, wraps
 from lamina_ir.typing import Function, Tree
 from lamina_ir.trees import PyTreeDef
 
@@ -116,6 +115,6 @@ def xla_computation(fun: Function, static_argnums: int | Sequence[int] = (),
         hlo = _computation(lowered, tuple_args=as_tuple, return_tuple=True)
         return (hlo, shapes) if return_shape else hlo
 
-    functools.update_wrapper(computation, fun, updated=())
+    wraps(fun)(computation)
     computation.__name__ = f"xla_computation({name})"
     return computation

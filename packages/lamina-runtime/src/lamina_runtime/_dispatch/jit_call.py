@@ -23,7 +23,7 @@ from lamina_ir.extend import Placement, collect_facts
 from lamina_parallel.extend import global_view
 from lamina_tracing import jit, hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, StagedProgram, Tracer, contains_tracer, api_boundary,
-                                   filter_traceback, trace_state, translate_error)
+                                   filter_traceback, trace_state, translate_error, wraps)
 from lamina_ir.typing import CacheKey, Function, Outputs, Sharding, StaticValue, Tree, Value
 from lamina_ir.extend.unchecked import lower_keys
 from typing_extensions import override
@@ -406,7 +406,7 @@ def _wrap_errors(spec: CallSpec, call: CallObject, miss_handler: _CacheMissHandl
                 raise clear_error from None
             raise
 
-    functools.update_wrapper(mapped, spec.fun, updated=())
+    wraps(spec.fun)(mapped)
     mapped.spec = spec  # type: ignore[attr-defined]
     for name in stages.STAGE_METHODS:
         setattr(mapped, name, getattr(call, name))
@@ -430,7 +430,7 @@ class _WrappedCall:
     """Base of objects that do something around the calls of a call object."""
 
     def __init__(self, spec: CallSpec, call: CallObject) -> None:
-        functools.update_wrapper(self, spec.fun, updated=())
+        wraps(spec.fun)(self)
         self.spec, self._call = spec, call
         for name in stages.STAGE_METHODS:
             setattr(self, name, getattr(call, name))

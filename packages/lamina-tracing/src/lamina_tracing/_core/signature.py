@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from types import FunctionType
+from typing import Any, TypeVar
 
 from lamina_ir.typing import Function
 
-__all__ = ["argument_name", "count_positional", "function_name", "get_parameters", "parameter_names"]
+__all__ = ["argument_name", "count_positional", "function_name", "get_parameters", "parameter_names", "wraps"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 Parameters = tuple[tuple[str, ...], tuple[str, ...], bool, bool]  # as `get_parameters` returns them
 
@@ -25,7 +29,35 @@ def function_name(fun: Function) -> str:
     """
     while isinstance(fun, functools.partial):
         fun = fun.func
-    return getattr(fun, "__name__", None) or type(fun).__name__
+    name = getattr(fun, "__name__", None)
+    return name if isinstance(name, str) and name else type(fun).__name__
+
+
+def wraps(fun: Function, updated: Sequence[str] = ()) -> Callable[[_F], _F]:
+    """Give a wrapper the name, docstring and signature of a user's function: `functools.wraps` for any callable.
+
+    Attributes that a function cannot have, such as a `__name__` that is not a string, are left out.
+
+    Args:
+      fun: the function.
+      updated: `("__dict__",)` to copy its own attributes too.
+    Returns:
+      A decorator for the wrapper.
+
+    >>> @wraps(max)
+    ... def largest(*args):
+    ...     return max(*args)
+    >>> largest.__name__, largest.__wrapped__
+    ('max', <built-in function max>)
+    """
+    def decorate(wrapper: _F) -> _F:
+        try:
+            return functools.update_wrapper(wrapper, fun, updated=updated)
+        except TypeError:  # an attribute of another type: copy the others
+            names = [n for n in functools.WRAPPER_ASSIGNMENTS if isinstance(getattr(fun, n, None), str)]
+            return functools.update_wrapper(wrapper, fun, names, updated)
+
+    return decorate
 
 
 def get_parameters(fun: Function) -> Parameters | None:

@@ -16,6 +16,7 @@ from . import hooks
 from .call_types import JitOptions, Jitted
 from .jit_spec import JitSpec, contains_tracer
 from .fast_path import FastPathCache
+from .._core.signature import wraps
 from .._core.trace import EVALUATION, trace_state
 from .._diagnostics.tracebacks import api_boundary
 from .._core.tracer import Tracer
@@ -95,7 +96,7 @@ def _portable_jit(spec: CallSpec) -> Function:
             return trees.tree_unflatten(staged.out_tree, hooks.evaluator.program(staged.closed, flat))
         return spec.bind_program(staged, flat)
 
-    functools.update_wrapper(jitted, fun, updated=())
+    wraps(fun)(jitted)
     jitted.spec = spec  # type: ignore[attr-defined]
     return jitted
 

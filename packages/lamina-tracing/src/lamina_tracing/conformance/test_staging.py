@@ -94,7 +94,7 @@ def test_nested_jitted_function_is_a_call():
 
 def test_named_call_and_named_scope():
     closed = make_jaxpr(named_call(lambda x: lax.neg(x), name="flip"))(X)
-    assert closed.eqns[0].params["name"] == "flip"
+    assert [(e.primitive.name, e.source.scope) for e in closed.eqns] == [("neg", "flip")]
 
     def f(x):
         with named_scope("outer"), named_scope("inner"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lamina_ir.layers import deprecated_getattr
 
-from .._core.signature import function_name
+from .._core.signature import function_name, wraps
 from .._jit.custom_call import (CustomCall, PositionalSignature, results_to_arrays, call_custom, find_top_trace,
                                 closes_over_tracers, capture_scope, prepend_outer_values, stage_sharing_outer)
 from .._jit.axis_specs import MappedAxes
@@ -31,7 +31,7 @@ __all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "FunctionCa
            "eval_jaxpr", "extend_axis_env", "find_top_trace", "function_name", "get_concrete_value",
            "get_equation_source", "get_function_source", "get_underlying_value", "is_counted_once", "jaxpr_as_fun",
            "make_rule_source", "new_trace_level", "prepend_outer_values", "results_to_arrays", "stack_object_arrays",
-           "stage", "stage_sharing_outer", "staging_context", "trace_state"]
+           "stage", "stage_sharing_outer", "staging_context", "trace_state", "wraps"]
 
 if TYPE_CHECKING:
     from .._deprecated import *
