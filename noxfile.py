@@ -106,6 +106,12 @@ def alternative_layers(session: nox.Session) -> None:
 
 
 @nox.session
+def libraries(session: nox.Session) -> None:
+    """Run programs of pinned libraries on lamina and compare their numbers with JAX's; `-- --sample` runs some."""
+    python(session, "tests/libraries/run.py", *session.posargs)
+
+
+@nox.session
 def imports(session: nox.Session) -> None:
     """Check the layering: import contracts, declared dependencies, public names, version ranges."""
     run(session, "lint-imports")
