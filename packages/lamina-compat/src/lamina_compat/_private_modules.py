@@ -121,7 +121,8 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.numpy": PrivateModule("jax.numpy"),
     **{f"jax._src.numpy.{name}": PrivateModule("jax.numpy", needed, readers) for name, needed, readers in (
         ("array_methods", "", ""), ("einsum", "einsum", ""), ("indexing", "take", ""),
-        ("lax_numpy", "array where asarray arange _ScalarMeta", "haliax orbax"), ("reductions", "sum mean", "tensorflow-probability"),
+        ("lax_numpy", "array where asarray arange _ScalarMeta", "haliax orbax"),
+        ("reductions", "sum mean", "tensorflow-probability"),
         ("setops", "unique", ""), ("ufuncs", "exp sqrt logaddexp", "tensorflow-probability"), ("vectorize", "vectorize", ""))},
     "jax._src.numpy.fft": PrivateModule("jax.numpy.fft", "fft rfft"),
     "jax._src.numpy.linalg": PrivateModule("jax.numpy.linalg", "norm solve svd"),
