@@ -9,7 +9,7 @@ from lamina_compat._vocabulary import make_jaxpr, pjit_p
 from lamina_compat.names.core import jaxpr_as_fun
 from lamina_compat.names.interpreters import mlir
 from lamina_compat.names.interpreters import partial_eval as pe
-from lamina_ir import ClosedJaxpr, Primitive
+from lamina_ir import ClosedJaxpr, Primitive, ShapeDtypeStruct
 from lamina_tracing import jit, lax, linear_util
 from lamina_tracing.extend import typeof
 
@@ -213,6 +213,13 @@ def test_staging_eliminates_dead_code_on_request():
 def test_types_of_results():
     aval = typeof(ARGS[1])
     assert pe.abstract_eval_fun(lambda x, *, k: [x * k], aval, k=2) == [aval]
+
+
+def test_types_may_be_objects_with_shape_and_dtype():
+    struct = ShapeDtypeStruct((3,), np.float32)
+    fun = linear_util.wrap_init(lambda x: [x * 2])
+    assert pe.trace_to_jaxpr_dynamic(fun, [struct])[1] == pe.trace_to_jaxpr_dynamic(fun, [typeof(ARGS[1])])[1]
+    assert pe.trace_to_jaxpr_nounits(fun, [pe.PartialVal.unknown(struct)])[1][0].get_aval() == typeof(ARGS[1])
 
 
 def test_inputs_move():

@@ -121,7 +121,8 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.numpy": PrivateModule("jax.numpy"),
     **{f"jax._src.numpy.{name}": PrivateModule("jax.numpy", needed, readers) for name, needed, readers in (
         ("array_methods", "", ""), ("einsum", "einsum", ""), ("indexing", "take", ""),
-        ("lax_numpy", "array where asarray arange", "haliax"), ("reductions", "sum mean", "tensorflow-probability"),
+        ("lax_numpy", "array where asarray arange _ScalarMeta", "haliax orbax"),
+        ("reductions", "sum mean", "tensorflow-probability"),
         ("setops", "unique", ""), ("ufuncs", "exp sqrt logaddexp", "tensorflow-probability"), ("vectorize", "vectorize", ""))},
     "jax._src.numpy.fft": PrivateModule("jax.numpy.fft", "fft rfft"),
     "jax._src.numpy.linalg": PrivateModule("jax.numpy.linalg", "norm solve svd"),
@@ -131,7 +132,7 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.ops.special": PrivateModule("jax.nn", "logsumexp"),
     "jax._src.partition_spec": PrivateModule("jax.sharding", "PartitionSpec"),
     "jax._src.pjit": PrivateModule(
-        "jax.experimental.pjit jax.lax jax", "pjit jit with_sharding_constraint", "oryx quax"),
+        "jax.experimental.pjit jax.lax jax", "pjit pjit_p jit with_sharding_constraint", "oryx quax"),
     "jax._src.pretty_printer": PrivateModule("", "Doc text concat brk nest group join color Color", "equinox"),
     "jax._src.prng": PrivateModule(
         "jax.extend.random", "threefry_2x32 threefry_prng_impl rbg_prng_impl PRNGImpl", "oryx"),

@@ -16,7 +16,7 @@ from lamina_tracing.extend import StagingTrace, StagingTracer, new_trace_level, 
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 
 from ..._vocabulary import from_jax_equation, from_jax_jaxpr, from_jax_program, to_jax_jaxpr, to_jax_program
-from ..api_util import DebugInfo, debug_info, debug_info_final
+from ..api_util import DebugInfo, debug_info, debug_info_final, shaped_abstractify
 
 __all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal",
            "Recompute", "RecomputeType", "Saveable", "SaveableType", "abstract_eval_fun", "call_param_updaters",
@@ -114,11 +114,12 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], deb
     Returns:
       The program, the types of its results, the values of its constvars.
 
+    >>> from lamina_ir import shaped
     >>> from lamina_tracing import lax
-    >>> trace_to_jaxpr_dynamic(wrap_init(lambda x: [lax.sin(x)]), [ShapedArray((), "float32")])[0]
+    >>> trace_to_jaxpr_dynamic(wrap_init(lambda x: [lax.sin(x)]), [shaped((), "float32")])[0]
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
-    closed, outer = stage(lambda *args: list(fun.call_wrapped(*args)), list(in_avals))
+    closed, outer = stage(lambda *args: list(fun.call_wrapped(*args)), list(map(_as_aval, in_avals)))
     jaxpr = closed.jaxpr
     lead = jaxpr.invars[:len(outer)]  # values of enclosing traces
     invars = jaxpr.invars[len(outer):]
@@ -130,6 +131,11 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], deb
         jaxpr, kept, _ = dce_jaxpr_consts(jaxpr, True, instantiate=True)
         consts = [c for c, k in zip(consts, kept) if k]
     return to_jax_jaxpr(jaxpr), closed.out_avals, consts
+
+
+def _as_aval(x: Any) -> ShapedArray:
+    """Return a type; also of an object with a shape and a dtype."""
+    return x if isinstance(x, ShapedArray) else shaped_abstractify(x)
 
 
 def _drop_inputs(jaxpr: Jaxpr, invars: Sequence[Var], keep: Sequence[bool]) -> list[Var]:
@@ -170,15 +176,16 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, pvals: Sequence[PartialVal], instant
     Returns:
       The program from the unknown arguments to the unknown results, the results, and the values of its constvars.
 
+    >>> from lamina_ir import shaped
     >>> from lamina_tracing import lax
-    >>> x = PartialVal.unknown(ShapedArray((), "float32"))
+    >>> x = PartialVal.unknown(shaped((), "float32"))
     >>> jaxpr, results, _ = trace_to_jaxpr_nounits(wrap_init(lambda x, y: [lax.neg(x), y + 1]), [x, PartialVal.known(2)])
     >>> jaxpr, results
     ({ lambda ; a:f32[]. let b:f32[] = neg a in (b,) }, [(ShapedArray(float32[]), None), (None, 3)])
     """
     trace = StagingTrace(trace_state.depth + 1)
     with new_trace_level(trace):
-        unknown = {i: trace.new_argument(p[0]) for i, p in enumerate(pvals) if not p.is_known()}
+        unknown = {i: trace.new_argument(_as_aval(p[0])) for i, p in enumerate(pvals) if not p.is_known()}
         outs = list(fun.call_wrapped(*[unknown[i] if i in unknown else p[1] for i, p in enumerate(pvals)]))
         wanted = _per_item(instantiate, outs)
         staged = [trace.owns(o) or w for o, w in zip(outs, wanted, strict=True)]
