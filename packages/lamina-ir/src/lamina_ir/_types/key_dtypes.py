@@ -24,6 +24,9 @@ class extended(np.generic):
 class prng_key(np.void, extended):
     """The scalar type of key dtypes: `keys.dtype.type` and `issubdtype(keys.dtype, prng_key)`."""
 
+    def __new__(cls) -> prng_key:
+        raise TypeError("prng_key: the scalar type of keys has no instances of its own; random.key makes keys")
+
 
 def _key_dtype(tag: str, size: int) -> np.dtype:
     return np.dtype((prng_key, [(f"key<{tag}>", _U32, (size,))]))
