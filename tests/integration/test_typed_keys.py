@@ -133,3 +133,5 @@ def test_scalar_type_of_key_dtypes_is_prng_key(make):
     assert dtype.type is lamina.dtypes.prng_key and dtype.type.__name__ == "prng_key"
     assert jnp.issubdtype(dtype, lamina.dtypes.prng_key) and jnp.issubdtype(dtype, lamina.dtypes.extended)
     assert not jnp.issubdtype(dtype, np.number) and dtype.names[0].startswith("key<")
+    with pytest.raises(TypeError, match="prng_key: the scalar type of keys has no instances"):
+        lamina.dtypes.prng_key()

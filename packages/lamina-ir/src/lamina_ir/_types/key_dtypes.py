@@ -21,8 +21,11 @@ class extended(np.generic):
     """The abstract type of dtypes that NumPy does not have."""
 
 
-class prng_key(np.void, extended):
+class prng_key(np.void, extended):  # type: ignore[misc]  # flexible is final only in NumPy's stubs
     """The scalar type of key dtypes: `keys.dtype.type` and `issubdtype(keys.dtype, prng_key)`."""
+
+    def __new__(cls) -> prng_key:
+        raise TypeError("prng_key: the scalar type of keys has no instances of its own; random.key makes keys")
 
 
 def _key_dtype(tag: str, size: int) -> np.dtype:

@@ -49,7 +49,7 @@ class _RefuseJax:
 
 def _import_jaxlib() -> str:
     """Check that jax is not loaded and that jaxlib fits, import jaxlib, and return its version."""
-    if "jax" in sys.modules:
+    if getattr(sys.modules.get("jax"), "__name__", None) == "jax":  # and not lamina under this name
         raise ImportError("lamina_runtime cannot be imported in a process that has imported jax: both would own "
                           "jaxlib's one array class. Use a process for each")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # read once, when the shared library is loaded
