@@ -375,6 +375,37 @@ def test_derivatives_flow_through_references(flow):
         np.testing.assert_allclose(tangent, eps * found[2], rtol=1e-4)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("wrap", [lambda f: f, jit])
+def test_scan_goes_along_a_reference(reverse, wrap):
+    xs, total = new_ref(X), new_ref(np.zeros(3, np.float32))
+
+    def step(c, x):
+        total[...] += x[...]
+        x[...] = x[...] * 2 + total[...]
+        return c + x[0], x[1]
+
+    last, ys = wrap(lambda xs: lax.scan(step, 0., xs, reverse=reverse))(xs)
+    running = np.cumsum(X[::-1], 0)[::-1] if reverse else np.cumsum(X, 0)
+    expected = X * 2 + running
+    np.testing.assert_array_equal(array_of(xs), expected)
+    np.testing.assert_array_equal(ys, expected[:, 1])
+    assert last == expected[:, 0].sum()
+    np.testing.assert_array_equal(wrap(lambda xs: lax.map(lambda x: x[0], xs))(xs), expected[:, 0])
+    with pytest.raises(ValueError, match="passed twice"):
+        wrap(lambda xs: lax.scan(lambda c, x: (xs[0, 0], x[0]), 0., xs))(xs)
+
+
+def test_gradients_and_maps_of_a_scan_along_a_reference():
+    def f(x):
+        xs = new_ref(x)
+        lax.scan(lambda c, x: (c, x.__setitem__(..., x[...] * x[...])), None, xs)
+        return lax.reduce_sum(xs[...], tuple(range(xs.ndim)))
+
+    np.testing.assert_allclose(grad(f)(X), 2 * X)
+    np.testing.assert_allclose(vmap(f)(X), (X * X).sum(1))
+
+
 def test_while_condition_may_not_write():
     ref = new_ref(0)
     with pytest.raises(NotImplementedError, match="condition of the loop writes"):
