@@ -115,6 +115,25 @@ def test_views_read_and_write_their_part():
     assert view.shape == (2,) and view.dtype == np.float32
 
 
+def test_transformed_functions_take_views():
+    ref, calls = new_ref(X), []
+
+    @jit
+    def f(view, x):
+        calls.append(1)
+        view[1:] += x
+        return view[0]
+
+    for k in (asarray(0), asarray(1)):
+        assert f(ref.at[k], 1.) == X[k, 0]
+    assert f(ref.at[1, :], 1.) == 3 and len(calls) == 2
+    np.testing.assert_array_equal(array_of(ref), [[0, 2, 3], [3, 6, 7]])
+    with pytest.raises(ValueError, match="returned a mutable reference"):
+        jit(lambda v: v)(ref.at[0])
+    with pytest.raises(ValueError, match="passed twice"):
+        jit(lambda v, w: None)(ref.at[0], ref.at[1])
+
+
 def test_a_write_of_another_type_is_refused():
     ref = new_ref(X)
     for value, error, text in [(X.astype(np.int32), TypeError, "dtype float32 must have this dtype; got int32"),

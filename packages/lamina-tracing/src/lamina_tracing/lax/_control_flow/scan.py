@@ -146,7 +146,7 @@ def _check_unroll(call: str, unroll: int | bool | None, length: int) -> int:
 def _take(x: Any, i: int) -> Value:
     """Return slice `i`, of a mutable reference as a view."""
     is_reference = isinstance(x, Tracer) and x.aval.is_reference
-    return x.at[i] if is_reference else index_in_dim(x, i, 0, False)  # type: ignore[attr-defined]
+    return x.at[i] if is_reference else index_in_dim(x, i, 0, False)
 
 
 def _scan_in_python(f: Function, carry: Tree, flat_xs: Sequence[Value], xs_tree: PyTreeDef, length: int,
