@@ -115,6 +115,25 @@ def test_views_read_and_write_their_part():
     assert view.shape == (2,) and view.dtype == np.float32
 
 
+def test_transformed_functions_take_views():
+    ref, calls = new_ref(X), []
+
+    @jit
+    def f(view, x):
+        calls.append(1)
+        view[1:] += x
+        return view[0]
+
+    for k in (asarray(0), asarray(1)):
+        assert f(ref.at[k], 1.) == X[k, 0]
+    assert f(ref.at[1, :], 1.) == 3 and len(calls) == 2
+    np.testing.assert_array_equal(array_of(ref), [[0, 2, 3], [3, 6, 7]])
+    with pytest.raises(ValueError, match="returned a mutable reference"):
+        jit(lambda v: v)(ref.at[0])
+    with pytest.raises(ValueError, match="passed twice"):
+        jit(lambda v, w: None)(ref.at[0], ref.at[1])
+
+
 def test_a_write_of_another_type_is_refused():
     ref = new_ref(X)
     for value, error, text in [(X.astype(np.int32), TypeError, "dtype float32 must have this dtype; got int32"),
@@ -373,6 +392,37 @@ def test_derivatives_flow_through_references(flow):
             np.testing.assert_allclose(found[k], (plus - minus) / (2 * eps), rtol=2e-2, atol=2e-2)
         value, tangent = jvp(lambda a: total(*[a if i == wrt else b for i, b in enumerate(args)]), (args[wrt],), (step,))
         np.testing.assert_allclose(tangent, eps * found[2], rtol=1e-4)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("wrap", [lambda f: f, jit])
+def test_scan_goes_along_a_reference(reverse, wrap):
+    xs, total = new_ref(X), new_ref(np.zeros(3, np.float32))
+
+    def step(c, x):
+        total[...] += x[...]
+        x[...] = x[...] * 2 + total[...]
+        return c + x[0], x[1]
+
+    last, ys = wrap(lambda xs: lax.scan(step, 0., xs, reverse=reverse))(xs)
+    running = np.cumsum(X[::-1], 0)[::-1] if reverse else np.cumsum(X, 0)
+    expected = X * 2 + running
+    np.testing.assert_array_equal(array_of(xs), expected)
+    np.testing.assert_array_equal(ys, expected[:, 1])
+    assert last == expected[:, 0].sum()
+    np.testing.assert_array_equal(wrap(lambda xs: lax.map(lambda x: x[0], xs))(xs), expected[:, 0])
+    with pytest.raises(ValueError, match="passed twice"):
+        wrap(lambda xs: lax.scan(lambda c, x: (xs[0, 0], x[0]), 0., xs))(xs)
+
+
+def test_gradients_and_maps_of_a_scan_along_a_reference():
+    def f(x):
+        xs = new_ref(x)
+        lax.scan(lambda c, x: (c, x.__setitem__(..., x[...] * x[...])), None, xs)
+        return lax.reduce_sum(xs[...], tuple(range(xs.ndim)))
+
+    np.testing.assert_allclose(grad(f)(X), 2 * X)
+    np.testing.assert_allclose(vmap(f)(X), (X * X).sum(1))
 
 
 def test_while_condition_may_not_write():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Var, prims, trees
-from lamina_ir.extend import CARRY, OperandSpec, RegionView
+from lamina_ir.extend import CARRY, SCANNED, OperandSpec, RegionView
 from lamina_ir.typing import Params, Value
 from lamina_ir.trees import PyTreeDef
 from lamina_tracing import hooks
@@ -113,10 +113,13 @@ def bind_discharged(prim: Primitive, args: Sequence[Value], params: Params) -> t
     w, name = RegionView(prim, params, len(args)), _NAMES.get(prim.name, prim.name)
     refs = {i: a for i, a in enumerate(args) if isinstance(a, Ref)}
     values = [vary_over_axes(a.read(name)) if i in refs else a for i, a in enumerate(args)]
-    programs, written = _discharge_regions(w, {i: typeof(values[i]) for i in refs})
+    # The types of the values inside: that of a slice if the loop goes along the reference.
+    inner = {i: w.inner_aval(i).inner if w.kinds[i] == SCANNED else typeof(values[i])  # type: ignore[attr-defined]
+             for i in refs if w.inner_aval(i).is_reference}
+    programs, written = _discharge_regions(w, inner)
     _check_operands(w, refs, written)
     run = _bind_loop if w.region_signature.loops else _bind_call
-    outs = run(w, refs, values, programs, sorted(written))
+    outs = run(w, refs, inner, values, programs, sorted(written))
     for i, out in zip(sorted(written), outs[w.n_results:]):
         refs[i].write(out, name)
     return tuple(outs[:w.n_results])
@@ -195,8 +198,7 @@ class _Region(NamedTuple):
 def _discharge_regions(w: RegionView, avals: dict[int, ShapedArray]) -> tuple[list[_Region], set[int]]:
     regions = []
     for region in w.regions:
-        inner = {k: avals[i] for k, i in enumerate(region.ins)
-                 if i in avals and region.program.jaxpr.invars[k].aval.is_reference}
+        inner = {k: avals[i] for k, i in enumerate(region.ins) if i in avals}
         made, n = discharge_program(region.program, inner), len(region.program.jaxpr.outvars)
         finals = {region.ins[k]: n + at for at, k in enumerate(inner)}
         regions.append(_Region(made.program, finals, {region.ins[k] for k in made.written}))
@@ -220,31 +222,37 @@ def _check_operands(w: RegionView, refs: dict[int, Ref], written: Collection[int
                              "them outside")
 
 
-def _bind_call(w: RegionView, refs: dict[int, Ref], values: Sequence[Value], regions: Sequence[_Region],
+_Types = dict[int, ShapedArray]
+
+
+def _operand(w: RegionView, inner: _Types, i: int) -> OperandSpec:
+    return OperandSpec(w.groups[i], inner[i], i, False) if i in inner else w.operands([i])[0]
+
+
+def _bind_call(w: RegionView, refs: dict[int, Ref], inner: _Types, values: Sequence[Value], regions: Sequence[_Region],
                written: Sequence[int]) -> list[Value]:
     """Bind a call, branch or map: its regions return the final values."""
-    specs = [OperandSpec(w.groups[i], typeof(values[i]), i, False) if i in refs else w.operands([i])[0]
-             for i in range(len(values))]
-    results = [*w.results(), *[OperandSpec(1, typeof(values[i])) for i in written]]
+    specs = [_operand(w, inner, i) for i in range(len(values))]
+    results = [*w.results(), *[OperandSpec(1, inner[i]) for i in written]]
     programs = [(made.program, region.ins, [*range(w.n_results), *[made.finals[i] for i in written]])
                 for region, made in zip(w.regions, regions)]
     return _rebuild(w, values, specs, results, [_order_results(*p) for p in programs])
 
 
-def _bind_loop(w: RegionView, refs: dict[int, Ref], values: Sequence[Value], regions: Sequence[_Region],
+def _bind_loop(w: RegionView, refs: dict[int, Ref], inner: _Types, values: Sequence[Value], regions: Sequence[_Region],
                written: Sequence[int]) -> list[Value]:
-    """Bind a loop: references to which it writes become carries."""
+    """Bind a loop: references to which it writes become carries; those along which it goes, stacked results."""
     if w.region_signature.test and regions[0].written:
         raise NotImplementedError("while_loop: the condition of the loop writes to a reference. Write to it in the body")
-    moved = {i: j for i in refs for j in written if refs[i] is refs[j]}  # the test of a loop has operands of its own
+    carries = [j for j in written if w.kinds[j] != SCANNED]
+    moved = {i: j for i in refs for j in carries if refs[i] is refs[j]}  # the test of a loop has operands of its own
     keep = [i for i in range(len(values)) if i not in moved]
-    order = [*keep, *written]
+    order = [*keep, *carries]
     position = {i: order.index(moved.get(i, i)) for i in range(len(values))}
     carry = w.region_signature.group(CARRY)
-    specs = [OperandSpec(w.groups[i], typeof(values[i]), i, False) if i in refs and w.kinds[i] != "scanned"
-             else w.operands([i])[0] for i in keep]
-    specs += [OperandSpec(carry, typeof(values[j])) for j in written]  # type: ignore[arg-type]
-    results = [*w.results(), *[OperandSpec(0, typeof(values[j])) for j in written]]
+    specs = [_operand(w, inner, i) for i in keep]
+    specs += [OperandSpec(carry, inner[j]) for j in carries]  # type: ignore[arg-type]
+    results = [*w.results(), *[OperandSpec(int(w.kinds[j] == SCANNED), inner[j]) for j in written]]
     programs = []
     for region, made in zip(w.regions, regions):
         outs = range(1) if region.is_test else [*range(w.n_results), *[made.finals[j] for j in written]]

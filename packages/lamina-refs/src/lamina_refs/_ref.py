@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from typing_extensions import override
-from lamina_ir import Primitive, UnnamedAxis, Var, dtypes, prims, shaped, ShapedArray
+from lamina_ir import Primitive, UnnamedAxis, Var, dtypes, prims, shaped, ShapedArray, trees
 from lamina_ir.errors import DTypeError, LeakedTracerError, ShapeError
 from lamina_ir.typing import Params, Tree, Value
 from lamina_tracing import hooks, lax
@@ -317,6 +317,28 @@ class RefView:
 
     def __setitem__(self, index: Tree, value: Value) -> None:
         write_part(self, index, value)
+
+
+# --- views as trees -----------------------------------------------------------------------------------------------
+_ARRAY = object()  # in the place of an array of an index
+
+
+def _flatten_view(view: RefView) -> tuple[tuple[Value, ...], tuple[Any, ...]]:
+    """Return the reference and the arrays of the index, and the rest of the index."""
+    entries = view._index if type(view._index) is tuple else (view._index,)
+    arrays = [i for i in entries if hasattr(i, "dtype")]
+    rest = [_ARRAY if hasattr(i, "dtype") else (slice, i.start, i.stop, i.step) if type(i) is slice else i for i in entries]
+    return (view._ref, *arrays), tuple(rest)
+
+
+def _unflatten_view(rest: tuple[Any, ...], children: Sequence[Value]) -> RefView:
+    ref, *arrays = children
+    each = iter(arrays)
+    return RefView(ref, tuple([next(each) if i is _ARRAY else slice(*i[1:]) if type(i) is tuple and i[:1] == (slice,) else i
+                               for i in rest]))
+
+
+trees.register_pytree_node(RefView, _flatten_view, _unflatten_view)
 
 
 # --- values that are written -------------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ class RefType(ShapedArray):
         super().__init__(inner.shape, inner.dtype)
         self.inner = inner
 
+    def with_inner(self, inner: ShapedArray) -> RefType:
+        """Return the type of a reference to another type of array."""
+        return RefType(inner)
+
     @property
     def inner_aval(self) -> ShapedArray:
         """The type of the array, by JAX's name."""

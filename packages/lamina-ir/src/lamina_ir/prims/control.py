@@ -163,6 +163,11 @@ while_p = Primitive("while", params=("body_jaxpr", "body_nconsts", "cond_jaxpr",
 
 
 # --- scan ---------------------------------------------------------------------------------------------------------
+def _slice_type(a: ShapedArray) -> ShapedArray:
+    part = shaped(a.shape[1:], a.dtype, a.weak_type)
+    return a.with_inner(part) if a.is_reference else part  # type: ignore[attr-defined]
+
+
 def _scan_infer(*avals: ShapedArray, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool,
                 unroll: int) -> list[ShapedArray]:
     n = num_consts + num_carry
@@ -170,7 +175,7 @@ def _scan_infer(*avals: ShapedArray, jaxpr: ClosedJaxpr, length: int, num_consts
         if not a.shape or a.shape[0] != length:
             raise ShapeError(f"scan: operand {i} is scanned over and must have a leading axis of length {length}; got "
                              f"{a.str_long()}")
-    slices = tuple(shaped(a.shape[1:], a.dtype, a.weak_type) for a in avals[n:])
+    slices = tuple(map(_slice_type, avals[n:]))
     check_operands("scan: jaxpr", jaxpr, avals[:n] + slices)
     outs = jaxpr.out_avals
     if unroll < 1:

@@ -109,7 +109,8 @@ def scan_flat(call: str, f: Function, run: Callable[[Sequence[Value], Sequence[S
     for x in flat_xs:
         a = typeof(x)
         # `shaped` makes a type without varying axes; a slice varies as its array does.
-        slices.append(shaped(a.shape[1:], a.dtype, a.weak_type).with_varying_axes(a.varying_axes))
+        part = shaped(a.shape[1:], a.dtype, a.weak_type).with_varying_axes(a.varying_axes)
+        slices.append(a.with_inner(part) if a.is_reference else part)  # type: ignore[attr-defined]
     # avals: the fixed types of the carry (n of them), then of one slice of each of `flat_xs`.
     avals, body = stage_with_fixed_carry(lambda at: stage_body(call, f, lambda ts: run(ts, at[:n]), tag, at, [*flat, *flat_xs]),
                                          first + slices, n)
@@ -142,11 +143,17 @@ def _check_unroll(call: str, unroll: int | bool | None, length: int) -> int:
     return min(unroll.__index__(), max(length, 1))
 
 
+def _take(x: Any, i: int) -> Value:
+    """Return slice `i`, of a mutable reference as a view."""
+    is_reference = isinstance(x, Tracer) and x.aval.is_reference
+    return x.at[i] if is_reference else index_in_dim(x, i, 0, False)
+
+
 def _scan_in_python(f: Function, carry: Tree, flat_xs: Sequence[Value], xs_tree: PyTreeDef, length: int,
                     reverse: bool) -> tuple[Tree, Tree]:
     rows = []
     for i in reversed(range(length)) if reverse else range(length):
-        carry, y = f(carry, trees.tree_unflatten(xs_tree, [index_in_dim(x, i, 0, False) for x in flat_xs]))
+        carry, y = f(carry, trees.tree_unflatten(xs_tree, [_take(x, i) for x in flat_xs]))
         rows.append(y)
     if not rows:
         raise ValueError("scan: with jit disabled a scan of length 0 has no `y` that determines the types of the results")
