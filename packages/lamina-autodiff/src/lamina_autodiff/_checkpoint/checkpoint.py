@@ -228,7 +228,8 @@ def _bind_args(fun: Function, args: Sequence[Tree], at: Sequence[int]) -> Functi
     def partial(*rest: Tree, **kwargs: Tree) -> Tree:
         left = iter(rest)
         return fun(*[x if i in at else next(left) for i, x in enumerate(args)], **kwargs)
-    del partial.__wrapped__  # the parameters differ, so the signature of `fun` must not be shown
+    # The parameters differ, so the signature of `fun` must not be shown.
+    del partial.__wrapped__  # type: ignore[attr-defined]
     return partial
 
 
