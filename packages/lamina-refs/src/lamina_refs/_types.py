@@ -71,7 +71,7 @@ class RefType(ShapedArray):
         return self
 
     @override
-    def str_short(self) -> str:
+    def str_short(self, short_dtypes: bool = True) -> str:
         return f"Ref{{{self.inner.str_short()}}}"
 
     @override
