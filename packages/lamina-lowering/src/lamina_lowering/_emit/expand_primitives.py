@@ -40,8 +40,11 @@ class ProgramRule:
     True
     """
 
+    is_used = False  # whether this process has made such a rule; if not, there is nothing to expand
+
     def __init__(self, make_program: MakeProgram) -> None:
         self.make_program = make_program
+        ProgramRule.is_used = True
 
     def __call__(self, ctx: Context, /, *operands: IrValue, **params: ParamValue) -> IrValue | list[IrValue]:
         env = ctx.axis_env
