@@ -73,3 +73,11 @@ def test_cross_products_of_the_plane_and_space_with_infinities(n, m):
         np.testing.assert_array_equal(lnp.cross(x, y), [first, second, third])
         finite = [np.where(np.isinf(v), 5., v) for v in whole]
         np.testing.assert_array_equal(lnp.cross(finite[0][:n], finite[1][:m]), np.cross(*finite))
+
+
+@pytest.mark.parametrize("fun, args", [(lnp.matmul, ()), (lnp.einsum, ("ij,jk->ik",))])
+def test_products_accept_only_none_as_out_sharding(fun, args):
+    x = np.arange(6.).reshape(2, 3)
+    np.testing.assert_array_equal(fun(*args, x, x.T, out_sharding=None), x @ x.T)
+    with pytest.raises(ValueError, match=f"{fun.__name__}: out_sharding: expected None.*with_sharding_constraint"):
+        fun(*args, x, x.T, out_sharding=("x", None))

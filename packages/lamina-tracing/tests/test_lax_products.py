@@ -73,3 +73,10 @@ def test_boolean_product_with_preferred_element_type_counts():
 
 def test_precisions_by_name():
     assert lax.Precision("highest") is lax.Precision.HIGHEST
+
+
+@pytest.mark.parametrize("fun, args", [(lax.dot_general, (X, Y, (((1,), (0,)), ((), ())))), (lax.reshape, (X, (24,)))])
+def test_out_sharding_must_be_none(fun, args):
+    assert_equal(fun(*args, out_sharding=None), fun(*args))
+    with pytest.raises(ValueError, match=f"{fun.__name__}: out_sharding: expected None.*with_sharding_constraint"):
+        fun(*args, out_sharding=("x",))

@@ -9,7 +9,7 @@ from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_ir.extend import docstring_entries
 from lamina_ir.prims import as_dot_precision
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import (check_axes, check_axis, is_axis_name, check_no_axis_name, typeof,
+from lamina_tracing.extend import (check_axes, check_axis, is_axis_name, check_no_axis_name, refuse_out_sharding, typeof,
                                    resolve_requested_dtype)
 
 from .._core.promotion import (aval, broadcast, broadcast_shapes_of, cast, convert, equation, pair, promote_all,
@@ -129,22 +129,24 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
     return dot_general(x, y, ((left,), (right,)), precision=precision, preferred=preferred_element_type)
 
 
-@public_api("precision", "preferred_element_type", entries=_PRODUCT)
-def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
-           preferred_element_type: DTypeLike | None = None) -> Array:
+@public_api("precision", "preferred_element_type", "out_sharding", entries=_PRODUCT)
+def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None,
+           out_sharding: None = None) -> Array:
     """Matrix product; leading axes broadcast.
 
     Args:
       a, b: number or boolean arrays `[..., m, n]` and `[..., n, k]`; `[n]` on the left is a row, on the right a
         column, which the result drops.
       {precision, preferred_element_type}
+      out_sharding: must be None: all mesh axes are `Auto`.
     Returns:
       Array `[..., m, k]`, in the dtype that both promote to (integers keep theirs and may overflow; booleans are
       combined by and, summed by or) or `preferred_element_type`, and the product of their units.
     Raises:
       ShapeError: the summed axes have different lengths, an operand has no axes, or the leading ones do not
         broadcast.
-      {TypeError, ValueError}
+      {TypeError}
+      ValueError: `precision` is unknown, or `out_sharding` is given.
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.matmul`; one `dot_general` of StableHLO.
@@ -152,6 +154,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     >>> matmul(np.ones((2, 3)), np.ones(3))
     Array([3., 3.], dtype=float32)
     """
+    refuse_out_sharding("matmul", out_sharding)
     x, y, s, t = _get_avals("matmul", a, b)
     n, m = len(s), len(t)
     if not n or not m:

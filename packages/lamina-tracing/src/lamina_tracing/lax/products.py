@@ -11,7 +11,7 @@ from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
 from . import elementwise as ew
 from . import shape as sh
-from ._util.operands import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
+from ._util.operands import ArrayLike, as_dtype, as_ints, bind, refuse_out_sharding, scalar, typeof
 from ._util.conversions import convert_element_type
 from .creation import broadcasted_iota
 from .._typing import Unchecked
@@ -29,7 +29,8 @@ def _axes(axes: Unchecked) -> tuple[int, ...]:
 
 
 def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionNumbers,
-                precision: PrecisionLike = None, preferred_element_type: str | type | np.dtype | None = None) -> Array:
+                precision: PrecisionLike = None, preferred_element_type: str | type | np.dtype | None = None, *,
+                out_sharding: None = None) -> Array:
     """Multiply two arrays and sum the products over the contracted axes.
 
     Args:
@@ -39,16 +40,19 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
       precision: None, a `Precision`, its name, or one for each operand; None takes `config.default_matmul_precision`. Or a
         `DotAlgorithmPreset`, its name, or an equal `DotAlgorithm`: the dtypes of the products and sums.
       preferred_element_type: dtype of the sums and the result; None for the operands'.
+      out_sharding: must be None: all mesh axes are `Auto`.
     Returns:
       Array with the batch axes, then the other axes of `lhs`, then those of `rhs`.
     Raises:
       ShapeError: corresponding axes differ in length.
+      ValueError: `out_sharding` is given.
 
     Derivative: linear in each operand. Source: StableHLO `dot_general`.
 
     >>> dot_general(np.ones((2, 3), np.float32), np.ones(3, np.float32), (((1,), (0,)), ((), ())))
     Array([3., 3.], dtype=float32)
     """
+    refuse_out_sharding("dot_general", out_sharding)
     try:
         (lc, rc), (lb, rb) = dimension_numbers
     except (TypeError, ValueError):

@@ -12,7 +12,7 @@ from lamina_ir.typing import Value
 from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import (_SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, copy_host_result,
-                             match_scalars, typeof)
+                             match_scalars, refuse_out_sharding, typeof)
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "collapse", "concatenate",
            "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split", "squeeze",
@@ -103,15 +103,19 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 
 
 # --- reshaping ----------------------------------------------------------------------------------------------------
-def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Array:
+def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *,
+            out_sharding: None = None) -> Array:
     """Return the elements in row-major order, in another shape.
 
     Args:
       operand: array of any shape.
       new_sizes: the result's shape; as many elements as `operand` has.
       dimensions: axes of `operand` in the order in which they are read; None: their own order.
+      out_sharding: must be None: all mesh axes are `Auto`.
     Returns:
       Array of shape `new_sizes`, dtype of `operand`.
+    Raises:
+      ValueError: `out_sharding` is given.
 
     Derivative: linear; the transpose reshapes back.
 
@@ -119,6 +123,7 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
+    refuse_out_sharding("reshape", out_sharding)
     new_sizes = as_ints("reshape", "new_sizes", new_sizes)
     shape = typeof(operand).shape
     if dimensions is not None:
