@@ -55,14 +55,10 @@ class LibrarySet:
         return dict(line.split("==") for line in lines if line and not line.startswith("#"))
 
 
-_OPTAX = ["optax/_src/alias_test.py", "optax/_src/combine_test.py", "optax/_src/update_test.py", "optax/losses",
-          "optax/schedules", "optax/tree_utils", "optax/transforms", "optax/projections"]
 _NEEDS_OLD_JAX = "its last release needs names that JAX 0.12 does not have"
 SETS = {
-    "2024": LibrarySet("2024", "0.4.30", suites={"optax": _OPTAX, "einops": ["einops/tests"]}),
-    "2026": LibrarySet("2026", "0.10", {name: _NEEDS_OLD_JAX for name in (
-        "clu_metrics", "distrax_bijectors", "rlax_losses", "tfp_distributions")},
-        suites={"optax": _OPTAX, "einops": ["einops/tests"]}),
+    "2024": LibrarySet("2024", "0.4.30", suites={"einops": ["einops/tests"]}),
+    "2026": LibrarySet("2026", "0.10", dict.fromkeys(("clu_metrics", "distrax_bijectors", "rlax_losses", "tfp_distributions"), _NEEDS_OLD_JAX)),
 }
 # The distribution of a program, if it is not the part of the program's name before the first underscore.
 DISTRIBUTIONS = {"jax_dataclasses_tree": "jax-dataclasses", "tree_math_vectors": "tree-math", "haiku_attention": "dm-haiku",

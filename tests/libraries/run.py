@@ -17,7 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
-from library_sets import HERE, PROGRAMS, ROOT, SETS, LibrarySet, build_environment, differences, environment_variables, run_program
+from library_sets import (
+    HERE, PROGRAMS, ROOT, SETS, LibrarySet, build_environment, differences, environment_variables, run_program,
+)
 from page import write_page
 
 SAMPLE = ("optax_adamw", "flax_linen_mlp", "equinox_mlp", "haiku_attention", "numpyro_svi", "diffrax_sde", "einops_layers",

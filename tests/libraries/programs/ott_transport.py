@@ -1,6 +1,5 @@
 """Solve optimal transport between point clouds, with its gradient."""
 import jax
-import jax.numpy as jnp
 from _report import show
 from ott.geometry import pointcloud
 from ott.problems.linear import linear_problem

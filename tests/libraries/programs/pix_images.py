@@ -1,7 +1,6 @@
 """Change images: filters, colours, geometry and metrics."""
 import dm_pix as pix
 import jax
-import jax.numpy as jnp
 from _report import show
 
 image = jax.random.uniform(jax.random.PRNGKey(0), (12, 12, 3))
