@@ -709,7 +709,7 @@ def test_assigned_lowerings_of_select_n_get_the_operands_of_jax(restored_rules):
 
 def test_rules_of_pjit_and_scan_take_params_of_jax():
     shown = to_jax_program(make_jaxpr(lambda x: lax.scan(lambda c, y: (jit(lax.sin)(lax.mul(c, y)), y), x, X))(1.0))
-    scan = next(e for e in shown.jaxpr.eqns if e.primitive is prims.scan_p)
+    scan = next(e for e in shown.jaxpr.eqns if e.primitive == prims.scan_p)
     one, zero = np.float32(1), ad.Zero.from_primal_value(X)
     out, tangents = ad.primitive_jvps[scan.primitive]([one, X], [one, zero], **scan.params)
     assert type(tangents[1]) is ad.Zero

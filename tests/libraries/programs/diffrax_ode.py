@@ -15,8 +15,8 @@ def solve(theta, adjoint):
 
 solution = solve(2.0, diffrax.RecursiveCheckpointAdjoint())
 gradient = jax.jit(jax.grad(lambda theta: solve(theta, diffrax.RecursiveCheckpointAdjoint()).ys[-1, 0]))
-slope = run_steps(lambda _: gradient(2.0), None, 3)
+derivative = run_steps(lambda _: gradient(2.0), None, 3)
 backsolve = jax.grad(lambda theta: solve(theta, diffrax.BacksolveAdjoint()).ys[-1, 0])(2.0)
 stiff = diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, k: -k * (y - jnp.cos(t))), diffrax.Kvaerno5(), 0.0, 2.0, 0.01,
                             jnp.array([0.0]), args=50.0, stepsize_controller=diffrax.PIDController(rtol=1e-4, atol=1e-6))
-show(ys=solution.ys, steps=solution.stats["num_steps"], slope=slope, backsolve=jnp.round(backsolve, 2), stiff=stiff.ys)
+show(ys=solution.ys, steps=solution.stats["num_steps"], derivative=derivative, backsolve=jnp.round(backsolve, 2), stiff=stiff.ys)

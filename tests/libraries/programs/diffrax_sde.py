@@ -12,4 +12,4 @@ def solve(key):
 
 
 keys = jax.random.split(jax.random.PRNGKey(0), 6)
-show(ends=jax.vmap(solve)(keys), slope=jax.grad(lambda s: s * solve(keys[0]))(2.0))
+show(ends=jax.vmap(solve)(keys), derivative=jax.grad(lambda s: s * solve(keys[0]))(2.0))

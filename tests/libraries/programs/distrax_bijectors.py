@@ -14,6 +14,6 @@ hidden = distrax.HMM(distrax.Categorical(probs=jnp.array([0.6, 0.4])),
                      distrax.Categorical(probs=jnp.array([[0.7, 0.3], [0.2, 0.8]])),
                      distrax.Normal(jnp.array([-1.0, 1.0]), jnp.ones(2)))
 _, _, _, likelihood = hidden.forward_backward(jnp.array([-0.5, 0.2, 1.4]))
-slope = jax.jit(jax.grad(lambda x: mixture.log_prob(x)))(0.3)
+derivative = jax.jit(jax.grad(lambda x: mixture.log_prob(x)))(0.3)
 show(value=value, log_prob=log_prob, mixture=mixture.log_prob(jnp.linspace(-1.0, 1.0, 4)), likelihood=likelihood,
-     divergence=distrax.Normal(0.0, 1.0).kl_divergence(distrax.Normal(1.0, 2.0)), slope=slope)
+     divergence=distrax.Normal(0.0, 1.0).kl_divergence(distrax.Normal(1.0, 2.0)), derivative=derivative)

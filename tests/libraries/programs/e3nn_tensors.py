@@ -11,6 +11,6 @@ harmonics = e3nn.spherical_harmonics("0e + 1o + 2e", vectors, normalize=True)
 rotation = e3nn.rand_matrix(jax.random.PRNGKey(2), ())
 turned = e3nn.spherical_harmonics("2e", vectors @ rotation.T, normalize=True)
 same = e3nn.spherical_harmonics("2e", vectors, normalize=True).transform_by_matrix(rotation)
-slope = jax.jit(jax.grad(lambda v: e3nn.norm(e3nn.spherical_harmonics("1o", v, normalize=False)).array.sum()))(vectors)
+derivative = jax.jit(jax.grad(lambda v: e3nn.norm(e3nn.spherical_harmonics("1o", v, normalize=False)).array.sum()))(vectors)
 show(product=product.array, size=product.irreps.dim, harmonics=harmonics.array, error=jnp.abs(turned.array - same.array).max() < 1e-4,
-     slope=slope)
+     derivative=derivative)

@@ -10,5 +10,5 @@ at = jnp.array([0.1, 0.77, 1.9, 2.95])
 values = {m: interpax.interp1d(at, x, f, method=m) for m in ("nearest", "linear", "cubic", "cubic2", "cardinal", "monotonic")}
 surface = interpax.interp2d(at, at[::-1], x, x, f[:, None] * f[None], method="cubic")
 spline = interpax.Interpolator1D(x, f, method="cubic2")
-slope = jax.jit(jax.vmap(jax.grad(lambda q: interpax.interp1d(q, x, f, method="cubic"))))(at)
-show(**values, surface=surface, slope=slope, derivative=spline(at, dx=1), period=interpax.interp1d(at + 3.0, x, f, period=3.2))
+derivative = jax.jit(jax.vmap(jax.grad(lambda q: interpax.interp1d(q, x, f, method="cubic"))))(at)
+show(**values, surface=surface, derivative=derivative, derivative=spline(at, dx=1), period=interpax.interp1d(at + 3.0, x, f, period=3.2))

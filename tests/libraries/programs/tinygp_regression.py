@@ -20,5 +20,5 @@ params = run_steps(step, params, 8)
 _, conditioned = GaussianProcess(kernels.ExpSquared(1.0), x, diag=0.1).condition(y, jnp.linspace(0.0, 5.0, 5))
 fast = GaussianProcess(kernels.quasisep.Matern32(1.0), x, diag=0.1)
 show(loss=loss(params), amplitude=params["amplitude"], mean=conditioned.loc, variance=conditioned.variance,
-     fast=fast.log_probability(y), slope=jax.grad(lambda s: GaussianProcess(
+     fast=fast.log_probability(y), derivative=jax.grad(lambda s: GaussianProcess(
          kernels.quasisep.Matern32(s), x, diag=0.1).log_probability(y))(1.0))
