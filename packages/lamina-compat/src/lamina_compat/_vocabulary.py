@@ -226,8 +226,11 @@ custom_jvp_call_p: Final = JaxPrimitive("custom_jvp_call", prims.custom_jvp_call
 custom_vjp_call_p: Final = JaxPrimitive("custom_vjp_call", prims.custom_vjp_call_p)
 custom_vjp_call_jaxpr_p: Final = JaxPrimitive("custom_vjp_call_jaxpr", prims.custom_vjp_call_p)
 reduce_scatter_p: Final = JaxPrimitive("reduce_scatter", prims.psum_scatter_p, is_same=True)
+scan_p: Final = JaxPrimitive("scan", prims.scan_p, is_same=True)
+while_p: Final = JaxPrimitive("while", prims.while_p, is_same=True)
+cond_p: Final = JaxPrimitive("cond", prims.cond_p, is_same=True)
 _SCATTERS: Final = {prim: JaxPrimitive(prim.name.replace("_", "-"), prim, is_same=True) for prim in (
-    prims.scatter_add_p, prims.scatter_max_p, prims.scatter_min_p, prims.scatter_mul_p)}
+    prims.scatter_p, prims.scatter_add_p, prims.scatter_max_p, prims.scatter_min_p, prims.scatter_mul_p)}
 
 TRANSLATIONS: Final[dict[Primitive, Translation]] = {
     prims.xla_call_p: Translation(pjit_p, _call_to_pjit, _pjit_to_call),
@@ -235,15 +238,14 @@ TRANSLATIONS: Final[dict[Primitive, Translation]] = {
     prims.xla_pmap_p: Translation(xla_pmap_p, _pmap_to_jax, _pmap_from_jax, bodies="call_jaxpr"),
     prims.custom_jvp_call_p: Translation(custom_jvp_call_p, _jvp_call_to_jax, _jvp_call_from_jax),
     prims.custom_vjp_call_p: Translation(custom_vjp_call_jaxpr_p, _vjp_call_to_jax, _vjp_call_from_jax),
-    prims.scan_p: Translation(prims.scan_p, _scan_to_jax, _scan_from_jax),
-    prims.while_p: Translation(prims.while_p, _while_to_jax, _while_from_jax),
-    prims.cond_p: Translation(prims.cond_p, lambda params, avals: {"branches": tuple(map(to_jax_program, params["branches"]))},
+    prims.scan_p: Translation(scan_p, _scan_to_jax, _scan_from_jax),
+    prims.while_p: Translation(while_p, _while_to_jax, _while_from_jax),
+    prims.cond_p: Translation(cond_p, lambda params, avals: {"branches": tuple(map(to_jax_program, params["branches"]))},
                               _cond_from_jax),
     prims.select_p: Translation(select_n_p, lambda params, avals: params, _same_params, order=(0, 2, 1)),
     prims.expand_dims_p: Translation(prims.broadcast_in_dim_p, _expand_dims_to_jax, _same_params),
     prims.psum_scatter_p: Translation(reduce_scatter_p, _same_params, _same_params),
     **{prim: Translation(shown, _scatter_to_jax, _scatter_from_jax) for prim, shown in _SCATTERS.items()},
-    prims.scatter_p: Translation(prims.scatter_p, _scatter_to_jax, _scatter_from_jax),
 }
 # JAX's primitive -> lamina's, and its translation.
 _OWN: Final[dict[int, tuple[Primitive, Translation]]] = {
@@ -253,7 +255,8 @@ _OWN[id(custom_vjp_call_p)] = prims.custom_vjp_call_p, TRANSLATIONS[prims.custom
 JAX_PRIMITIVES: Final[dict[str, Primitive]] = {
     "pjit_p": pjit_p, "remat_p": remat_p, "xla_pmap_p": xla_pmap_p, "custom_jvp_call_p": custom_jvp_call_p,
     "custom_vjp_call_p": custom_vjp_call_p, "custom_vjp_call_jaxpr_p": custom_vjp_call_jaxpr_p,
-    "reduce_scatter_p": reduce_scatter_p, **{f"{prim.name}_p": shown for prim, shown in _SCATTERS.items()}}
+    "reduce_scatter_p": reduce_scatter_p, "scan_p": scan_p, "while_p": while_p, "cond_p": cond_p,
+    **{f"{prim.name}_p": shown for prim, shown in _SCATTERS.items()}}
 
 
 def to_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any], lift: Callable[[Value], Any] = lambda x: x,
@@ -271,8 +274,6 @@ def to_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any], li
     found = TRANSLATIONS.get(prim) if not isinstance(prim, JaxPrimitive) else None
     if found is None:
         return prim, {k: _map_programs(v, to_jax_program) for k, v in params.items()} if prim.subprograms else params, operands
-    if "update_jaxpr" in params or "linear" in params:  # in JAX's vocabulary already
-        return prim, params, operands
     consts = [lift(c) for c in params[found.bodies].consts] if found.bodies else []
     avals = [getattr(x, "aval", None) or typeof(x) for x in operands] if prim is prims.expand_dims_p else []
     shown = found.primitive

@@ -5,7 +5,8 @@ from lamina_ir import Primitive
 
 from ..._vocabulary import JAX_PRIMITIVES
 
-_SHOWN: Final[dict[str, Primitive]] = {name: prim for name, prim in JAX_PRIMITIVES.items() if name.startswith(("scatter", "reduce"))}
+_SHOWN: Final[dict[str, Primitive]] = {name: prim for name, prim in JAX_PRIMITIVES.items()
+                                      if name.startswith(("scatter", "reduce", "scan", "while", "cond"))}
 
 __all__ = list(_SHOWN)
 
