@@ -41,7 +41,7 @@ class JaxPrimitive(Primitive):
     def _bind_own(self, /, *args: Value, **params: ParamValue) -> Outputs:
         prim, own_params, operands = from_jax_equation(self, params, args)
         made = bind(prim, *operands, **own_params)
-        return list(made) if self.multiple else made  # type: ignore[return-value]
+        return list(made) if self.multiple else made
 
     def _infer(self, *avals: Any, **params: ParamValue) -> Any:
         prim, own_params, operands = from_jax_equation(self, params, avals)
@@ -116,7 +116,8 @@ def _pjit_to_call(params: Params) -> Params:
                                   "in_shardings=...) or jax.lax.with_sharding_constraint")
     donated = tuple(params.get("donated_invars", ()))
     return dict(call_jaxpr=from_jax_program(params["jaxpr"]), name=params.get("name", "f"),
-                donated_invars=donated if any(donated) else (), inline=bool(params.get("inline", False)), device=None, backend=None)
+                donated_invars=donated if any(donated) else (), inline=bool(params.get("inline", False)), device=None,
+                backend=None)
 
 
 def _remat_to_jax(params: Params, avals: Sequence[Any]) -> Params:
@@ -293,7 +294,9 @@ def from_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any]) 
     """
     found = _OWN.get(id(prim))
     if found is None:
-        return prim, {k: _map_programs(v, from_jax_program) for k, v in params.items()} if prim.subprograms else params, operands
+        if prim.subprograms:
+            params = {k: _map_programs(v, from_jax_program) for k, v in params.items()}
+        return prim, params, operands
     own, translation = found
     if prim is select_n_p and len(operands) != 3:
         return prim, params, operands
@@ -352,7 +355,8 @@ def to_jax_program(closed: ClosedJaxpr) -> ClosedJaxpr:
     """
     if isinstance(closed.jaxpr, _ShownJaxpr):
         return closed
-    return closed.memo(("jax's vocabulary", installed_version()), lambda: ClosedJaxpr(to_jax_jaxpr(closed.jaxpr), closed.consts))
+    return closed.memo(("jax's vocabulary", installed_version()),
+                       lambda: ClosedJaxpr(to_jax_jaxpr(closed.jaxpr), closed.consts))
 
 
 def from_jax_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
@@ -364,8 +368,8 @@ def from_jax_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
         prim, params, operands = from_jax_equation(e.primitive, e.params, e.invars)
         if prim.custom_bind is not None:
             return _stage_again(jaxpr)
-        same = prim is e.primitive and operands is e.invars and all(params[k] is v for k, v in e.params.items() if k in params) \
-            and len(params) == len(e.params)
+        same = (prim is e.primitive and operands is e.invars and len(params) == len(e.params)
+                and all(params[k] is v for k, v in e.params.items() if k in params))
         changed = changed or not same
         eqns.append(e if same else Eqn(prim, list(operands), list(e.outvars), params, e.source))
     return Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars) if changed else jaxpr
@@ -380,8 +384,8 @@ def _stage_again(jaxpr: Jaxpr) -> Jaxpr:
     made = closed.jaxpr
     count = len(jaxpr.constvars)
     bound = dict(zip(made.constvars, closed.consts))
-    return Jaxpr(made.invars[:count], made.invars[count:], [e.replace(invars=_with_literals(e.invars, bound)) for e in made.eqns],
-                 _with_literals(made.outvars, bound))
+    eqns = [e.replace(invars=_with_literals(e.invars, bound)) for e in made.eqns]
+    return Jaxpr(made.invars[:count], made.invars[count:], eqns, _with_literals(made.outvars, bound))
 
 
 def _with_literals(atoms: Sequence[Any], bound: dict[Var, Value]) -> list[Any]:

@@ -24,7 +24,7 @@ class ContractTrials:
 
     Attributes:
       layer: import name of the layer, from the folder of its distribution.
-      broken: the folder `broken` beside the test: alternative implementations, one file each. `nothing_changed` re-exports
+      broken: the folder `broken` next to the test: alternative implementations, one file each. `nothing_changed` re-exports
         the default implementation, `does_nothing` has all names and does nothing; each of the others has one defect.
       seen_in: defective implementation -> the test file, or the test, that fails.
       kept: test files that run on `nothing_changed`; empty: all.

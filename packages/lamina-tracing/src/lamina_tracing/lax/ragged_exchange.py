@@ -73,8 +73,8 @@ def ragged_all_to_all(operand: ArrayLike, output: ArrayLike, input_offsets: Arra
     >>> from lamina_tracing.extend import AxisFrame, extend_axis_env
     >>> rows, counts = np.ones((3, 2), np.float32), np.zeros(4, np.int32)
     >>> with extend_axis_env(AxisFrame("i", 4)):
-    ...     eval_shape(lambda x: ragged_all_to_all(x, x, counts, counts, counts, counts, axis_name="i"), rows)
-    ShapeDtypeStruct(shape=(3, 2), dtype=float32)
+    ...     eval_shape(lambda x: ragged_all_to_all(x, x, counts, counts, counts, counts, axis_name="i"), rows).shape
+    (3, 2)
     """
     names = check_axis_names(_CALL, axis_name)
     size = find_group_size(_CALL, names, axis_index_groups)

@@ -203,7 +203,7 @@ class _CustomJvpCall(_CustomCallPrimitive):
 
 class _CustomVjpCall(_CustomCallPrimitive):
     @override
-    def bind(self, /, *args: Value, out_trees: Any = None, symbolic_zeros: bool = False, **params: ParamValue) -> list[Value]:
+    def bind(self, /, *args: Value, out_trees: Any, symbolic_zeros: bool = False, **params: ParamValue) -> list[Value]:
         """Call `fun` with a derivative rule: `bind(fun, fwd, bwd, *args, out_trees=...)`, all functions of flat values.
 
         `fwd` returns the residuals and then the results; `out_trees()[1]` is the tree of the residuals. It is called with
@@ -212,7 +212,7 @@ class _CustomVjpCall(_CustomCallPrimitive):
         from lamina_autodiff import custom_vjp  # noqa: PLC0415 (as above)
         fun, fwd, bwd, *operands = args
         f = custom_vjp(lambda *xs: list(fun.call_wrapped(*xs)))
-        backward = getattr(bwd, "call_wrapped", bwd)
+        backward: Any = getattr(bwd, "call_wrapped", bwd)
 
         def forward(*xs: Value) -> tuple[list[Value], list[Value]]:
             flat = [v for x in xs for v in (x.value, x.perturbed)] if symbolic_zeros else xs

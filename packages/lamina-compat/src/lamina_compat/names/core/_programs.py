@@ -16,9 +16,10 @@ from ..._class_views import ClassView
 from ..._vocabulary import from_jax_jaxpr
 
 __all__ = ["Atom", "ClosedJaxpr", "DebugEffect", "DropVar", "Effect", "Effects", "IOEffect", "Jaxpr", "JaxprEqn",
-           "JaxprPpContext", "JaxprPpSettings", "JaxprTypeError", "Literal", "Var", "check_jaxpr", "clean_up_dead_vars", "eval_jaxpr",
-           "function_of_program", "gensym", "is_literalable", "jaxpr_as_fun", "jaxpr_uses_outfeed", "jaxprs_in_params", "last_used",
-           "new_jaxpr_eqn", "no_effects", "pp_eqn_rules", "subjaxprs", "traverse_jaxpr_params"]
+           "JaxprPpContext", "JaxprPpSettings", "JaxprTypeError", "Literal", "Var", "check_jaxpr", "clean_up_dead_vars",
+           "eval_jaxpr", "function_of_program", "gensym", "is_literalable", "jaxpr_as_fun", "jaxpr_uses_outfeed",
+           "jaxprs_in_params", "last_used", "new_jaxpr_eqn", "no_effects", "pp_eqn_rules", "subjaxprs",
+           "traverse_jaxpr_params"]
 
 Effects = frozenset
 no_effects: frozenset[Any] = frozenset()
@@ -59,7 +60,8 @@ class JaxprEqn(metaclass=ClassView, of=_Eqn):
     def __new__(cls, invars: Sequence[Any], outvars: Sequence[Any], primitive: Primitive, params: Params, effects: object = (),
                 source_info: object = None, ctx: object = None) -> Any:
         """Return an equation of lamina."""
-        return _Eqn(primitive, list(invars), list(outvars), dict(params), source_info if isinstance(source_info, Source) else None)
+        source = source_info if isinstance(source_info, Source) else None
+        return _Eqn(primitive, list(invars), list(outvars), dict(params), source)
 
 
 new_jaxpr_eqn = JaxprEqn

@@ -16,7 +16,8 @@ from lamina_ir import Primitive, UnnamedAxis, errors
 from lamina_ir.extend import unbound_axis_error
 from lamina_ir.typing import AxisName, Outputs, Params, Tree, Value
 from lamina_tracing import ensure_compile_time_eval, hooks, lax
-from lamina_tracing.extend import (EVALUATION, AxisFrame, CustomCall, find_top_trace, new_trace_level, trace_state, typeof)
+from lamina_tracing.extend import (EVALUATION, AxisFrame, CustomCall, find_top_trace, get_concrete_value, new_trace_level,
+                                    trace_state, typeof)
 from lamina_tracing.extend import Trace as _Trace
 from lamina_tracing.extend import Tracer as _Tracer
 from lamina_tracing.extend import extend_axis_env as _extend_axis_env
@@ -60,7 +61,7 @@ class Tracer(_Tracer, metaclass=ClassView, of=_Tracer):
 
     def is_concrete(self) -> bool:
         """Return whether the value is known."""
-        return self._concrete_value() is not None
+        return get_concrete_value(self) is not None
 
 
 class MainTrace:
@@ -145,7 +146,7 @@ class Trace(_Trace, metaclass=ClassView, of=_Trace):
         if trace is self or self.main is not None and trace.main is self.main:
             return val
         if trace.level > self.level:
-            raise errors.UnexpectedTracerError(f"Can't lift level {val!r} to {self!r}: the tracer belongs to an inner "
+            raise errors.LeakedTracerError(f"Can't lift level {val!r} to {self!r}: the tracer belongs to an inner "
                                                "transformation that has not ended")
         return self.lift(val)
 
@@ -160,8 +161,8 @@ class Trace(_Trace, metaclass=ClassView, of=_Trace):
     @override
     def process(self, prim: Primitive, args: tuple[Value, ...], params: Params) -> Outputs:
         """Call `process_primitive`."""
-        shown, params, args = to_jax_equation(prim, params, args)
-        made = self.process_primitive(shown, list(map(self.to_val, args)), params)
+        shown, params, operands = to_jax_equation(prim, params, args)
+        made = self.process_primitive(shown, list(map(self.to_val, operands)), params)
         if not prim.multiple:
             return full_lower(made)
         if not isinstance(made, tuple | list):
@@ -226,7 +227,9 @@ def is_tracer(x: object) -> bool:
 # --- the form until 0.4.35 ------------------------------------------------------------------------------------------
 @contextmanager
 def new_main(trace_type: type, dynamic: bool = False, **payload: Any) -> Iterator[MainTrace]:
-    """Begin a level of tracing: `with new_main(MyTrace) as main: trace = main.with_cur_sublevel()`.
+    """Begin a level of tracing.
+
+    Use it as `with new_main(MyTrace) as main: trace = main.with_cur_sublevel()`.
 
     Args:
       trace_type: a subclass of `Trace`.
@@ -303,7 +306,7 @@ def _current(trace: Any) -> Iterator[None]:
 
 @contextmanager
 def take_current_trace() -> Iterator[Any]:
-    """Return the current trace, which handles primitives without tracers: `with take_current_trace() as parent:`."""
+    """Give the block the current trace, which handles primitives without tracers."""
     yield trace_state.trace
 
 
@@ -400,9 +403,9 @@ def eval_context() -> Iterator[None]:
         yield
 
 
-def escaped_tracer_error(tracer: Tracer, detail: str | None = None) -> errors.UnexpectedTracerError:
+def escaped_tracer_error(tracer: Tracer, detail: str | None = None) -> errors.LeakedTracerError:
     """Return the error for a tracer that was used after its transformation had ended."""
-    return errors.UnexpectedTracerError(f"Encountered an unexpected tracer: {tracer!r}. It was used after its transformation "
+    return errors.LeakedTracerError(f"Encountered an unexpected tracer: {tracer!r}. It was used after its transformation "
                                         f"had ended{'. ' + detail if detail else ''}. Return it from the function")
 
 

@@ -177,7 +177,8 @@ def concrete_or_error(force: Callable[[Any], Any] | None, val: Any, context: str
     if isinstance(val, _Tracer):
         known = get_concrete_value(val)
         if known is None:
-            raise errors.ConcretizationError(val._need_value("float") + (f". {context}" if context else ""))
+            raise errors.ConcretizationError(f"concrete_or_error: expected a known value; got a traced {val.aval.str_long()}. "
+                                             f"Pass it as a static argument. {context}".rstrip())
     return known if force is None else force(known)
 
 
@@ -245,7 +246,7 @@ def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> np.dtype:
 
 
 def physical_aval(aval: _ShapedArray) -> _ShapedArray:
-    """Return the type of the data of typed keys: with the words of a key as last axis. Other types are returned unchanged."""
+    """Return the type of the data of typed keys: uint32 numbers with one more axis. Other types are returned unchanged."""
     if not dtypes.is_key(aval.dtype):
         return aval
     words = np.zeros((), aval.dtype).view(np.uint32).size
