@@ -96,6 +96,16 @@ def test_twenty_levels_that_call_the_previous_twice(kind, use, leaf):
         assert count_values(part) < 100_000
 
 
+def test_vmap_of_backward_rule_that_calls_twenty_levels():
+    double = lambda ct: 2 * ct
+    for _ in range(20):
+        double = TWICE["jit"](double)
+    f = jax.custom_vjp(lambda x, y: (jnp.sin(x), y))
+    f.defvjp(lambda x, y: (f(x, y), None), lambda _, cts: (cts[0], double(cts[1])))
+    program = jax.make_jaxpr(jax.vmap(f, (0, None), (0, None)))(jnp.ones(3), 0.5)
+    assert program.out_avals[1].shape == ()
+
+
 @pytest.mark.parametrize("use", ["vjp", "linearize", "checkpoint", "checkpoint, everything saved"])
 @pytest.mark.parametrize("kind", [k if k != "while" else pytest.param(k, marks=pytest.mark.slow) for k in TWICE])
 def test_derivatives_of_recomputed_nested_calls(kind, use):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lamina_ir import Atom, ClosedJaxpr, Eqn, ShapedArray, dtypes, inline_calls, prims
-from lamina_ir.extend import RegionView, propagate_forward
+from lamina_ir import Atom, ClosedJaxpr, Eqn, ShapedArray, dtypes, prims
+from lamina_ir.extend import RegionView, propagate_forward, stack_depth
 
 __all__ = ["find_unbatched_jvp_results", "find_unbatched_vjp_results"]
 
@@ -93,7 +93,8 @@ def _fill_inexact(avals: Sequence[ShapedArray], flags: Sequence[bool]) -> Flags:
 
 def _find_unbatched(call_jaxpr: ClosedJaxpr, batched: Flags, rules: Sequence[prims.Rule],
                     find: Callable[[Flags], Flags]) -> Flags:
-    candidates = tuple([not r for r in _find_reached(call_jaxpr, batched)])
+    with stack_depth.with_recursion_limit():  # nested programs are visited recursively
+        candidates = tuple([not r for r in _find_reached(call_jaxpr, batched)])
     if not any(candidates):  # nearly always: the rules need not be staged
         return candidates
     try:
@@ -101,17 +102,26 @@ def _find_unbatched(call_jaxpr: ClosedJaxpr, batched: Flags, rules: Sequence[pri
             rule.program()
     except Exception:  # the rules fail for these operands, so no derivative can use the results
         return tuple([c and not any(rule.distinguishes_zeros for rule in rules) for c in candidates])
-    return find(candidates)
+    with stack_depth.with_recursion_limit():
+        return find(candidates)
 
 
 def _find_reached(closed: ClosedJaxpr, batched: Sequence[bool]) -> Flags:
-    """Return which results depend on the marked arguments. Calls with rules count as calls of their functions."""
-    jaxpr = closed.jaxpr
-    found: set[Atom] = {v for v, b in zip(jaxpr.invars, batched) if b}
-    for e in jaxpr.eqns:
-        if not found.isdisjoint(e.invars):
-            found.update([v for v, r in zip(e.outvars, _find_reached_by_eqn(e, found)) if r])
-    return tuple([v in found for v in jaxpr.outvars])
+    """Return which results depend on the marked arguments. Calls with rules count as calls of their functions.
+
+    The flags are memoized on the program: each of many nested calls needs those of all inner ones.
+    """
+    marks = tuple(batched)
+
+    def make() -> Flags:
+        jaxpr = closed.jaxpr
+        found: set[Atom] = {v for v, b in zip(jaxpr.invars, marks) if b}
+        for e in jaxpr.eqns:
+            if not found.isdisjoint(e.invars):
+                found.update([v for v, r in zip(e.outvars, _find_reached_by_eqn(e, found)) if r])
+        return tuple([v in found for v in jaxpr.outvars])
+
+    return closed.memo(("reached", marks), make)
 
 
 def _find_reached_by_eqn(e: Eqn, found: set[Atom]) -> Sequence[bool]:
@@ -123,23 +133,42 @@ def _find_reached_by_eqn(e: Eqn, found: set[Atom]) -> Sequence[bool]:
 
 
 def _is_shared_cotangent(bwd: ClosedJaxpr, at: int, residuals: Sequence[bool], operands: Sequence[bool]) -> bool:
-    """Return whether all examples pass the cotangent at argument `at` on in the same way, and to shared operands only.
-
-    Each value is a sum of a part that is linear in the cotangent and of a rest. `linear` holds the values with such a
-    part, which is the same in all examples; `batched` holds those that the examples do not share.
-    """
-    jaxpr = inline_calls(bwd).jaxpr
+    """Return whether all examples pass the cotangent at argument `at` on in the same way, and to shared operands only."""
     n = len(residuals)
-    batched: set[Atom] = {v for i, v in enumerate(jaxpr.invars) if i != at and (i >= n or residuals[i])}
-    linear: set[Atom] = {jaxpr.invars[at]}
-    for e in jaxpr.eqns:
-        if not linear.isdisjoint(e.invars):
-            if not _is_linear_eqn(e, linear, batched):
-                return False
-            linear.update(e.outvars)
-        if not batched.isdisjoint(e.invars):
-            batched.update(e.outvars)
-    return not any(v in linear and b for v, b in zip(jaxpr.outvars, operands))
+    positions = range(len(bwd.in_avals))
+    linear = tuple([i == at for i in positions])
+    found = _follow_cotangent(bwd, linear, tuple([i != at and (i >= n or residuals[i]) for i in positions]))
+    return found is not None and not any(v and b for v, b in zip(found[0], operands))
+
+
+def _follow_cotangent(closed: ClosedJaxpr, linear: Flags, batched: Flags) -> tuple[Flags, Flags] | None:
+    """Return which results have a part that is linear in the cotangent, and which the examples do not share.
+
+    Each value is a sum of a part that is linear in the cotangent and of a rest. The flags `linear` mark arguments with
+    such a part; `batched` those that the examples do not share. Return None if the examples may not share a linear part.
+    """
+    def make() -> tuple[Flags, Flags] | None:
+        jaxpr = closed.jaxpr
+        parts: set[Atom] = {v for v, f in zip(jaxpr.invars, linear) if f}
+        apart: set[Atom] = {v for v, f in zip(jaxpr.invars, batched) if f}
+        for e in jaxpr.eqns:
+            if e.primitive.call_primitive:
+                of_call = _follow_cotangent(e.params["call_jaxpr"], *[tuple([v in found for v in e.invars])
+                                                                      for found in (parts, apart)])
+                if of_call is None:
+                    return None
+                for found, flags in zip((parts, apart), of_call):
+                    found.update([v for v, f in zip(e.outvars, flags) if f])
+                continue
+            if not parts.isdisjoint(e.invars):
+                if not _is_linear_eqn(e, parts, apart):
+                    return None
+                parts.update(e.outvars)
+            if not apart.isdisjoint(e.invars):
+                apart.update(e.outvars)
+        return tuple([v in parts for v in jaxpr.outvars]), tuple([v in apart for v in jaxpr.outvars])
+
+    return closed.memo(("cotangent", linear, batched), make)
 
 
 def _is_linear_eqn(e: Eqn, linear: set[Atom], batched: set[Atom]) -> bool:

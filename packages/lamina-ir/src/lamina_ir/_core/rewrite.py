@@ -154,11 +154,14 @@ def rewrite(program: _P, fn: Callable[[Eqn], Replacement], *, nested: bool | Cal
     >>> rewrite(program, lambda e: ([], e.invars) if e.primitive.name == "copy" else None)
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
+    if not nested:  # the memo and `change` refer to each other, so make them only if they are used
+        return rewrite_once(program, fn, None)
+
     def change(program: Program) -> Any:
         return rewrite_once(program, fn, inner, nested if callable(nested) else None)
 
     inner = RegionMemo(change)
-    return change(program) if nested else rewrite_once(program, fn, None)
+    return change(program)
 
 
 def _replacement(e: Eqn, new: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -69,6 +69,9 @@ def expand_primitives(program: ClosedJaxpr, axes: Axes = ()) -> ClosedJaxpr:
     >>> expand_primitives(program) is program
     True
     """
+    if not ProgramRule.is_used:
+        return program
+
     def make() -> tuple[ClosedJaxpr, ...]:
         with stack_depth.with_recursion_limit():
             found = _expand(program, axes, {})

@@ -184,8 +184,11 @@ class Lowered(_Stage):
     """
 
     def __init__(self, traced: Traced, platform: str | None) -> None:
-        spec = self._spec = traced._spec
-        staged = self._staged = traced._staged._replace(closed=expand_primitives(traced._staged.closed))
+        spec, staged = traced._spec, traced._staged
+        closed = expand_primitives(staged.closed)
+        if closed is not staged.closed:
+            staged = staged._replace(closed=closed)
+        self._spec, self._staged = spec, staged
         self._lowered_closed = lower_keys(staged.closed)
         self._in_tree, self._donated = traced._in_tree, traced._donated
         self._layout = user_shardings.get_user_shardings(spec, staged._replace(closed=self._lowered_closed), self._in_tree)

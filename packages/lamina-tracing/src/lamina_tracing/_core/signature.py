@@ -51,6 +51,11 @@ def wraps(fun: Function) -> Callable[[_F], _F]:
     ('max', <built-in function max>)
     """
     def decorate(wrapper: _F) -> _F:
+        if type(fun) is FunctionType and not fun.__dict__ and not getattr(fun, "__type_params__", ()):  # faster
+            wrapper.__module__, wrapper.__name__, wrapper.__qualname__ = fun.__module__, fun.__name__, fun.__qualname__
+            wrapper.__doc__, wrapper.__annotations__ = fun.__doc__, fun.__annotations__
+            wrapper.__wrapped__ = fun  # type: ignore[attr-defined]
+            return wrapper
         try:
             functools.update_wrapper(wrapper, fun, updated=())
         except TypeError:  # an attribute of another type: copy the others
