@@ -30,7 +30,7 @@ from . import formats, mlir_context, rule_tables
 from .._passes.loop_layout import REWRITTEN_PRIMITIVES as ALONG
 from .._passes.loop_layout import slice_in_place
 from .._passes.combine_all_reduce import combine_psums
-from .expand_primitives import expand_primitives
+from .expand_primitives import ProgramRule, expand_primitives
 from .rule_context import Context
 from .._passes.roll_loops import REWRITTEN_PRIMITIVES, roll_repeated_calls
 from .._passes.nan_insensitive_reductions import MAX_MIN_REDUCTIONS, TRACKED_PRIMITIVES, find_nan_insensitive_reductions
@@ -179,7 +179,8 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     >>> "stablehlo.sine" in lower(program).as_text()
     True
     """
-    closed_jaxpr = expand_primitives(closed_jaxpr, tuple(axis_env))
+    if ProgramRule.is_used:
+        closed_jaxpr = expand_primitives(closed_jaxpr, tuple(axis_env))
     # Keys become uint32 arrays, which have one dimension more, and loops with callbacks get a counter. Both change
     # types of operands, so they come first.
     if not collect_facts(closed_jaxpr).is_plain:

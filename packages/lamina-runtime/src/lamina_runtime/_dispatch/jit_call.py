@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lamina_ir import ClosedJaxpr, config, trees
 from lamina_ir.extend import Placement, collect_facts
-from lamina_lowering.extend import expand_primitives
+from lamina_lowering.extend import ProgramRule, expand_primitives
 from lamina_parallel.extend import global_view
 from lamina_tracing import jit, hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, StagedProgram, Tracer, contains_tracer, api_boundary,
@@ -303,7 +303,7 @@ class _CacheMissHandler:
                  donated: tuple[bool, ...]) -> _BoundCall:
         """Choose the devices of a call, and move its arguments to the user's shardings."""
         spec, kind = self.spec, self.spec.call
-        closed = expand_primitives(staged.closed)
+        closed = expand_primitives(staged.closed) if ProgramRule.is_used else staged.closed
         if closed is not staged.closed:
             staged = staged._replace(closed=closed)
         user_shardings = None
