@@ -27,6 +27,8 @@ def function_name(fun: Function) -> str:
     >>> function_name(functools.partial(max, 3))
     'max'
     """
+    if type(fun) is FunctionType and fun.__name__:
+        return fun.__name__
     while isinstance(fun, functools.partial):
         fun = fun.func
     name = getattr(fun, "__name__", None)
@@ -51,25 +53,30 @@ def wraps(fun: Function) -> Callable[[_F], _F]:
     ('max', <built-in function max>)
     """
     def decorate(wrapper: _F) -> _F:
-        if type(fun) is FunctionType and not fun.__dict__ and not getattr(fun, "__type_params__", ()):  # faster
+        is_function = type(fun) is FunctionType
+        if is_function and not getattr(fun, "__type_params__", ()):  # as `functools.update_wrapper`, but faster
             wrapper.__module__, wrapper.__name__, wrapper.__qualname__ = fun.__module__, fun.__name__, fun.__qualname__
             wrapper.__doc__, wrapper.__annotations__ = fun.__doc__, fun.__annotations__
             wrapper.__wrapped__ = fun  # type: ignore[attr-defined]
-            return wrapper
-        try:
-            functools.update_wrapper(wrapper, fun, updated=())
-        except TypeError:  # an attribute of another type: copy the others
-            names = [n for n in functools.WRAPPER_ASSIGNMENTS if isinstance(getattr(fun, n, None), str)]
-            functools.update_wrapper(wrapper, fun, names, updated=())
-        if isinstance(fun, functools.partial):
-            wrapper.__name__ = wrapper.__qualname__ = function_name(fun)
-        elif type(fun) is FunctionType and fun.__dict__ and "spec" not in fun.__dict__:  # not one that `jit` made
+        else:
+            _update_wrapper(wrapper, fun)
+        if is_function and fun.__dict__ and "spec" not in fun.__dict__:  # not one that `jit` made
             for name, value in fun.__dict__.items():
                 if not hasattr(wrapper, name):
                     setattr(wrapper, name, value)
         return wrapper
 
     return decorate
+
+
+def _update_wrapper(wrapper: Function, fun: Function) -> None:
+    try:
+        functools.update_wrapper(wrapper, fun, updated=())
+    except TypeError:  # an attribute of another type: copy the others
+        names = [n for n in functools.WRAPPER_ASSIGNMENTS if isinstance(getattr(fun, n, None), str)]
+        functools.update_wrapper(wrapper, fun, names, updated=())
+    if isinstance(fun, functools.partial):
+        wrapper.__name__ = wrapper.__qualname__ = function_name(fun)
 
 
 def get_parameters(fun: Function) -> Parameters | None:
