@@ -64,7 +64,8 @@ class LibrarySet:
 _NEEDS_OLD_JAX = "its last release needs names that JAX 0.12 does not have"
 # The parts that take about a minute.
 _SUITES = {"einops": ["einops/tests"],
-           "optax": [f"optax/{part}" for part in ("losses", "projections", "schedules", "second_order", "transforms", "tree_utils")]
+           "optax": [f"optax/{part}" for part in (
+               "losses", "projections", "schedules", "second_order", "transforms", "tree_utils")]
            + [f"optax/_src/{part}_test.py" for part in ("base", "combine", "numerics", "transform", "update", "utils")]}
 SETS = {
     "2024": LibrarySet("2024", "0.4.30", suites=_SUITES),

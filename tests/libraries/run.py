@@ -122,7 +122,8 @@ def run_jobs(jobs: list[Job], limit: float) -> int:
         for ok, line in pool.map(run, jobs):
             counts[ok] += 1
             print(line, flush=True)
-    print(f"===== {counts[False]} failed, {counts[True]} passed, {counts[None]} skipped in {time.monotonic() - start:.2f}s =====")
+    print(f"===== {counts[False]} failed, {counts[True]} passed, {counts[None]} skipped in "
+          f"{time.monotonic() - start:.2f}s =====")
     return 1 if counts[False] else 0
 
 
