@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -15,7 +16,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PROGRAMS = sorted(path.stem for path in (HERE / "programs").glob("[a-z]*.py"))
 TIME_LIMIT = 300  # seconds for a program
+_NO_INDEX = re.compile("connection broken|Could not fetch URL|name resolution|Ignoring indexes|ConnectTimeout|ProxyError")
 Numbers = dict[str, list[float]]
+
+
+class NoPackageIndexError(Exception):
+    """pip could not reach the package index."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +62,15 @@ class LibrarySet:
 
 
 _NEEDS_OLD_JAX = "its last release needs names that JAX 0.12 does not have"
+# The parts that take about a minute.
+_SUITES = {"einops": ["einops/tests"],
+           "optax": [f"optax/{part}" for part in (
+               "losses", "projections", "schedules", "second_order", "transforms", "tree_utils")]
+           + [f"optax/_src/{part}_test.py" for part in ("base", "combine", "numerics", "transform", "update", "utils")]}
 SETS = {
-    "2024": LibrarySet("2024", "0.4.30", suites={"einops": ["einops/tests"]}),
-    "2026": LibrarySet("2026", "0.10", dict.fromkeys(("clu_metrics", "distrax_bijectors", "rlax_losses", "tfp_distributions"), _NEEDS_OLD_JAX)),
+    "2024": LibrarySet("2024", "0.4.30", suites=_SUITES),
+    "2026": LibrarySet("2026", "0.10", dict.fromkeys(
+        ("clu_metrics", "distrax_bijectors", "rlax_losses", "tfp_distributions"), _NEEDS_OLD_JAX), suites=_SUITES),
 }
 # The distribution of a program, if it is not the part of the program's name before the first underscore.
 DISTRIBUTIONS = {"jax_dataclasses_tree": "jax-dataclasses", "tree_math_vectors": "tree-math", "haiku_attention": "dm-haiku",
@@ -75,6 +87,10 @@ def build_environment(chosen: LibrarySet, python: str) -> Path:
     """Install a set into a folder of its own below .cache, if its pins changed; return the folder.
 
     The folder goes on the import path of the interpreter `python`, whose environment has JAX or lamina and stays as it is.
+
+    Raises:
+      NoPackageIndexError: the package index cannot be reached.
+      RuntimeError: pip failed otherwise.
     """
     version = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], check=True, text=True,
                              capture_output=True).stdout.strip()
@@ -84,8 +100,12 @@ def build_environment(chosen: LibrarySet, python: str) -> Path:
     if stamp.exists() and stamp.read_text() == pins:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-compile",
-                    "--target", str(folder), "-r", str(chosen.requirements)], check=True, cwd=ROOT)
+    done = subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "--retries", "2", "install", "--no-deps",
+                           "--no-compile", "--progress-bar", "off", "--target", str(folder), "-r", str(chosen.requirements)],
+                          text=True, capture_output=True, cwd=ROOT)
+    if done.returncode:
+        output = (done.stdout + done.stderr)[-6000:]
+        raise (NoPackageIndexError if _NO_INDEX.search(output) else RuntimeError)(f"pip failed:\n{output}")
     stamp.write_text(pins)
     return folder
 

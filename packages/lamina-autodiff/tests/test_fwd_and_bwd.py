@@ -62,6 +62,12 @@ def test_mistakes_are_explained(call, error, message):
         call()
 
 
+def test_zero_tangents_of_trees():
+    zeros = zero_from_primal({"a": X, "b": (1, 2.0)}, symbolic_zeros=True)
+    assert trees.tree_structure(zeros) == trees.tree_structure({"a": 0, "b": (0, 0)})
+    assert zeros["a"].shape == (3,) and [z.dtype for z in zeros["b"]] == [dtypes.float0, np.float32]
+
+
 def test_zero_tangents_of_values():
     zero = zero_from_primal(X)
     assert zero.dtype == np.float32 and not np.any(zero) and zero.shape == (3,)

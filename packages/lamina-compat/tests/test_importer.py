@@ -41,6 +41,17 @@ def test_assignment_to_a_view_changes_the_module():
                   "print(jax.numpy.double is len)") == ["True", "True"]
 
 
+def test_mock_patch_of_a_view_is_undone():
+    code = """
+import unittest.mock, jax.numpy, lamina.numpy
+for _ in range(2):
+    with unittest.mock.patch.object(jax.numpy, "double", wraps=jax.numpy.double) as double:
+        print(jax.numpy.double(2), double.called, lamina.numpy.double is double)
+    print(jax.numpy.double(2), lamina.numpy.double is jax.numpy.double)
+    assert not isinstance(jax.numpy.double, unittest.mock.Mock)"""
+    assert as_jax(code) == ["4", "True", "True", "4", "True"] * 2
+
+
 def test_missing_names_are_errors_and_are_reported_with_their_caller():
     code = """
 import jax

@@ -7,12 +7,13 @@ import lamina_runtime
 import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, grad
-from lamina_compat.names import version
+from lamina_compat.names import core, version
 from lamina_compat.names._src import (compiler, config, dispatch, distributed, dtypes, earray, effects, literals, prng,
                                       public_test_util, random, sharding_impls, source_info_util, traceback_util, typing,
                                       xla_bridge)
 from lamina_compat.names._src.lax import lax as lax_names
 from lamina_compat.names._src.numpy import util as numpy_util
+from lamina_compat.names.experimental import hijax
 from lamina_compat.names.interpreters import partial_eval
 from lamina_compat.names.lib import xla_client, xla_extension
 from lamina_ir import DebugEffect, Source, prims
@@ -262,3 +263,20 @@ def test_policies_return_what_to_store():
     assert grad(checkpoint(f, policy=policy))(0.5) == grad(f)(0.5) and "sin" in asked
     program = make_jaxpr(grad(checkpoint(f, policy=policy)))(0.5)
     assert str(program).count(" sin ") == 1  # stored, not computed again
+
+
+# --- names of newer levels -------------------------------------------------------------------------------------------------
+def test_classes_of_hijax_can_be_derived_from_and_not_made():
+    class Own(hijax.HiType):
+        size = hijax.aval_property(lambda self: 1)
+
+    hijax.register_hitype(Own, lambda x: x)
+    with pytest.raises(NotImplementedError, match="^Own: lamina has no new kinds of arrays.* register a pytree"):
+        Own()
+
+
+def test_full_raise_without_a_main_trace_returns_the_value():
+    class Own(core.Trace):
+        pass
+
+    assert Own().full_raise(3.0) == 3.0 and typeof(np.float32(1)).sharding is None

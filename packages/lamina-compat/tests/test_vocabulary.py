@@ -190,6 +190,13 @@ def test_level_0_10_has_custom_vjp_call(monkeypatch):
     assert JaxImporter.version == ""
 
 
+def test_level_0_10_has_jit_p(monkeypatch):
+    monkeypatch.setattr("lamina_compat._vocabulary.installed_version", lambda: "0.10.2")
+    eqn = make_jaxpr(jit(lambda a: a + 1))(ARGUMENT).eqns[0]
+    assert eqn.primitive is JAX_PRIMITIVES["jit_p"] and eqn.primitive.name == "jit" and eqn.params["ctx_mesh"] is None
+    assert eqn.primitive.bind(ARGUMENT, **eqn.params)[0] == ARGUMENT + 1
+
+
 def test_shardings_of_pjit_are_refused():
     eqn = make_jaxpr(jit(lambda a: a + 1))(ARGUMENT).eqns[0]
     with pytest.raises(NotImplementedError, match="in_shardings .* must be UNSPECIFIED"):

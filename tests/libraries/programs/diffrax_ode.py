@@ -19,4 +19,5 @@ derivative = run_steps(lambda _: gradient(2.0), None, 3)
 backsolve = jax.grad(lambda theta: solve(theta, diffrax.BacksolveAdjoint()).ys[-1, 0])(2.0)
 stiff = diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, k: -k * (y - jnp.cos(t))), diffrax.Kvaerno5(), 0.0, 2.0, 0.01,
                             jnp.array([0.0]), args=50.0, stepsize_controller=diffrax.PIDController(rtol=1e-4, atol=1e-6))
-show(ys=solution.ys, steps=solution.stats["num_steps"], derivative=derivative, backsolve=jnp.round(backsolve, 2), stiff=stiff.ys)
+show(ys=solution.ys, steps=solution.stats["num_steps"], derivative=derivative, backsolve=jnp.round(backsolve, 2),
+     stiff=stiff.ys)

@@ -12,5 +12,6 @@ rotation = e3nn.rand_matrix(jax.random.PRNGKey(2), ())
 turned = e3nn.spherical_harmonics("2e", vectors @ rotation.T, normalize=True)
 same = e3nn.spherical_harmonics("2e", vectors, normalize=True).transform_by_matrix(rotation)
 derivative = jax.jit(jax.grad(lambda v: e3nn.norm(e3nn.spherical_harmonics("1o", v, normalize=False)).array.sum()))(vectors)
-show(product=product.array, size=product.irreps.dim, harmonics=harmonics.array, error=jnp.abs(turned.array - same.array).max() < 1e-4,
+show(product=product.array, size=product.irreps.dim, harmonics=harmonics.array,
+     error=jnp.abs(turned.array - same.array).max() < 1e-4,
      derivative=derivative)

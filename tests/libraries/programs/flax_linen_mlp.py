@@ -10,7 +10,7 @@ from flax.training import train_state
 class Net(nn.Module):
     @nn.compact
     def __call__(self, x, train: bool):
-        x = nn.Dense(16)(x)
+        x = nn.Dense(16, use_bias=False)(x)
         x = nn.BatchNorm(use_running_average=not train)(x)
         x = nn.Dropout(0.2, deterministic=not train)(nn.relu(x))
         return nn.Dense(1)(x)

@@ -28,7 +28,7 @@ params = Net().init(jax.random.PRNGKey(1), x)
 @jax.jit
 def step(params):
     grads = jax.grad(lambda p: jnp.mean(Net().apply(p, x) ** 2))(params)
-    return jax.tree_util.tree_map(lambda p, g: p - 0.1 * g, params, grads)
+    return jax.tree_util.tree_map(lambda p, g: p - 0.005 * g, params, grads)
 
 
 params = run_steps(step, params, 4)

@@ -11,4 +11,5 @@ values = {m: interpax.interp1d(at, x, f, method=m) for m in ("nearest", "linear"
 surface = interpax.interp2d(at, at[::-1], x, x, f[:, None] * f[None], method="cubic")
 spline = interpax.Interpolator1D(x, f, method="cubic2")
 derivative = jax.jit(jax.vmap(jax.grad(lambda q: interpax.interp1d(q, x, f, method="cubic"))))(at)
-show(**values, surface=surface, derivative=derivative, derivative=spline(at, dx=1), period=interpax.interp1d(at + 3.0, x, f, period=3.2))
+show(**values, surface=surface, derivative=derivative, spline=spline(at, dx=1),
+     period=interpax.interp1d(at + 3.0, x, f, period=3.2))

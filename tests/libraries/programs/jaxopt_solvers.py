@@ -20,4 +20,5 @@ sparse = lasso.run(jnp.zeros(4), hyperparams_prox=0.1, data=(x, y)).params
 box = jaxopt.ProjectedGradient(lambda w: ridge(w, 0.0), jaxopt.projection.projection_box, maxiter=200, tol=1e-5)
 inside = box.run(jnp.zeros(4), hyperparams_proj=(-0.5, 0.5)).params
 simplex = jaxopt.projection.projection_simplex(jnp.array([0.3, 1.2, -0.4]))
-show(w=jnp.round(w, 3), derivative=jnp.round(derivative, 2), sparse=jnp.round(sparse, 2), inside=jnp.round(inside, 3), simplex=simplex)
+show(w=jnp.round(w, 3), derivative=jnp.round(derivative, 2), sparse=jnp.round(sparse, 2), inside=jnp.round(inside, 3),
+     simplex=simplex)

@@ -21,5 +21,5 @@ def step(state):
     return jmp.select_tree(finite, params - 0.1 * grads, params), scale.adjust(finite)
 
 
-params, scale = run_steps(step, (jnp.zeros((4, 1)), jmp.DynamicLossScale(jnp.float32(2 ** 15), period=3)), 8)
-show(params=jnp.round(params, 2), scale=scale.loss_scale)
+params, scale = run_steps(step, (jnp.zeros((4, 1)), jmp.DynamicLossScale(jnp.float32(2 ** 8), period=3)), 8)
+show(params=params, scale=scale.loss_scale, smaller=scale.adjust(jnp.array(False)).loss_scale)

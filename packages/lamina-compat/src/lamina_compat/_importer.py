@@ -253,5 +253,14 @@ class View(ModuleType):
         setattr(next((p for p in vars(self)["_parts"] if hasattr(p, name)), vars(self)["_parts"][-1]), name, value)
 
     @override
+    def __delattr__(self, name: str) -> None:
+        # `mock.patch` deletes a name that it has assigned, then assigns the former value.
+        vars(self).pop(name, None)
+        for part in vars(self)["_parts"]:
+            if name in vars(part):
+                delattr(part, name)
+                return
+
+    @override
     def __dir__(self) -> list[str]:
         return sorted({name for part in vars(self)["_parts"] for name in dir(part)})

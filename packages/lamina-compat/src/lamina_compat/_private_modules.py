@@ -132,7 +132,7 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.ops.special": PrivateModule("jax.nn", "logsumexp"),
     "jax._src.partition_spec": PrivateModule("jax.sharding", "PartitionSpec"),
     "jax._src.pjit": PrivateModule(
-        "jax.experimental.pjit jax.lax jax", "pjit pjit_p jit with_sharding_constraint", "oryx quax"),
+        "jax.experimental.pjit jax.lax jax", "pjit pjit_p jit_p jit with_sharding_constraint", "oryx quax"),
     "jax._src.pretty_printer": PrivateModule("", "Doc text concat brk nest group join color Color", "equinox"),
     "jax._src.prng": PrivateModule(
         "jax.extend.random", "threefry_2x32 threefry_prng_impl rbg_prng_impl PRNGImpl", "oryx"),
@@ -151,6 +151,8 @@ PRIVATE_MODULES: Final[dict[str, PrivateModule]] = {
     "jax._src.source_info_util": PrivateModule(
         "", "user_context current summarize register_exclusion", "kfac-jax flax"),
     "jax._src.stages": PrivateModule("jax.stages", "Lowered Compiled Wrapped", "penzai"),
+    "jax._src.state": PrivateModule("jax.ref", "AbstractRef"),
+    "jax._src.state.types": PrivateModule("jax.ref", "AbstractRef", "flax"),
     "jax._src.test_util": PrivateModule("jax._src.public_test_util", "check_grads", "jaxopt"),
     "jax._src.traceback_util": PrivateModule("", "api_boundary register_exclusion", "flax haiku equinox optimistix"),
     "jax._src.tree": PrivateModule("jax.tree", "map leaves"),

@@ -20,7 +20,7 @@ from ._importer import installed_version
 from ._unspecified import UNSPECIFIED
 
 __all__ = ["JAX_PRIMITIVES", "TRANSLATIONS", "JaxPrimitive", "RuleThunk", "Translation", "from_jax_equation", "from_jax_jaxpr",
-           "from_jax_program", "make_jaxpr", "pjit_p", "to_jax_equation", "to_jax_jaxpr", "to_jax_program"]
+           "from_jax_program", "jit_p", "make_jaxpr", "pjit_p", "to_jax_equation", "to_jax_jaxpr", "to_jax_program"]
 
 
 class JaxPrimitive(Primitive):
@@ -106,7 +106,7 @@ def _call_to_pjit(params: Params, avals: Sequence[Any]) -> Params:
     return dict(jaxpr=to_jax_program(closed), in_shardings=(UNSPECIFIED,) * n, out_shardings=(UNSPECIFIED,) * m,
                 in_layouts=(None,) * n, out_layouts=(None,) * m, resource_env=None,
                 donated_invars=donated + (False,) * (n - len(donated)), name=params["name"], keep_unused=False,
-                inline=bool(params["inline"]))
+                inline=bool(params["inline"]), **({} if _is_old() else {"ctx_mesh": None, "compiler_options_kvs": ()}))
 
 
 def _pjit_to_call(params: Params) -> Params:
@@ -165,8 +165,12 @@ def _vjp_call_to_jax(params: Params, avals: Sequence[Any]) -> Params:
                 name=params["name"], num_consts=params["num_consts"], out_trees=None, symbolic_zeros=False)
 
 
+def _is_old() -> bool:
+    return installed_version().startswith("0.4.")
+
+
 def _body_of_vjp_call() -> str:
-    return "fun_jaxpr" if installed_version().startswith("0.4.") else "call_jaxpr"
+    return "fun_jaxpr" if _is_old() else "call_jaxpr"
 
 
 def _vjp_call_from_jax(params: Params) -> Params:
@@ -217,6 +221,7 @@ def _scatter_from_jax(params: Params) -> Params:
 
 
 pjit_p: Final = JaxPrimitive("pjit", prims.xla_call_p)
+jit_p: Final = JaxPrimitive("jit", prims.xla_call_p)  # the name of pjit_p from JAX 0.7 on
 remat_p: Final = JaxPrimitive("checkpoint", prims.remat_p)
 xla_pmap_p: Final = JaxPrimitive("xla_pmap", prims.xla_pmap_p)
 custom_jvp_call_p: Final = JaxPrimitive("custom_jvp_call", prims.custom_jvp_call_p)
@@ -247,10 +252,12 @@ TRANSLATIONS: Final[dict[Primitive, Translation]] = {
 # JAX's primitive -> lamina's, and its translation.
 _OWN: Final[dict[int, tuple[Primitive, Translation]]] = {
     id(t.primitive): (prim, t) for prim, t in TRANSLATIONS.items() if prim is not prims.expand_dims_p}
-_OWN[id(custom_vjp_call_p)] = prims.custom_vjp_call_p, TRANSLATIONS[prims.custom_vjp_call_p]
+# The primitives that newer levels show instead of those of `TRANSLATIONS`.
+_NEWER: Final[dict[Primitive, Primitive]] = {prims.custom_vjp_call_p: custom_vjp_call_p, prims.xla_call_p: jit_p}
+_OWN.update((id(shown), (own, TRANSLATIONS[own])) for own, shown in _NEWER.items())
 # The names of primitives of JAX that differ from lamina's objects, for modules that show them.
 JAX_PRIMITIVES: Final[dict[str, Primitive]] = {
-    "pjit_p": pjit_p, "remat_p": remat_p, "xla_pmap_p": xla_pmap_p, "custom_jvp_call_p": custom_jvp_call_p,
+    "pjit_p": pjit_p, "jit_p": jit_p, "remat_p": remat_p, "xla_pmap_p": xla_pmap_p, "custom_jvp_call_p": custom_jvp_call_p,
     "custom_vjp_call_p": custom_vjp_call_p, "custom_vjp_call_jaxpr_p": custom_vjp_call_jaxpr_p,
     "reduce_scatter_p": reduce_scatter_p, "scan_p": scan_p, "while_p": while_p, "cond_p": cond_p,
     **{f"{prim.name}_p": shown for prim, shown in _SCATTERS.items()}}
@@ -273,9 +280,7 @@ def to_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any], li
         return prim, {k: _map_programs(v, to_jax_program) for k, v in params.items()} if prim.subprograms else params, operands
     consts = [lift(c) for c in params[found.bodies].consts] if found.bodies else []
     avals = [getattr(x, "aval", None) or typeof(x) for x in operands] if prim is prims.expand_dims_p else []
-    shown = found.primitive
-    if prim is prims.custom_vjp_call_p and _body_of_vjp_call() == "call_jaxpr":
-        shown = custom_vjp_call_p
+    shown = found.primitive if _is_old() else _NEWER.get(prim, found.primitive)
     moved = operands if found.order is None else [operands[i] for i in found.order]
     return shown, found.to_jax(params, avals), [*consts, *moved]
 

@@ -82,27 +82,29 @@ def zero_tangent(aval: ShapedArray, symbolic: bool) -> Value:
     return SymbolicZero(ShapedArray(aval.shape, dtypes.float0, False)) if symbolic else float0_zeros(aval)
 
 
-def zero_from_primal(val: Value, symbolic_zeros: bool = False) -> Value:
+def zero_from_primal(val: Tree, symbolic_zeros: bool = False) -> Tree:
     """Return the zero tangent of a value.
 
     Args:
-      val: array or number.
+      val: array or number, or a pytree of them.
       symbolic_zeros: whether to return a `SymbolicZero` instead of an array.
     Returns:
-      Zeros of the shape and dtype of `val`; for integers and booleans of dtype `float0`.
+      Zeros of the shape and dtype of `val`; for integers and booleans of dtype `float0`. For a pytree, the tree of them.
     Raises:
-      TypeError: `val` is not an array or a number.
+      TypeError: a leaf of `val` is not an array or a number.
 
     >>> zero_from_primal(2.0)
     Array(0., dtype=float32)
     >>> zero_from_primal(2.0, symbolic_zeros=True)
     SymbolicZero(float32[])
     """
-    try:
-        aval = typeof(val)
-    except TypeError as error:
-        raise type(error)(f"zero_from_primal: val: {error}") from None
-    return zero_tangent(aval.strip_weak_type(), symbolic_zeros)
+    def zero_of_leaf(leaf: Value) -> Value:
+        try:
+            aval = typeof(leaf)
+        except TypeError as error:
+            raise type(error)(f"zero_from_primal: val: {error}") from None
+        return zero_tangent(aval.strip_weak_type(), symbolic_zeros)
+    return trees.tree_map(zero_of_leaf, val)
 
 
 def output_path(tree: PyTreeDef, i: int) -> str:

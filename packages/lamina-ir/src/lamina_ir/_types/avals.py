@@ -38,10 +38,12 @@ class ShapedArray:
     Attributes:
       varying_axes: names of the mapped axes over which the value may differ between members; usually empty.
         `with_varying_axes` makes other types; see docs/internals/collectives.md.
+      sharding: None, as types contain no shardings; libraries written for JAX read it.
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "_hash")
     varying_axes: Axes = frozenset()  # a class attribute: nearly all types have no varying axes and need no memory for them
+    sharding = None
     is_reference = False  # True in the type of a mutable reference, which defines `new_argument(trace, var)`
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False) -> None:

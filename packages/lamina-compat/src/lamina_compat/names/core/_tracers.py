@@ -139,11 +139,13 @@ class Trace(_Trace, metaclass=ClassView, of=_Trace):
 
     # --- for lamina
     def full_raise(self, val: Any) -> Any:
-        """Return a value as a tracer of this trace."""
+        """Return a value as a tracer of this trace. Without a main trace, as in JAX from 0.4.36 on, return the value itself."""
+        if self.main is None:
+            return val
         if not isinstance(val, _Tracer):
             return self.pure(val)
         trace = val._trace
-        if trace is self or self.main is not None and trace.main is self.main:
+        if trace is self or trace.main is self.main:
             return val
         if trace.level > self.level:
             raise errors.LeakedTracerError(f"Can't lift level {val!r} to {self!r}: the tracer belongs to an inner "
