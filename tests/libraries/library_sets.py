@@ -62,7 +62,7 @@ class LibrarySet:
 
 
 _NEEDS_OLD_JAX = "its last release needs names that JAX 0.12 does not have"
-# The parts that take about a minute.
+# The parts that take less than a minute.
 _SUITES = {"einops": ["einops/tests"],
            "optax": [f"optax/{part}" for part in (
                "losses", "projections", "schedules", "second_order", "transforms", "tree_utils")]

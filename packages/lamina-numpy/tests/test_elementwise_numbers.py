@@ -228,3 +228,9 @@ def test_complex_dtypes_are_recognized_without_data(dtype, is_complex):
     s = ShapeDtypeStruct((2, 3), dtype)
     assert jnp.iscomplexobj(s) is is_complex
     assert jnp.isrealobj(s) is not is_complex
+
+
+def test_scalar_types_are_real_or_complex():
+    assert jnp.iscomplexobj(jnp.complex64) and not jnp.iscomplexobj(jnp.float32) and jnp.isrealobj(jnp.float32)
+    with pytest.raises(TypeError, match="iscomplexobj: expected an array"):
+        jnp.iscomplexobj(np.float32)

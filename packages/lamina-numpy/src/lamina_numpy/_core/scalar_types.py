@@ -25,7 +25,7 @@ __all__ = ["bfloat16", "bool_", "can_cast", "cdouble", "character", "complex128"
 scalar_types: dict[str, Any] = {}
 
 
-class _ScalarType(type):
+class ScalarType(type):
     """The kind of `float32`: a class whose call makes an array and whose `dtype` is what it stands for."""
 
     dtype: np.dtype
@@ -55,8 +55,8 @@ class _ScalarType(type):
         return f"<class 'lamina.numpy.{cls.__name__}'>"
 
 
-def _make_scalar_type(name: str, of: Any) -> _ScalarType:
-    kind = _ScalarType(name, (), {"dtype": np.dtype(of), "__module__": "lamina_numpy",
+def _make_scalar_type(name: str, of: Any) -> ScalarType:
+    kind = ScalarType(name, (), {"dtype": np.dtype(of), "__module__": "lamina_numpy",
                                   "__doc__": f"Element type {name}; `{name}(x)` is an array of it."})
     scalar_types[name] = kind
     return kind

@@ -13,6 +13,7 @@ from .._core.promotion import (aval, cast, check_promotion, equation, literal, p
                                refuse_out)
 from .._core.public_api import public_api
 from .._core.ufunc_types import Binary, Predicate, Unary, make_binary, make_unary
+from .._core.scalar_types import ScalarType
 from .._core.select import truth
 from .._core.conversion import asarray
 from ._docstrings import PAIR, PAIR_RAISES, docstring, ELEMENTWISE, PAIRWISE
@@ -338,7 +339,7 @@ isreal = _make_imaginary_test("isreal", prims.eq_p, "Whether the imaginary part 
 
 
 _OBJECT = {**ELEMENTWISE, **docstring_entries("""
-    x: an array, a number, a list of numbers, or None.
+    x: an array, a number, a list of numbers, a scalar type such as `float32` of this module, or None.
     """)}
 
 
@@ -358,7 +359,7 @@ def iscomplexobj(x: ArrayLike) -> bool:
     """
     if x is None:
         return False
-    if isinstance(x, ShapeDtypeStruct):
+    if isinstance(x, (ShapeDtypeStruct, ScalarType)):
         return dtypes.is_complex(x.dtype)
     return dtypes.is_complex(aval("iscomplexobj", x).dtype) if not isinstance(x, (list, tuple, range)) else np.iscomplexobj(x)
 
@@ -368,7 +369,7 @@ def isrealobj(x: ArrayLike) -> bool:
     """Whether `x` has a dtype that is not complex.
 
     Args:
-      x: an array, a number, a list of numbers, a `ShapeDtypeStruct`, or None.
+      x: an array, a number, a list of numbers, a scalar type such as `float32` of this module, a `ShapeDtypeStruct`, or None.
     Returns:
       A Python bool; True for None.
     Raises: {TypeError}
