@@ -1,18 +1,9 @@
 """Parameters that later releases of JAX added to functions of lax."""
 import lamina.numpy as jnp
 import numpy as np
-import pytest
 from lamina import lax
 
 X = np.arange(12.).reshape(3, 4)
-
-
-@pytest.mark.parametrize("name", "cbrt cos erfc exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split())
-def test_accuracy_must_be_none(name):
-    f = getattr(lax, name)
-    np.testing.assert_array_equal(f(0.5, accuracy=None), f(0.5))
-    with pytest.raises(ValueError, match=f"{name}: accuracy must be None"):
-        f(0.5, accuracy="highest")
 
 
 def test_negative_indices_are_allowed_or_moved():

@@ -37,10 +37,6 @@ __all__ = [
 _SCALARS = frozenset((bool, int, float, builtins.complex))
 
 
-def _refuse_accuracy(call: str, accuracy: object) -> None:
-    raise ValueError(f"{call}: accuracy must be None, the accuracy of the platform; got {accuracy!r:.60}")
-
-
 # --- one operand -------------------------------------------------------------------------------------------------
 
 
@@ -69,59 +65,43 @@ def is_finite(x: ArrayLike) -> Array:
     return bind(is_finite_p, x)
 
 
-def exp(x: ArrayLike, accuracy: None = None) -> Array:
+def exp(x: ArrayLike) -> Array:
     """e to the power x."""
-    if accuracy is not None:
-        _refuse_accuracy("exp", accuracy)
     return bind(exp_p, x)
 
 
-def exp2(x: ArrayLike, accuracy: None = None) -> Array:
+def exp2(x: ArrayLike) -> Array:
     """2 to the power x."""
-    if accuracy is not None:
-        _refuse_accuracy("exp2", accuracy)
     return bind(exp2_p, x)
 
 
-def expm1(x: ArrayLike, accuracy: None = None) -> Array:
+def expm1(x: ArrayLike) -> Array:
     """exp(x) - 1, accurate near 0."""
-    if accuracy is not None:
-        _refuse_accuracy("expm1", accuracy)
     return bind(expm1_p, x)
 
 
-def log(x: ArrayLike, accuracy: None = None) -> Array:
+def log(x: ArrayLike) -> Array:
     """Natural logarithm."""
-    if accuracy is not None:
-        _refuse_accuracy("log", accuracy)
     return bind(log_p, x)
 
 
-def log1p(x: ArrayLike, accuracy: None = None) -> Array:
+def log1p(x: ArrayLike) -> Array:
     """log(1 + x), accurate near 0."""
-    if accuracy is not None:
-        _refuse_accuracy("log1p", accuracy)
     return bind(log1p_p, x)
 
 
-def sin(x: ArrayLike, accuracy: None = None) -> Array:
+def sin(x: ArrayLike) -> Array:
     """Sine of x radians."""
-    if accuracy is not None:
-        _refuse_accuracy("sin", accuracy)
     return bind(sin_p, x)
 
 
-def cos(x: ArrayLike, accuracy: None = None) -> Array:
+def cos(x: ArrayLike) -> Array:
     """Cosine of x radians."""
-    if accuracy is not None:
-        _refuse_accuracy("cos", accuracy)
     return bind(cos_p, x)
 
 
-def tan(x: ArrayLike, accuracy: None = None) -> Array:
+def tan(x: ArrayLike) -> Array:
     """Tangent of x radians."""
-    if accuracy is not None:
-        _refuse_accuracy("tan", accuracy)
     return bind(tan_p, x)
 
 
@@ -150,10 +130,8 @@ def cosh(x: ArrayLike) -> Array:
     return bind(cosh_p, x)
 
 
-def tanh(x: ArrayLike, accuracy: None = None) -> Array:
+def tanh(x: ArrayLike) -> Array:
     """Hyperbolic tangent."""
-    if accuracy is not None:
-        _refuse_accuracy("tanh", accuracy)
     return bind(tanh_p, x)
 
 
@@ -172,31 +150,23 @@ def atanh(x: ArrayLike) -> Array:
     return bind(atanh_p, x)
 
 
-def sqrt(x: ArrayLike, accuracy: None = None) -> Array:
+def sqrt(x: ArrayLike) -> Array:
     """Square root."""
-    if accuracy is not None:
-        _refuse_accuracy("sqrt", accuracy)
     return bind(sqrt_p, x)
 
 
-def rsqrt(x: ArrayLike, accuracy: None = None) -> Array:
+def rsqrt(x: ArrayLike) -> Array:
     """1 / sqrt(x)."""
-    if accuracy is not None:
-        _refuse_accuracy("rsqrt", accuracy)
     return bind(rsqrt_p, x)
 
 
-def cbrt(x: ArrayLike, accuracy: None = None) -> Array:
+def cbrt(x: ArrayLike) -> Array:
     """Real cube root."""
-    if accuracy is not None:
-        _refuse_accuracy("cbrt", accuracy)
     return bind(cbrt_p, x)
 
 
-def logistic(x: ArrayLike, accuracy: None = None) -> Array:
+def logistic(x: ArrayLike) -> Array:
     """1 / (1 + exp(-x))."""
-    if accuracy is not None:
-        _refuse_accuracy("logistic", accuracy)
     return bind(logistic_p, x)
 
 
@@ -225,10 +195,8 @@ def erf(x: ArrayLike) -> Array:
     return bind(erf_p, x)
 
 
-def erfc(x: ArrayLike, accuracy: None = None) -> Array:
+def erfc(x: ArrayLike) -> Array:
     """1 - erf(x), accurate for large x."""
-    if accuracy is not None:
-        _refuse_accuracy("erfc", accuracy)
     return bind(erfc_p, x)
 
 
