@@ -490,3 +490,22 @@ def test_number_residual_of_a_rule_that_closes_over_a_traced_value():
         return jax.grad(jax.jit(f))(x)
 
     assert g(3.0, 2.0) == 10
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("place", ["function", "rule"])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_index_on_mapped_axis_makes_results_and_derivatives_batched(kind, place, jitted):
+    def index():
+        return jax.lax.axis_index("i").astype(jnp.float32)
+
+    f = getattr(jax, kind)(lambda x, y: (x * 2, y * index() if place == "function" else y * 3))
+    if kind == "custom_jvp":
+        f.defjvp(lambda p, t: (f(*p), (t[0] * 2, t[1] * index())))
+    else:
+        f.defvjp(lambda x, y: (f(x, y), ()), lambda _, ct: (ct[0] * 2, ct[1] * index()))
+    mapped = jax.vmap(f, in_axes=(0, None), axis_name="i")
+    mapped = jax.jit(mapped) if jitted else mapped
+    x = jnp.ones(3)
+    assert mapped(x, 5.0)[1].tolist() == ([0, 5, 10] if place == "function" else [15, 15, 15])
+    assert float(jax.grad(lambda y: mapped(x, y)[1].sum())(5.0)) == 3

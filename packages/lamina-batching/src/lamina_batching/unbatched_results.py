@@ -93,13 +93,15 @@ def _fill_inexact(avals: Sequence[ShapedArray], flags: Sequence[bool]) -> Flags:
 
 def _find_unbatched(call_jaxpr: ClosedJaxpr, batched: Flags, rules: Sequence[prims.Rule],
                     find: Callable[[Flags], Flags]) -> Flags:
+    if call_jaxpr.jaxpr.axis_names:  # an index on a mapped axis depends on the example without batched operands
+        return (False,) * len(call_jaxpr.out_avals)
     with stack_depth.with_recursion_limit():  # nested programs are visited recursively
         candidates = tuple([not r for r in _find_reached(call_jaxpr, batched)])
     if not any(candidates):  # nearly always: the rules need not be staged
         return candidates
     try:
-        for rule in rules:
-            rule.program()
+        if any(rule.program().jaxpr.axis_names for rule in rules):
+            return (False,) * len(candidates)
     except Exception:  # the rules fail for these operands, so no derivative can use the results
         return tuple([c and not any(rule.distinguishes_zeros for rule in rules) for c in candidates])
     with stack_depth.with_recursion_limit():
