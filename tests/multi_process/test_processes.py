@@ -20,6 +20,7 @@ def parametrize_sizes(*sizes):
 
 # The expected result of a map is a vmap over the members of all processes.
 MAPS = """
+import time
 import copy
 from lamina import jit, lax, pmap, vmap
 
@@ -106,6 +107,9 @@ step = pmap(lambda x: x * 2 + lax.psum(x, "i"), "i", donate_argnums=0)
 v = f(x)
 w = step(v)
 assert v.is_deleted()
+other = lamina.device_put(np.ones(3))
+time.sleep(0.2)  # the next deletion frees the memory of `v`
+other.delete()
 same(w, (total * 2 + total.sum(0))[mine])
 
 # Other kinds of calls.

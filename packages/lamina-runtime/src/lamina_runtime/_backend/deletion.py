@@ -163,7 +163,7 @@ def _free_delayed() -> None:
         if isinstance(oldest.keeper, weakref.ref):
             keeper = oldest.keeper()
             if keeper is not None:
-                _delete(_clone(keeper))  # frees the buffers; `keeper` still has its C++ object
+                _delete(pin(keeper))  # frees the buffers; `keeper` still has its C++ object
     if not _delayed and _on_garbage_collection in gc.callbacks:
         gc.callbacks.remove(_on_garbage_collection)
 
