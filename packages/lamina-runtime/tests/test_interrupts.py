@@ -4,6 +4,8 @@ import subprocess
 import sys
 
 import pytest
+from lamina_ir import ExecutionError
+from lamina_runtime._backend.error_translation import translate_error
 
 PROGRAM = """
 import faulthandler, os, random, signal, sys, threading, time
@@ -100,3 +102,9 @@ def test_interrupt_raises_and_next_call_works(phase, count):
     done = subprocess.run([sys.executable, "-c", PROGRAM, phase, str(count)], capture_output=True, text=True, timeout=200,
                           env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "LAMINA_CACHE": "0"})
     assert (done.returncode, done.stdout) == (0, f"{count} True\n"), done.stderr[-3000:]
+
+
+def test_interrupt_outside_of_the_guard_of_a_callback_is_raised():
+    text = "INTERNAL: CpuCallback error calling callback: Traceback (most recent call last):\n  File \"f\", line 1, in call\n"
+    assert isinstance(translate_error("f", RuntimeError(f"{text}KeyboardInterrupt: ")), KeyboardInterrupt)
+    assert isinstance(translate_error("f", RuntimeError(f"{text}ValueError: KeyboardInterrupt")), ExecutionError)

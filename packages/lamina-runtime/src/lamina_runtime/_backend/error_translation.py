@@ -23,6 +23,7 @@ _numbers = itertools.count(1)
 _raised: OrderedDict[int, BaseException] = OrderedDict()  # the latest exceptions of callbacks, by number
 _STATUS = re.compile(r"(RESOURCE_EXHAUSTED|INTERNAL|UNKNOWN|ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED): ")
 _NUMBER = re.compile(r" \[callback error (\d+)\]")
+_INTERRUPTED = re.compile(r"error calling callback: Traceback .*\nKeyboardInterrupt\b", re.DOTALL)
 _MAX_STORED = 64
 
 
@@ -118,8 +119,12 @@ def is_launch_failure(error: Exception) -> bool:
 
 def find_callback_error(error: BaseException) -> BaseException | None:
     """Return the exception of the callback that made jaxlib raise `error`; None if it has another cause."""
-    found = _NUMBER.search(str(error))
-    return _raised.get(int(found[1])) if found else None
+    text = str(error)
+    found = _NUMBER.search(text)
+    if found:
+        return _raised.get(int(found[1]))
+    # Ctrl-C while `guard_callback` enters or leaves its `try` block.
+    return KeyboardInterrupt() if _INTERRUPTED.search(text) else None
 
 
 def translate_error(call: str, error: Exception) -> BaseException:
