@@ -1,4 +1,4 @@
-"""Reductions and positions over mapped axes by their names, in terms of collectives (docs/guides/names-as-axes.md)."""
+"""Reductions and positions over mapped axes by their names, in terms of collectives (docs/how-to/names-as-axes.md)."""
 from __future__ import annotations
 
 import math
