@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -38,7 +38,12 @@ class Scope(Protocol):
 
 
 class InconclusiveDimensionOperation(LaminaError, ValueError):
-    """What was asked of a symbolic size has not one answer for all that it may be."""
+    """What was asked of a symbolic size has not one answer for all that it may be.
+
+    Fix: declare more about the sizes in `constraints=` of `symbolic_shape`, or use a size that is a number.
+    """
+
+    code: ClassVar[str] = "LAM1702"
 
 
 class SymbolicDim:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._util.short_repr import short_repr
 from .._types.avals import ShapedArray
-from ..errors import LaminaError, ProgramError
+from ..errors import LaminaError, ProgramError, mark_builtin_error
 from .primitive import Primitive
 from .jaxpr import ClosedJaxpr, Eqn, Jaxpr
 from ..typing import Params, Tree
@@ -79,7 +79,9 @@ def argument_error(call: str, name: str, kind: ArgType, value: object) -> TypeEr
     text = f"{call}: {name} must be {kind.description}; got {short_repr(value)}"
     if kind is CLOSED_JAXPR and isinstance(value, Jaxpr):
         text += ". Use ClosedJaxpr(jaxpr, consts)"
-    return TypeError(text)
+    error = TypeError(text)
+    mark_builtin_error(error)
+    return error
 
 
 def check_args(**kinds: ArgType) -> Callable[[_F], _F]:

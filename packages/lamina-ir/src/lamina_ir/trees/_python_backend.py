@@ -6,11 +6,12 @@ immutable, hashable, and compared by structure.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from . import _proto
+from ..errors import LaminaError
 from ..typing import Function, Leaf, Tree
 from .._typing import NodeData, TreeBackend
 
@@ -236,8 +237,13 @@ def _build_namedtuple(kind: type, children: list[Tree]) -> Tree:
     return kind(*children)
 
 
-class MixedKeysError(TypeError, ValueError):
-    """Error: a dict in a tree has keys that cannot be sorted."""
+class MixedKeysError(LaminaError, TypeError, ValueError):
+    """A dict in a tree has keys that cannot be sorted.
+
+    Fix: use keys of one type, such as strings only.
+    """
+
+    code: ClassVar[str] = "LAM1104"
 
     def __init__(self, tree: dict[Any, Any], place: str = "", lead: str = "") -> None:
         kinds = " and ".join(sorted({type(k).__name__ for k in tree}))

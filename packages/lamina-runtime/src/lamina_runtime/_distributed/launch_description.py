@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import blake2b
+from typing import ClassVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, LaminaError, Literal, Source, subprograms
@@ -28,10 +29,14 @@ class AgreementError(LaminaError, RuntimeError):
     None of the data has been exchanged, and all these processes raise the error. The next launch that is the same in
     all of them works.
 
+    Fix: make the processes call the same functions in the same order; the message shows where they differ.
+
     >>> raise AgreementError("pmap of `step`: the processes launch different programs")
     Traceback (most recent call last):
     lamina_runtime._distributed.launch_description.AgreementError: pmap of `step`: the processes launch different programs
     """
+
+    code: ClassVar[str] = "LAM1601"
 
 
 class CollectiveTimeoutError(LaminaError, RuntimeError, TimeoutError):
@@ -40,10 +45,14 @@ class CollectiveTimeoutError(LaminaError, RuntimeError, TimeoutError):
     All processes that waited raise this, and so does a process that comes late. It is a RuntimeError like the other
     errors of several processes, and a TimeoutError.
 
+    Fix: find out what the named processes do; if they are only slow, raise `collective_timeout_seconds`.
+
     >>> raise CollectiveTimeoutError("pmap of `step`: process 1 has not come within 5 s")
     Traceback (most recent call last):
     lamina_runtime._distributed.launch_description.CollectiveTimeoutError: pmap of `step`: process 1 has not come within 5 s
     """
+
+    code: ClassVar[str] = "LAM1602"
 
 
 # --- one launch ---------------------------------------------------------------------------------------------------

@@ -17,13 +17,14 @@ from types import FrameType, FunctionType, MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
 from lamina_ir import ConcretizationError, KeyReuseError, LeakedTracerError, StaticArgumentError
+from lamina_ir.errors import BUILTIN_CODES, mark_builtin_error
 from lamina_ir.typing import Function, StaticValue, Tree, Value
 
 from .._core.args import unsorted_dict_error
 from .._core.source_lines import is_library_file
 from .._core.static_args import StaticArgs, hashable_remedy
 
-__all__ = ["RENAMED_ERRORS", "rename_error", "rename_errors", "translate_error"]
+__all__ = ["RENAMED_ERRORS", "mark_library_error", "rename_error", "rename_errors", "translate_error"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 RENAMED_ERRORS = (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, NotImplementedError, AttributeError,
@@ -93,6 +94,21 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
     return made.with_traceback(error.__traceback__)
 
 
+def mark_library_error(error: BaseException) -> None:
+    """Add its code to a built-in exception of this library; one raised by the user's code stays unchanged.
+
+    Args:
+      error: an exception that leaves a public function.
+
+    >>> error = ValueError("transpose: expected 2 axes; got 1")
+    >>> mark_library_error(error)
+    >>> error.code
+    'LAM2002'
+    """
+    if type(error) in BUILTIN_CODES and not hasattr(error, "code") and _is_library_only(error.__traceback__):
+        mark_builtin_error(error)
+
+
 def rename_errors(fun: F, name: str = "") -> F:
     """Wrap a public function so that errors raised by its helpers start with its own name.
 
@@ -150,8 +166,10 @@ def rename_error(name: str, error: BaseException, fun: Function, args: Sequence[
     ValueError: outer: x must be positive; got -1
     """
     text = error.args[0] if error.args else None
-    if (type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _is_library_only(error.__traceback__)
-            or len(error.args) > 1 or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text)
+    if type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _is_library_only(error.__traceback__):
+        return
+    mark_builtin_error(error)
+    if (len(error.args) > 1 or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text)
             or _OF_OTHER_CALL.match(text) and not _OF_JITTED_CORE.match(text)):
         return
     # A prefix such as `axis: ` may name a parameter of `fun`, not a helper; it must stay.

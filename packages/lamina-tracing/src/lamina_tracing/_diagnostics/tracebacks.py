@@ -25,7 +25,7 @@ from .._core import tracer_provenance  # noqa: F401  imported to register its ho
 from .._core.source_lines import is_library_file
 from .._core.trace import reset_trace_state
 from . import leaks
-from .argument_errors import translate_error
+from .argument_errors import mark_library_error, translate_error
 
 __all__ = ["api_boundary", "filter_traceback"]
 
@@ -147,8 +147,8 @@ def api_boundary(fun: F) -> F:
     ['<module>', 'entry']
     """
     # Closure cells, because `guarded` gets the globals of `fun` below.
-    filter_frames, ended, check, forget, translate, on_interrupt = (filter_traceback, leaks.ended_traces, leaks.check_leaks,
-                                                                    leaks.forget_ended_traces, translate_error, _interrupted)
+    filter_frames, ended, check, forget = filter_traceback, leaks.ended_traces, leaks.check_leaks, leaks.forget_ended_traces
+    translate, mark, on_interrupt = translate_error, mark_library_error, _interrupted
 
     def guarded(*args: Tree, **kwargs: Tree) -> Tree:  # `find_called_name` skips functions of this name
         try:
@@ -158,6 +158,7 @@ def api_boundary(fun: F) -> F:
             return out
         except Exception as e:
             translated_error = translate(e)
+            mark(translated_error)
             filter_frames(translated_error)
             forget()
             if translated_error is not e:
