@@ -38,13 +38,13 @@ from lamina_ir import TracerIntegerError as TracerIntegerConversionError
 from lamina_ir.errors import ErrorDetails, error_details
 from lamina_ir.layers import explain_absent_names as _explain_absent_names
 
-__all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "ConcretizationTypeError", "DTypeError",
-           "ErrorDetails", "ExecutionError", "InconclusiveDimensionOperation", "JAXIndexError", "JAXTypeError", "JaxRuntimeError",
-           "JaxprTypeError", "KeyReuseError", "LaminaError", "LeakedTracerError", "MissingRuleError",
-           "NonConcreteBooleanIndexError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
-           "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError", "TracerBoolConversionError",
-           "TracerBoolError", "TracerIndexError", "TracerIntegerConversionError", "TracerIntegerError", "UnboundAxisError",
-           "UnboundedLoopError", "UnexpectedTracerError", "error_details"]
+__all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "ConcretizationTypeError",
+           "DTypeError", "ErrorDetails", "ExecutionError", "InconclusiveDimensionOperation", "JAXIndexError",
+           "JAXTypeError", "JaxRuntimeError", "JaxprTypeError", "KeyReuseError", "LaminaError", "LeakedTracerError",
+           "MissingRuleError", "NonConcreteBooleanIndexError", "OutOfBoundsError", "ProgramError", "ShapeError",
+           "SimplifiedTraceback", "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError",
+           "TracerBoolConversionError", "TracerBoolError", "TracerIndexError", "TracerIntegerConversionError",
+           "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError", "UnexpectedTracerError", "error_details"]
 
 if _typing.TYPE_CHECKING:
     from lamina_export import InconclusiveDimensionOperation as InconclusiveDimensionOperation
