@@ -13,7 +13,7 @@ from lamina_tracing.extend import typeof
 from .._util import guard
 from .._special._binomial_deviance import compute_log1p
 from .._special._normal import compute_log_ndtr, compute_ndtr
-from ._distribution import Distribution, exp_or_nan, log1mexp, log_difference, mask_invalid, mask_outside, standardize
+from .._stats.distribution import Distribution, exp_or_nan, log1mexp, log_difference, mask_invalid, mask_outside, standardize
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 

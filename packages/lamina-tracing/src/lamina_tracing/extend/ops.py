@@ -5,8 +5,8 @@ from lamina_ir.layers import deprecated_getattr
 
 from .._core.args import resolve_requested_dtype
 from .._core.static_args import as_tuple
-from ..lax._index_checks import check_index, should_check_bounds
-from ..lax._named_axis_reductions import ReductionAxes, parse_reduction_axes, gather_named_axes, select_member
+from ..lax.indexing._index_checks import check_index, should_check_bounds
+from ..lax.reductions._named_axes import ReductionAxes, parse_reduction_axes, gather_named_axes, select_member
 from ..lax._util.operands import (as_int, check_axes, check_axis, full_like, is_axis_name, one_like, check_no_axis_name,
                                   refuse_out_sharding, scalar)
 from ..lax.named_einsum import split_einsum_spec

@@ -1,0 +1,40 @@
+"""`lamina.errors`: what lamina raises on purpose, from `lamina_ir`, and the names older programs catch."""
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
+import typing as _typing
+from importlib import import_module as _import_module
+
+from lamina_ir import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
+                       KeyReuseError, LaminaError,
+                       LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, SimplifiedTraceback,
+                       StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
+                       UnboundAxisError, UnboundedLoopError)
+from lamina_ir import ConcretizationError as ConcretizationTypeError
+from lamina_ir import ConcretizationError as JAXTypeError
+from lamina_ir import ExecutionError as JaxRuntimeError
+from lamina_ir import LeakedTracerError as UnexpectedTracerError
+from lamina_ir import ProgramError as JaxprTypeError
+from lamina_ir import TracerArrayError as TracerArrayConversionError
+from lamina_ir import TracerBoolError as TracerBoolConversionError
+from lamina_ir import TracerIndexError as JAXIndexError
+from lamina_ir import TracerIndexError as NonConcreteBooleanIndexError
+from lamina_ir import TracerIntegerError as TracerIntegerConversionError
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
+
+__all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "ConcretizationTypeError", "DTypeError",
+           "ExecutionError", "InconclusiveDimensionOperation", "JAXIndexError", "JAXTypeError", "JaxRuntimeError",
+           "JaxprTypeError", "KeyReuseError", "LaminaError", "LeakedTracerError", "MissingRuleError",
+           "NonConcreteBooleanIndexError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
+           "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError", "TracerBoolConversionError",
+           "TracerBoolError", "TracerIndexError", "TracerIntegerConversionError", "TracerIntegerError", "UnboundAxisError",
+           "UnboundedLoopError", "UnexpectedTracerError"]
+
+if _typing.TYPE_CHECKING:
+    from lamina_export import InconclusiveDimensionOperation as InconclusiveDimensionOperation
+else:
+    def __getattr__(name: str) -> _typing.Any:
+        if name != "InconclusiveDimensionOperation":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _import_module("lamina_export").InconclusiveDimensionOperation  # few programs have symbolic sizes
+
+
+_explain_absent_names(globals())
