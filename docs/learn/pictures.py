@@ -1,4 +1,4 @@
-"""Draw the pictures of the course as SVG text: line charts, bars and images.
+"""Draw the pictures of the course as SVG text: line charts, bars, images and placements.
 
 The colours are readable on a light and on a dark page; the background is transparent.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["bar_chart", "images", "line_chart", "save"]
+__all__ = ["bar_chart", "images", "line_chart", "placement", "save"]
 
 GREY = "#757d8a"  # contrast above 4:1 on white and on near-black
 COLOURS = ("#3b82d6", "#d9701a", "#2f9e5f", "#9a63d8")
@@ -29,7 +29,7 @@ def save(name: str, svg: str) -> None:
 
 
 def line_chart(title: str, lines: Mapping[str, Points] | None = None, dots: Mapping[str, Points] | None = None,
-               x_label: str = "", y_label: str = "") -> str:
+               x_label: str = "") -> str:
     """Return a chart with a line, or separate dots, for each label."""
     lines, dots = lines or {}, dots or {}
     series = [(label, np.asarray(x, float), np.asarray(y, float)) for label, (x, y) in [*lines.items(), *dots.items()]]
@@ -53,9 +53,11 @@ def line_chart(title: str, lines: Mapping[str, Points] | None = None, dots: Mapp
             parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         else:
             parts += [f'<circle cx="{a:.0f}" cy="{b:.0f}" r="3" fill="{colour}"/>' for a, b in points]
-        if len(series) > 1:
-            parts.append(_text(WIDTH - 20, TOP + 12 + 17 * number, label, "end", colour))
-    parts += [_text(WIDTH - 16, HEIGHT - 8, x_label, "end"), _text(LEFT, TOP - 4, y_label, "start")]
+    end = WIDTH - 16
+    for number, (label, _, _) in reversed([*enumerate(series)]) if len(series) > 1 else ():
+        parts.append(_text(end, 18, label, "end", COLOURS[number % len(COLOURS)]))
+        end -= 8 * len(label) + 16
+    parts.append(_text(WIDTH - 16, HEIGHT - 8, x_label, "end"))
     return _document(WIDTH, HEIGHT, title, parts)
 
 
@@ -81,8 +83,7 @@ def images(title: str, arrays: Sequence[Any], labels: Sequence[str] | None = Non
     parts = []
     for number, (array, label) in enumerate(zip(arrays, labels)):
         x, y = 16 + number % columns * (width + 16), TOP + number // columns * line
-        parts += [f'<g transform="translate({x:.0f},{y:.0f}) scale({width / array.shape[1]:.2f})" shape-rendering="crispEdges">',
-                  *_pixels(array), "</g>"]
+        parts.append(_image(array, x, y, width))
         if label:
             parts.append(_text(x + width / 2, y + height + 15, label, "middle"))
     shown = min(columns, len(arrays))
@@ -90,12 +91,39 @@ def images(title: str, arrays: Sequence[Any], labels: Sequence[str] | None = Non
     return _document(total, TOP + line * math.ceil(len(arrays) / columns), title, parts)
 
 
-def _pixels(array: np.ndarray) -> list[str]:
-    low, high = array.min(), array.max()
-    share = (array - low) / max(high - low, 1e-12)
-    return [f'<rect x="{column}" y="{row}" width="1.02" height="1.02" '
-            f'fill="hsl({250 - 200 * value:.0f},60%,{30 + 30 * value:.0f}%)"/>'
-            for row, values in enumerate(share) for column, value in enumerate(values)]
+def placement(title: str, array: Any, width: int = 240, height: int = 160) -> str:
+    """Return a matrix as blocks, each with the numbers of the devices that hold it."""
+    holders: dict[tuple[int, int, int, int], list[int]] = {}
+    for shard in array.addressable_shards:
+        (top, bottom, _), (left, right, _) = (part.indices(size) for part, size in zip(shard.index, array.shape))
+        holders.setdefault((top, bottom, left, right), []).append(shard.device.id)
+    parts, down, across = [], height / array.shape[0], width / array.shape[1]
+    for number, ((top, bottom, left, right), devices) in enumerate(sorted(holders.items())):
+        x, y = 16 + left * across, TOP + top * down
+        parts += [f'<rect x="{x:.0f}" y="{y:.0f}" width="{(right - left) * across:.0f}" height="{(bottom - top) * down:.0f}" '
+                  f'fill="{COLOURS[number % len(COLOURS)]}" fill-opacity="0.25" stroke="{GREY}"/>',
+                  _text(x + (right - left) * across / 2, y + (bottom - top) * down / 2 + 5, ", ".join(map(str, devices)), "middle")]
+    return _document(max(width + 32, 9 * len(title) + 24), TOP + height + 16, title, parts)
+
+
+def _image(array: np.ndarray, x: float, y: float, width: float) -> str:
+    """Return an image in 16 colours; `data-levels` holds the number of each pixel's colour in hexadecimal."""
+    share = (array - array.min()) / max(array.max() - array.min(), 1e-12)
+    levels = np.rint(15 * share).astype(int)
+    paths = []
+    for level in range(16):
+        runs = [f"M{start} {row}.5h{length}" for row, line in enumerate(levels) for start, length in _runs(line == level)]
+        if runs:
+            paths.append(f'<path d="{"".join(runs)}" stroke="hsl({250 - 13 * level},60%,{28 + 2 * level}%)" stroke-width="1.02"/>')
+    text = " ".join("".join(f"{level:x}" for level in line) for line in levels)
+    return (f'<g transform="translate({x:.0f},{y:.0f}) scale({width / array.shape[1]:.2f})" shape-rendering="crispEdges" '
+            f'data-levels="{text}">{"".join(paths)}</g>')
+
+
+def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
+    """Return (start, length) of each run of true elements."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(int), [0]])))
+    return [(int(start), int(end - start)) for start, end in edges.reshape(-1, 2)]
 
 
 def _ticks(values: np.ndarray) -> list[float]:
