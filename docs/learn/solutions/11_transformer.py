@@ -59,7 +59,7 @@ def loss(params, letters, following):
 @lamina.jit
 def deep_step(params, letters, following):
     value, grads = lamina.value_and_grad(loss)(params, letters, following)
-    return lamina.tree.map(lambda p, g: p - 0.3 * g, params, grads), value
+    return lamina.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
 
 
 first, second = init(random.key(0)), init(random.key(1))
