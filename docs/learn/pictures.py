@@ -102,7 +102,8 @@ def placement(title: str, array: Any, width: int = 240, height: int = 160) -> st
         x, y = 16 + left * across, TOP + top * down
         parts += [f'<rect x="{x:.0f}" y="{y:.0f}" width="{(right - left) * across:.0f}" height="{(bottom - top) * down:.0f}" '
                   f'fill="{COLOURS[number % len(COLOURS)]}" fill-opacity="0.25" stroke="{GREY}"/>',
-                  _text(x + (right - left) * across / 2, y + (bottom - top) * down / 2 + 5, ", ".join(map(str, devices)), "middle")]
+                  _text(x + (right - left) * across / 2, y + (bottom - top) * down / 2 + 5, ", ".join(map(str, devices)),
+                        "middle")]
     return _document(max(width + 32, 9 * len(title) + 24), TOP + height + 16, title, parts)
 
 
@@ -114,7 +115,8 @@ def _image(array: np.ndarray, x: float, y: float, width: float) -> str:
     for level in range(16):
         runs = [f"M{start} {row}.5h{length}" for row, line in enumerate(levels) for start, length in _runs(line == level)]
         if runs:
-            paths.append(f'<path d="{"".join(runs)}" stroke="hsl({250 - 13 * level},60%,{28 + 2 * level}%)" stroke-width="1.02"/>')
+            colour = f"hsl({250 - 13 * level},60%,{28 + 2 * level}%)"
+            paths.append(f'<path d="{"".join(runs)}" stroke="{colour}" stroke-width="1.02"/>')
     text = " ".join("".join(f"{level:x}" for level in line) for line in levels)
     return (f'<g transform="translate({x:.0f},{y:.0f}) scale({width / array.shape[1]:.2f})" shape-rendering="crispEdges" '
             f'data-levels="{text}">{"".join(paths)}</g>')

@@ -1,10 +1,8 @@
 """The transformer of chapter 11, as a module for chapter 12.
 
-It learns sequences that repeat a pattern of four letters: to predict the next letter, it must find the one three before.
+It learns sequences that repeat a pattern of four letters: the next letter is the one three positions before.
 """
 from __future__ import annotations
-
-import numpy as np
 
 import lamina
 import lamina.numpy as jnp
