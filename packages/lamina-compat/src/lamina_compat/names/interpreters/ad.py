@@ -47,9 +47,9 @@ class _JvpRule(JaxRule):
     __slots__ = ()
 
     @override
-    def __call__(self, primals: Sequence[Value], tangents: Sequence[Value | None], /,
+    def call(self, primals: Sequence[Value], tangents: Sequence[Value | None], /,
                  **params: ParamValue) -> tuple[Outputs, Any]:
-        params, places = self.arrange(params, len(primals))
+        params, places = self.arrange(params, primals)
         made = self.rule(tuple(pick(primals, places, lambda c: c)),
                          tuple(pick([*map(to_zero, tangents, primals)], places, zero_from_primal)), **params)
         out, tangent = check_pair(self, made, "result, tangent")
@@ -79,11 +79,11 @@ class _TransposeRule(JaxRule):
         return self.rule(ct, *operands, **params)
 
     @override
-    def __call__(self, ct: Any, /, *args: Value, **params: ParamValue) -> Any:
+    def call(self, ct: Any, /, *args: Value, **params: ParamValue) -> Any:
         if self.prim.multiple and any(c is None for c in ct):
             avals = result_avals(self.prim, [a.aval if is_linear(a) else a for a in args], params)
             ct = [to_zero(c, aval) for c, aval in zip(ct, avals)]
-        params, places = self.arrange(params, len(args))
+        params, places = self.arrange(params, args)
         operands = pick([UndefinedPrimal(a.aval) if is_linear(a) else a for a in args], places, lambda c: c)
         made = self.apply(ct, operands, params)
         if made is Zero or type(made) is Zero:  # the class stands for zero cotangents of all operands
