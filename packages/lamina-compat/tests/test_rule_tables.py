@@ -2,16 +2,18 @@
 import lamina_runtime  # noqa: F401 (runs programs)
 import numpy as np
 import pytest
-from lamina_autodiff import grad, jvp, linear_transpose
+from lamina_autodiff import checkpoint, grad, jvp, linear_transpose, linearize
 from lamina_batching import vmap
-from lamina_compat._rule_views import MissingRule
+from lamina_compat._rule_views import MissingRule, UnreadTable
 from lamina_compat._vocabulary import JAX_PRIMITIVES, show_primitive, to_jax_equation
+from lamina_compat.names import core
 from lamina_compat.names import lax as names_lax
 from lamina_compat.names.core import call_p
 from lamina_compat.names.interpreters import ad, batching, mlir
+from lamina_compat.names.interpreters import partial_eval as pe
 from lamina_ir import MissingRuleError, dtypes, prims
 from lamina_ir.testing.samples import samples_of
-from lamina_tracing import jit, lax
+from lamina_tracing import jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import bind, typeof
 from lamina_tracing.primitives import select_n_p
 
@@ -218,3 +220,63 @@ def test_missing_rule_of_a_call_is_explained():
         ad.primitive_transposes[call_p]
     with pytest.raises(MissingRuleError):
         ad.primitive_jvps.table[prims.reduce_p]
+
+
+# --- tables that are not read -----------------------------------------------------------------------------------------
+UNREAD = [value for module in (ad, pe, core) for value in vars(module).values() if type(value) is UnreadTable]
+
+
+def test_unread_tables_have_a_name_and_a_reason():
+    assert {t.name for t in UNREAD} == {
+        "ad.call_linearize_param_updaters", "ad.call_param_updaters", "ad.call_transpose_param_updaters",
+        "core.custom_typechecks", "core.pp_eqn_rules", "partial_eval.call_param_updaters",
+        "partial_eval.call_partial_eval_rules", "partial_eval.const_fold_rules", "partial_eval.custom_partial_eval_rules",
+        "partial_eval.forwarding_rules", "partial_eval.padding_rules", "partial_eval.partial_eval_jaxpr_custom_rules"}
+    assert all(len(t.reason.split()) > 5 for t in UNREAD)
+
+
+def make_cube():
+    """Return a primitive with all rules, and a function that calls it in a call primitive."""
+    cube_p, calling_p = core.Primitive("test_cube"), core.CallPrimitive("test_calling")
+    cube_p.def_impl(lambda x: lax.integer_pow(x, 3))
+    cube_p.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(cube_p, mlir.lower_fun(lambda x: lax.integer_pow(x, 3), multiple_results=False))
+    ad.defjvp(cube_p, lambda t, x: lax.mul(t, lax.mul(lax.full_like(x, 3), lax.mul(x, x))))
+    batching.defvectorized(cube_p)
+
+    def fun(x):
+        inner = linear_util.wrap_init(lambda y: [cube_p.bind(y)])
+        return lax.mul(calling_p.bind(inner, x)[0], cube_p.bind(lax.full_like(x, 2)))
+    return cube_p, calling_p, fun
+
+
+@pytest.mark.parametrize("table", UNREAD, ids=lambda t: t.name)
+def test_results_do_not_depend_on_unread_tables(table):
+    def refuse(*args, **kwargs):
+        raise AssertionError(f"{table.name} is read")
+    cube_p, calling_p, fun = make_cube()
+    table[cube_p] = table[calling_p] = refuse
+    try:
+        for x in X:
+            for run, want in ((fun, 8 * x ** 3), (jit(fun), 8 * x ** 3), (grad(fun), 24 * x ** 2),
+                              (jit(grad(checkpoint(fun, policy=lambda *_, **__: True))), 24 * x ** 2),
+                              (grad(grad(fun)), 48 * x), (lambda y: linearize(fun, y)[1](y), 24 * x ** 3)):
+                np.testing.assert_allclose(run(x), want, rtol=1e-5)
+        np.testing.assert_allclose(vmap(grad(fun))(X), 24 * X ** 2, rtol=1e-5)
+        program = make_jaxpr(fun)(X[0])
+        core.check_jaxpr(program.jaxpr)
+        assert "test_cube" in str(program)
+        known, unknown, flags, _ = pe.partial_eval_jaxpr_nounits(program, [True], False)
+        assert flags == [True] and not known.out_avals or len(unknown.eqns)
+        assert pe.dce_jaxpr(program.jaxpr, [True])[1] == [True]
+    finally:
+        del table[cube_p], table[calling_p]
+
+
+def test_staging_rules_are_refused():
+    prim = core.Primitive("test_staged")
+    for assign in (lambda: pe.custom_staging_rules.__setitem__(prim, lambda *_: None),
+                   lambda: pe.custom_staging_rules.update({prim: lambda *_: None})):
+        with pytest.raises(NotImplementedError, match="partial_eval.custom_staging_rules: a rule could stage another equation"):
+            assign()
+    assert not pe.custom_staging_rules

@@ -23,8 +23,9 @@ from typing_extensions import override
 
 from ._vocabulary import JAX_PRIMITIVES, TRANSLATIONS, JaxPrimitive, from_jax_equation, show_primitive, to_jax_equation
 
-__all__ = ["Constant", "JaxRule", "MissingRule", "OWN", "RefusedTable", "RuleView", "bound_function", "check_pair",
-           "check_rule", "check_sequence", "format_value", "pick", "put_back", "register", "result_avals", "tangent_aval"]
+__all__ = ["Constant", "JaxRule", "MissingRule", "OWN", "RefusedTable", "RuleView", "UnreadTable", "bound_function",
+           "check_pair", "check_rule", "check_sequence", "format_value",
+           "pick", "put_back", "register", "result_avals", "tangent_aval"]
 
 hide_frames_of(str(Path(__file__).parent))
 
@@ -241,21 +242,35 @@ class RuleView(MutableMapping[Primitive, Function]):
     __hash__ = object.__hash__
 
 
-class RefusedTable(dict[Primitive, Function]):
-    """A table of JAX that lamina has no use for: it is empty, and an assignment raises an error.
+class UnreadTable(dict[Primitive, Function]):
+    """A table of JAX that accepts rules and is not read: results do not depend on it.
 
     Args:
-      name: the name in messages, such as `ad.call_param_updaters`.
-      reason: why, and what to use instead.
+      name: the name in messages, such as `partial_eval.padding_rules`.
+      reason: why results do not depend on its rules.
     """
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__()
         self.name, self.reason = name, reason
 
+
+class RefusedTable(UnreadTable):
+    """A table of JAX whose rules could change results: it is empty, and an assignment raises an error.
+
+    Args:
+      name: as in the base class.
+      reason: why, and what to use instead.
+    """
+
     @override
     def __setitem__(self, key: object, value: object) -> NoReturn:
         raise NotImplementedError(f"{self.name}: {self.reason}")
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise NotImplementedError(f"{self.name}: {self.reason}")
+
+    setdefault = update = __ior__ = _refuse
 
 
 def check_rule(view: str, prim: object, rule: object) -> None:

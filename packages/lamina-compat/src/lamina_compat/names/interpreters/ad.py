@@ -20,7 +20,7 @@ from lamina_tracing.extend import eval_jaxpr, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 from typing_extensions import override
 
-from ..._rule_views import (JaxRule, RefusedTable, RuleView, bound_function, check_pair, check_sequence, pick, put_back,
+from ..._rule_views import (JaxRule, RuleView, UnreadTable, bound_function, check_pair, check_sequence, pick, put_back,
                              result_avals, tangent_aval)
 from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_tangents, from_zero, instantiate_zeros,
                        instantiate_zeros_aval, is_undefined_primal, recast_to_float0, replace_float0s,
@@ -28,17 +28,19 @@ from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_ta
                        zeros_like_aval, zeros_like_jaxval)
 
 __all__ = ["JVPTrace", "JVPTracer", "SymbolicZero", "UndefinedPrimal", "Zero", "add_jaxvals", "add_jaxvals_p",
-           "add_tangents", "backward_pass", "bilinear_transpose", "call_param_updaters",
-           "call_transpose_param_updaters", "defbilinear", "defjvp", "defjvp2", "defjvp_zero", "deflinear",
+           "add_tangents", "backward_pass", "bilinear_transpose",
+           "call_linearize_param_updaters", "call_param_updaters", "call_transpose_param_updaters", "defbilinear",
+           "defjvp", "defjvp2", "defjvp_zero", "deflinear",
            "deflinear2", "get_primitive_transpose", "instantiate_zeros", "instantiate_zeros_aval",
            "is_undefined_primal", "jvp", "jvp_jaxpr", "linear_jvp", "linear_transpose2", "primitive_jvps",
            "primitive_transposes", "recast_to_float0", "reducing_transposes", "replace_float0s",
            "replace_internal_symbolic_zeros", "replace_rule_output_symbolic_zeros", "standard_jvp", "standard_jvp2",
            "vjp", "zero_from_primal", "zero_jvp", "zeros_like_aval", "zeros_like_jaxval"]
 
-_CALLS = "a primitive that calls a program has rules of its own; set primitive_jvps and primitive_transposes"
-call_param_updaters = RefusedTable("ad.call_param_updaters", _CALLS)
-call_transpose_param_updaters = RefusedTable("ad.call_transpose_param_updaters", _CALLS)
+_CALLS = "bind of a call primitive runs its function, so no equation with params is differentiated"
+call_param_updaters = UnreadTable("ad.call_param_updaters", _CALLS)
+call_linearize_param_updaters = UnreadTable("ad.call_linearize_param_updaters", _CALLS)
+call_transpose_param_updaters = UnreadTable("ad.call_transpose_param_updaters", _CALLS)
 
 
 class _JvpRule(JaxRule):
