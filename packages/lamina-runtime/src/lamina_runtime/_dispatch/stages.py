@@ -7,12 +7,12 @@ from __future__ import annotations
 import copy
 import functools
 from importlib import import_module
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from types import ModuleType
 
 import numpy as np
-from lamina_ir import ShapeDtypeStruct, ShapedArray, trees
+from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, ShapedArray, trees
 from lamina_ir.extend import Placement, explain_mismatch, has_keys, lower_keys, lower_key_aval
 from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
@@ -143,9 +143,12 @@ class Traced(_Stage):
     """A traced call.
 
     Attributes:
-      jaxpr: its program.
+      program: its program.
       fun_name, keep_unused: of the jitted function.
+      show_program: returns the program that `jaxpr` shows; `as_jax` sets it, for programs in JAX's vocabulary.
     """
+
+    show_program: ClassVar[Callable[[ClosedJaxpr], ClosedJaxpr]] = staticmethod(lambda program: program)
 
     def __init__(self, spec: CallSpec, staged: StagedProgram, in_tree: PyTreeDef, donated: tuple[bool, ...],
                  arg_specs: Sequence[ShapedArray | resolve.ArgSpec]) -> None:
@@ -154,9 +157,14 @@ class Traced(_Stage):
         self._in_tree = in_tree
         self._donated = donated
         self._arg_specs = arg_specs  # for each argument its type, or an `ArgSpec` if it is committed
-        self.jaxpr = staged.closed
+        self.program = staged.closed
         self.fun_name = spec.name
         self.keep_unused = spec.keep_unused
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The program; in JAX's vocabulary if `as_jax` was called."""
+        return type(self).show_program(self.program)
 
     def lower(self, lowering_platforms: Sequence[str] | None = None, *, platform: str | None = None) -> Lowered:
         """Lower the call to a StableHLO module.
@@ -171,7 +179,7 @@ class Traced(_Stage):
                 raise ValueError(f"lower of `{self.fun_name}`: a module is for one platform; got "
                                  f"lowering_platforms={named}, platform={platform!r}. Lower once per platform")
             platform = named[0]
-        if any(a.is_reference for a in self.jaxpr.in_avals):
+        if any(a.is_reference for a in self.program.in_avals):
             raise NotImplementedError(f"lower of `{self.fun_name}`: an argument is a mutable reference. Lower a function of "
                                       "its value, lamina.ref.discharge(f), or call the jitted function")
         return Lowered(self, platform)
