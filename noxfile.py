@@ -123,9 +123,10 @@ def imports(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, vocabulary and changelog fragments."""
+    """Check style, vocabulary, the length of sentences, and changelog fragments."""
     python(session, "-m", "ruff", "check", *(session.posargs or ["."]))
     python(session, "tools/check_vocabulary.py")
+    python(session, "tools/check_prose.py")
     for folder in PACKAGES:
         run(session, "towncrier", "build", "--draft", "--config", "pyproject.toml", "--dir", str(folder), "--name", folder.name,
             "--version", "0")
