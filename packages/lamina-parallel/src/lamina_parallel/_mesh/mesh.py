@@ -199,6 +199,23 @@ class Mesh:
     def __repr__(self) -> str:
         return f"Mesh({', '.join([f'{name!r}: {n}' for name, n in self.shape.items()])})"
 
+    def _repr_html_(self) -> str:
+        from lamina_ir.extend import html  # noqa: PLC0415 (on demand: only notebooks need it)
+        facts = [("axes", ", ".join([f"{name!r}: {n}" for name, n in self.shape.items()])),
+                 ("devices", f"{self.size} ({self.flat_devices[0].platform})")]
+        if self.is_multi_process:
+            facts.append(("this process", f"{len(self.local_devices)} devices"))
+        several = self.devices.ndim > 1
+        rows = self.devices.reshape(self.devices.shape[0] if several else 1, -1)
+        across = ", ".join(map(str, self.axis_names[several:]))
+        note = f"{self.axis_names[0]} down, {across} across" if several else f"{across} across"
+        texts = [[_device_text(d, self.is_multi_process) for d in row] for row in rows.tolist()]
+        return html.fact_box("Mesh", facts, html.text_table(texts, note))
+
+
+def _device_text(device: Device, with_process: bool) -> str:
+    return f"{device.platform}:{device.id}{f' of process {device.process_index}' if with_process else ''}"
+
 
 def enter_mesh(mesh: Mesh | None) -> Block:
     """Begin a block of this thread with a mesh in scope, or without one."""

@@ -107,6 +107,11 @@ def _format(self: Array, spec: str) -> str:
     return format(host_value(self)[()] if not self.aval.shape else host_value(self), spec)
 
 
+def _repr_html(self: Array) -> str:
+    from .array_html import array_html  # noqa: PLC0415 (on demand: only notebooks need it)
+    return array_html(self)
+
+
 def _item(self: Array, *index: int) -> bool | int | float | complex:
     """Return the element at `index` (or the only one) as a Python number."""
     try:
@@ -252,6 +257,7 @@ METHODS: dict[str, object] = {
     "__hash__": _hash,
     "__repr__": format_array,
     "__str__": _str,
+    "_repr_html_": _repr_html,
     "__format__": _format,
     "__reduce__": lambda self: (_restore, (np.array(host_value(self)), self.aval.dtype, self.aval.weak_type,
                                            pickle.dumps(self._sharding) if self._committed else None)),

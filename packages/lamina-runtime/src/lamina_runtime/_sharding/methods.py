@@ -177,6 +177,11 @@ def _repr_gspmd(self: Sharding) -> str:
     return f"GSPMDSharding({self._hlo_sharding}, devices=[{devices}])"
 
 
+def _repr_html(self: Sharding) -> str:
+    from .sharding_html import sharding_html  # noqa: PLC0415 (on demand: only notebooks need it)
+    return sharding_html(self)
+
+
 # A pickle contains the module and name of the function that `__reduce__` returns. Renaming or moving one of these
 # functions makes older pickles unreadable.
 def _reduce(self: Sharding) -> tuple[Function, tuple[object, ...]]:
@@ -252,6 +257,7 @@ def _install() -> None:
     many.__hash__ = lambda self: hash(self.placement_key)
     one.__repr__ = lambda self: _repr_named(self) or f"SingleDeviceSharding(device={self._device!r})"
     many.__repr__ = _repr_gspmd
+    one._repr_html_ = many._repr_html_ = _repr_html
     copyreg.pickle(_jaxlib.Device, lambda self: (find_device, (self.platform, self.id)))
     one.num_devices = 1
     many.num_devices = property(lambda self: len(self._internal_device_list))
