@@ -15,8 +15,8 @@ from lamina_ir.typing import CacheKey, Device
 
 from .mesh import Mesh, mesh_in_scope
 
-__all__ = ["PartitionSpec", "UNCONSTRAINED", "format_placement", "parse_mesh", "partition_spec_from_tiles",
-           "tiles_from_partition_spec"]
+__all__ = ["PartitionSpec", "UNCONSTRAINED", "explicit_spec", "format_placement", "parse_mesh", "partition_spec_from_tiles",
+           "spec_entries", "spec_from_entries", "tiles_from_partition_spec"]
 
 
 class _Unconstrained:
@@ -75,6 +75,37 @@ class PartitionSpec(tuple):
                              "block `with mesh:`, or give NamedSharding(mesh, spec)")
         tiles, free = tiles_from_partition_spec(mesh, self, aval.ndim, "with_sharding_constraint")
         return format_placement(tiles, mesh.flat_devices, mesh), free
+
+
+def spec_entries(spec: PartitionSpec) -> tuple[tuple[Hashable, ...], ...]:
+    """Return the names of each entry as a tuple; () for None and UNCONSTRAINED.
+
+    >>> spec_entries(PartitionSpec("x", None, ("y", "z")))
+    (('x',), (), ('y', 'z'))
+    """
+    return tuple([() if e is None or e is UNCONSTRAINED else e if isinstance(e, tuple) else (e,) for e in spec])
+
+
+def spec_from_entries(entries: Sequence[tuple[Hashable, ...]]) -> PartitionSpec:
+    """Return the spec with these names in each entry.
+
+    >>> spec_from_entries([("x",), (), ("y", "z")])
+    PartitionSpec('x', None, ('y', 'z'))
+    """
+    return PartitionSpec(*[None if not e else e[0] if len(e) == 1 else e for e in entries])
+
+
+def explicit_spec(mesh: Mesh, spec: PartitionSpec, ndim: int) -> PartitionSpec:
+    """Return a spec restricted to the `Explicit` axes of a mesh, with an entry for each of `ndim` dimensions.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> from lamina_parallel import AxisType
+    >>> mesh = Mesh(fake_devices(4), "x", AxisType.Explicit)
+    >>> explicit_spec(mesh, PartitionSpec("x"), 2)
+    PartitionSpec('x', None)
+    """
+    found = [tuple([name for name in names if name in mesh.explicit_axes]) for names in spec_entries(spec)]
+    return spec_from_entries(found + [()] * (ndim - len(found)))
 
 
 def check_spec(mesh: Mesh, spec: Any, call: str) -> list[tuple[Hashable, ...] | None]:
