@@ -14,6 +14,7 @@ from lamina_ir import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, Sourc
 from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import Tiles, format_sharded_shape
 from lamina_ir.typing import Value
+from lamina_tracing.extend import AUTO_AXES, KEEP
 
 from .operation import HINT, Operation, format_type, unsharded
 from .table import PROGRAM_PRIMITIVES, sharding_rules
@@ -22,15 +23,14 @@ from .._mesh.partition_spec import (explicit_spec, format_placement, partition_s
                                     spec_from_entries, tiles_from_partition_spec)
 from .._typing import Entries
 
-__all__ = ["AUTO_AXES", "add_sharding_types"]
+__all__ = ["add_sharding_types"]
 
-AUTO_AXES = "auto_axes("  # the names of calls whose program is left to the compiler begin with this
 _MAX_ROUNDS = 4  # iterations in which the carry of a transposed loop must have found its sharding
 
 
 def add_sharding_types(closed: ClosedJaxpr, entries: Sequence[Entries], mesh: Mesh,
                        read: Callable[[Value], Entries], source: Source | None = None,
-                       is_derived: bool = False) -> tuple[ClosedJaxpr, list[Entries]]:
+                       is_derived: bool = False, name: str = "") -> tuple[ClosedJaxpr, list[Entries]]:
     """Return a program with sharding constraints, and the mesh axes of each dimension of its results.
 
     Args:
@@ -40,6 +40,7 @@ def add_sharding_types(closed: ClosedJaxpr, entries: Sequence[Entries], mesh: Me
       read: returns the entries of a constant.
       source: the user's line, for errors; None: those of the equations.
       is_derived: whether all equations are part of a transpose.
+      name: the name of the function; that of an `auto_axes` leaves its program to the compiler.
     Returns:
       (the program, the entries of its results).
     Raises:
@@ -53,7 +54,10 @@ def add_sharding_types(closed: ClosedJaxpr, entries: Sequence[Entries], mesh: Me
     >>> add_sharding_types(program, [(("x",), ())], mesh, lambda value: ())[1]
     [((), ('x',))]
     """
-    return _Analysis(mesh, read, source).analyze(closed, tuple(entries), is_derived)
+    analysis = _Analysis(mesh, read, source)
+    if name.startswith(AUTO_AXES):
+        return closed, analysis.read_results(closed)
+    return analysis.analyze(closed, tuple(entries), is_derived)
 
 
 class _Analysis:
@@ -63,6 +67,7 @@ class _Analysis:
         self.mesh, self.read, self.source = mesh, read, source
         self.sizes = dict(mesh.shape)
         self.is_mixed = len(mesh.explicit_axes) < len(mesh.axis_names)
+        self.kept: dict[str, Entries] = {}  # param of a constraint to the sharding that a value has -> the sharding
         self.done: dict[tuple[ClosedJaxpr, tuple[Entries, ...], bool], tuple[ClosedJaxpr, list[Entries]]] = {}
 
     def analyze(self, closed: ClosedJaxpr, entries: tuple[Entries, ...], derived: bool) -> tuple[ClosedJaxpr, list[Entries]]:
@@ -79,15 +84,28 @@ class _Analysis:
         uniform: set[Atom] = set()
         eqns: list[Eqn] = []
         for e in jaxpr.eqns:
-            eqn, found = self.visit(e, [_get_entries(env, v) for v in e.invars],
+            if e.primitive is prims.sharding_constraint_p and e.params["sharding"].startswith(KEEP):
+                found = self.keep(e, _get_entries(env, e.invars[0]))
+                env[e.outvars[0]] = found
+                eqns.append(Eqn(e.primitive, e.invars, e.outvars, self.constraint_params(found), e.source))
+                continue
+            eqn, outs = self.visit(e, [_get_entries(env, v) for v in e.invars],
                                     [v in uniform or not v.aval.shape for v in e.invars], derived)
             if e.primitive is prims.broadcast_in_dim_p and not e.invars[0].aval.shape:
                 uniform.add(e.outvars[0])
-            env.update(zip(e.outvars, found, strict=True))
-            eqns += self.constrain(eqn, found)
-        outs = [_get_entries(env, v) for v in jaxpr.outvars]
+            env.update(zip(e.outvars, outs, strict=True))
+            eqns += self.constrain(eqn, outs)
         made = Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful)
-        return ClosedJaxpr(made, closed.consts), outs
+        return ClosedJaxpr(made, closed.consts), [_get_entries(env, v) for v in jaxpr.outvars]
+
+    def keep(self, e: Eqn, entries: Entries) -> Entries:
+        """Return the sharding of a constraint of `keep_shardings`: the first one with its number determines it."""
+        known = self.kept.setdefault(e.params["sharding"], entries)
+        if len(known) == len(entries):
+            return known
+        rest = iter(known)  # the value is batched
+        free = e.params["unspecified_dims"]
+        return tuple([() if d in free else next(rest, ()) for d in range(len(entries))])
 
     def visit(self, e: Eqn, entries: list[Entries], uniform: list[bool], derived: bool) -> tuple[Eqn, list[Entries]]:
         """Return the equation, with analyzed nested programs, and the entries of its results."""

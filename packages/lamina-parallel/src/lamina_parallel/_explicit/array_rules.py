@@ -90,11 +90,13 @@ def _gather(op: Operation) -> Entries:
                        "an indexed dimension must not be sharded")
     if indices and indices[-1]:
         op.refuse("the last dimension of the indices must not be sharded")
+    batch_entries = list(indices)
     for d, i in zip(batching, numbers.start_indices_batching_dims):
-        if operand[d] != indices[i]:
-            op.refuse("batch dimensions of operand and indices must have the same sharding")
+        if operand[d] and indices[i] and operand[d] != indices[i]:
+            op.refuse("batch dimensions of operand and indices must have the same sharding, or none")
+        batch_entries[i] = operand[d] or indices[i]
     windows = iter([operand[d] for d in range(len(operand)) if d not in (*numbers.collapsed_slice_dims, *batching)])
-    batch = iter(indices[:-1])
+    batch = iter(batch_entries[:-1])
     return op.check_distinct(tuple([next(windows) if d in numbers.offset_dims else next(batch)
                                     for d in range(op.out_avals[0].ndim)]))
 

@@ -263,7 +263,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         if piecewise.must_run_piecewise(closed):
             program, layout = piecewise.PiecewiseProgram("evaluation", name, closed, args), None
         else:
-            closed, layout = explicit_types.add_types(name, closed, args, None, True) or (closed, None)
+            closed, layout = explicit_types.add_types(name, name, closed, args, None, True) or (closed, None)
             placement = resolve.resolve_placement("evaluation", name, closed, args, user_shardings=layout)
             program = executable.get_or_compile("evaluation", closed, name, placement)
         if not transfer_guard.any_guard_set:

@@ -16,6 +16,7 @@ from lamina_parallel.extend import (add_sharding_types, explicit_spec, mesh_in_s
                                     spec_entries, spec_from_entries)
 from lamina_tracing.extend import find_user_source, trace_state
 
+from .._placement.resolve import program_mesh
 from .._sharding import shardings
 from .user_shardings import UserShardings
 
@@ -24,12 +25,13 @@ __all__ = ["add_types"]
 Entries = tuple[tuple[object, ...], ...]
 
 
-def add_types(call: str, closed: ClosedJaxpr, flat: Sequence[Value], layout: UserShardings | None,
+def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], layout: UserShardings | None,
               is_library_function: bool = False) -> tuple[ClosedJaxpr, UserShardings] | None:
     """Return the program with sharding constraints, and the shardings of its results; None without `Explicit` axes.
 
     Args:
       call: the call, for messages.
+      name: the name of the function.
       closed: the program.
       flat: its arguments, `ArgSpec`s, or types.
       layout: the user's shardings of arguments and results, which take precedence.
@@ -44,8 +46,8 @@ def add_types(call: str, closed: ClosedJaxpr, flat: Sequence[Value], layout: Use
     source = find_user_source(2) if is_library_function else None
     line = None if source is None else str(source)
     is_derived = is_library_function and _is_backward()
-    made, outs = closed.memo_with_settings(("sharding types", mesh, entries, line, is_derived), lambda: add_sharding_types(
-        closed, entries, mesh, lambda value: _read_entries(mesh, value, len(value.shape)), source, is_derived))
+    made, outs = closed.memo_with_settings(("sharding types", name, mesh, entries, line, is_derived), lambda: add_sharding_types(
+        closed, entries, mesh, lambda value: _read_entries(mesh, value, len(value.shape)), source, is_derived, name))
     given = (None,) * len(outs) if layout is None else layout.outs
     named = [shardings.named_sharding(mesh, spec_from_entries(found), len(found)) if user is None else user
              for user, found in zip(given, outs, strict=True)]
@@ -65,8 +67,8 @@ def _sharding_of(x: object) -> Sharding | None:
 
 
 def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | None:
-    """Return the mesh with `Explicit` axes of the arguments, else of the constants, else the one in scope if the program
-    has sharding constraints."""
+    """Return the mesh with `Explicit` axes of the arguments and constants, else that of the program's constraints, else
+    the one in scope if the program has constraints."""
     found: Mesh | None = None
     for x in (*flat, *closed.consts):
         sharding = _sharding_of(x)
@@ -77,7 +79,7 @@ def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | 
                                         "device_put")
             found = mesh
     if found is None and collect_facts(closed).has_constraints:
-        mesh = mesh_in_scope()
+        mesh = program_mesh(closed) or mesh_in_scope()
         found = mesh if mesh is not None and mesh.explicit_axes else None
     return found
 

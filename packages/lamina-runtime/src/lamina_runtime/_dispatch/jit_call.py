@@ -328,7 +328,7 @@ class _CacheMissHandler:
         if user_shardings is not None:
             flat = user_shardings.place_args(spec, flat)
         has_moved_args = user_shardings is not None and any(x is not y for x, y in zip(flat, args_before))
-        typed = explicit_types.add_types(f"{kind} of `{spec.name}`", staged.closed, flat, user_shardings,
+        typed = explicit_types.add_types(f"{kind} of `{spec.name}`", spec.name, staged.closed, flat, user_shardings,
                                          spec.is_library_function)
         if typed is not None:
             staged, user_shardings = staged._replace(closed=typed[0]), typed[1]

@@ -193,7 +193,8 @@ class Lowered(_Stage):
         self._in_tree, self._donated = traced._in_tree, traced._donated
         self._layout = user_shardings.get_user_shardings(spec, staged._replace(closed=self._lowered_closed), self._in_tree)
         self._arg_specs = traced._arg_specs
-        typed = explicit_types.add_types(f"{spec.call} of `{spec.name}`", self._lowered_closed, self._arg_specs, self._layout)
+        typed = explicit_types.add_types(f"{spec.call} of `{spec.name}`", spec.name, self._lowered_closed, self._arg_specs,
+                                         self._layout)
         if typed is not None:
             self._lowered_closed, layout = typed
             ins = tuple([getattr(x, "_sharding", None) if s is None else s for x, s in zip(self._arg_specs, layout.ins)])
