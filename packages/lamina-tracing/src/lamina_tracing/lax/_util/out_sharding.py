@@ -91,7 +91,9 @@ def _keep_sharding(x: Value, is_traced_kept: bool) -> tuple[str, tuple[int, ...]
         return (f"{KEEP}{next(_numbers)}}}", ()) if is_traced_kept else None
     sharding = getattr(x, "_sharding", None)
     explicit = None if sharding is None else sharding.explicit_of_rank(x.ndim)
-    return None if explicit is None else explicit.constraint(typeof(x))
+    if explicit is not None:
+        return explicit.constraint(typeof(x))
+    return ("{replicated}", ()) if is_traced_kept and getattr(x, "ndim", 0) else None
 
 
 def constrain(x: Value, params: tuple[str, tuple[int, ...]] | None) -> Value:
