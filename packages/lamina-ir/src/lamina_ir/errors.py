@@ -6,6 +6,7 @@
       MissingRuleError (NotImplementedError)  a rule table has no rule for a primitive
         UnboundedLoopError, CallbackRuleError (also ValueError)
       SimplifiedTraceback                  never raised
+      ShardingTypeError (TypeError, ValueError)  the sharding of a result is ambiguous, on a mesh with `Explicit` axes
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError, ValueError, TypeError)  an axis name that is not bound
       ExecutionError (RuntimeError)        a program could not be compiled, or failed while it ran
@@ -22,7 +23,8 @@
 
 __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "DTypeError", "ExecutionError",
            "KeyReuseError", "LaminaError",
-           "LeakedTracerError", "MissingRuleError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
+           "LeakedTracerError", "MissingRuleError", "OutOfBoundsError", "ProgramError", "ShapeError", "ShardingTypeError",
+           "SimplifiedTraceback",
            "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
            "UnboundAxisError", "UnboundedLoopError"]
 
@@ -37,6 +39,10 @@ class ShapeError(LaminaError, ValueError, TypeError):
 
 class DTypeError(LaminaError, TypeError, ValueError):
     """An unsupported dtype. Array libraries raise TypeError or ValueError for these, so it is both."""
+
+
+class ShardingTypeError(LaminaError, TypeError, ValueError):
+    """The sharding of a result does not follow from those of the operands, on a mesh with `Explicit` axes."""
 
 
 class MissingRuleError(LaminaError, NotImplementedError):

@@ -91,7 +91,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
 
     # Names of later releases that are absent by design.
     (EXPLICIT, {"": "auto_pcast remove_size_one_mesh_axis_from_type use_abstract_mesh",
-                "sharding": "ManualAxisType UnreducedKind auto_axes explicit_axes no_collectives "
+                "sharding": "ManualAxisType UnreducedKind explicit_axes no_collectives "
                             "use_abstract_mesh"}),
     ("internal to JAX's autodiff; lamina_autodiff.extend has the rules of derivatives", {"": "ad"}),
     ("use lamina.jit(inline=True)", {"": "Inline"}),

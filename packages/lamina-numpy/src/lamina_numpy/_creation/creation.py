@@ -13,7 +13,9 @@ import numpy as np
 from lamina_ir import ConcretizationError, dtypes, DTypeError, evaluate_primitive, prims, shaped
 from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, hooks
-from lamina_tracing.extend import as_int, resolve_requested_dtype, Tracer, typeof
+from lamina_ir.typing import Sharding
+from lamina_tracing.extend import (as_int, call_with_out_sharding, check_out_sharding, resolve_requested_dtype, Tracer,
+                                   typeof)
 
 from .._core.promotion import aval, cast, is_array, is_staging, literal, make_constant
 from .._core.axes import as_shape
@@ -30,6 +32,7 @@ _CREATION = docstring_entries("""
     k: which diagonal: 0 for the main one, positive above it, negative below.
     dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
     device: device or sharding of the result; None for the default.
+    out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     result: Array of this shape and dtype.
     ValueError: a size is negative.
     TypeError: `shape` does not contain integers, or they are traced.
@@ -66,10 +69,11 @@ def _resolve_float(dtype: Any) -> np.dtype:
 
 
 @fill_docstring(_CREATION)
-def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None,
+          out_sharding: Sharding = None) -> Array:
     """An array of zeros.
 
-    Args: {shape, dtype, device}
+    Args: {shape, dtype, device, out_sharding}
     Returns: {result}
     Raises: {ValueError, TypeError, DTypeError}
 
@@ -79,15 +83,19 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     Array([[0., 0.],
            [0., 0.]], dtype=float32)
     """
+    if out_sharding is not None:
+        check_out_sharding("zeros", out_sharding)
+        return call_with_out_sharding("zeros", lambda: zeros(shape, dtype), (), out_sharding)
     out = _fill(as_shape("zeros", shape), 0, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
 
 @fill_docstring(_CREATION)
-def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None,
+         out_sharding: Sharding = None) -> Array:
     """An array of ones.
 
-    Args: {shape, dtype, device}
+    Args: {shape, dtype, device, out_sharding}
     Returns: {result}
     Raises: {ValueError, TypeError, DTypeError}
 
@@ -96,15 +104,19 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None
     >>> ones(2, dtype="int32")
     Array([1, 1], dtype=int32)
     """
+    if out_sharding is not None:
+        check_out_sharding("ones", out_sharding)
+        return call_with_out_sharding("ones", lambda: ones(shape, dtype), (), out_sharding)
     out = _fill(as_shape("ones", shape), 1, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
 
 @fill_docstring(_CREATION)
-def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None,
+          out_sharding: Sharding = None) -> Array:
     """An array of zeros, where NumPy leaves the values open.
 
-    Args: {shape, dtype, device}
+    Args: {shape, dtype, device, out_sharding}
     Returns: {result}
     Raises: {ValueError, TypeError, DTypeError}
 
@@ -113,10 +125,14 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     >>> empty(2)
     Array([0., 0.], dtype=float32)
     """
+    if out_sharding is not None:
+        check_out_sharding("empty", out_sharding)
+        return call_with_out_sharding("empty", lambda: empty(shape, dtype), (), out_sharding)
     return zeros(as_shape("empty", shape), dtype, device=device)
 
 
-def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None,
+         out_sharding: Sharding = None) -> Array:
     """An array whose every element is a given value.
 
     Args:
@@ -124,6 +140,7 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
       fill_value: a number, or an array or list that broadcasts to `shape`; may be traced.
       dtype: element type; None for that of `fill_value`.
       device: device or sharding of the result; None for the default.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     Returns:
       Array of this shape and dtype, in the units of `fill_value`; complex numbers lose their imaginary part in a real
       dtype.
@@ -142,6 +159,9 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
+    if out_sharding is not None:
+        check_out_sharding("full", out_sharding)
+        return call_with_out_sharding("full", lambda value: full(shape, value, dtype), (fill_value,), out_sharding)
     shape = as_shape("full", shape)
     if isinstance(fill_value, (list, tuple)):
         fill_value = asarray(fill_value)
@@ -283,7 +303,8 @@ def _make_traced_bound_error(call: str, x: Any) -> Exception:
 
 
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
-           dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+           dtype: DTypeLike | None = None, *, device: Any = None,
+           out_sharding: Sharding = None) -> Array:
     """Evenly spaced numbers from a start up to, but not with, a stop.
 
     Args:
@@ -292,6 +313,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
       step: the distance, which may be negative; None for 1. The three are known real numbers.
       dtype: element type; None for the common one of the numbers given.
       device: device or sharding of the result; None for the default.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     Returns:
       Array `[n]`, `n = ceil((stop - start) / step)`, or 0 where that is negative; in the units of `start`. In an
       integer dtype start and step are cut to integers first.
@@ -308,6 +330,9 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     >>> arange(3.0)
     Array([0., 1., 2.], dtype=float32)
     """
+    if out_sharding is not None:
+        check_out_sharding("arange", out_sharding)
+        return call_with_out_sharding("arange", lambda: arange(start, stop, step, dtype), (), out_sharding)
     lo, hi = (0, start) if stop is None else (start, stop)
     begin, end, by = (_require_concrete("arange", x) for x in (lo, hi, 1 if step is None else step))
     if dtype is None:

@@ -162,6 +162,8 @@ def get_member(x: ArrayImpl, index: int) -> ArrayImpl:
     sharding = x._sharding
     dims = sharding.mapped_dims
     shape = x.aval.shape
+    if sharding._mesh is not None and sharding._mesh.explicit_axes:
+        return None  # the sharding of a row is ambiguous
     if not dims or dims[0] != 0 or len(dims) != 1 or sharding.shard_shape(shape)[0] != 1:
         return None
     n = shape[0]

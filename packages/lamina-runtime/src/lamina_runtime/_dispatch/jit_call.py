@@ -37,7 +37,8 @@ from .._compile import executable_cache
 from .._debug import nan_checks
 from .._execute import executable, piecewise
 from .._array import key_array, key_reuse_check
-from . import donation_warnings, multi_process_call_cache, stages, user_shardings as dispatch_user_shardings
+from . import (donation_warnings, explicit_types, multi_process_call_cache, stages,
+               user_shardings as dispatch_user_shardings)
 from .._placement import resolve
 from .._sharding import shardings
 from .._launch import multi_process
@@ -327,6 +328,10 @@ class _CacheMissHandler:
         if user_shardings is not None:
             flat = user_shardings.place_args(spec, flat)
         has_moved_args = user_shardings is not None and any(x is not y for x, y in zip(flat, args_before))
+        typed = explicit_types.add_types(f"{kind} of `{spec.name}`", spec.name, staged.closed, flat, user_shardings,
+                                         spec.is_library_function)
+        if typed is not None:
+            staged, user_shardings = staged._replace(closed=typed[0]), typed[1]
         if user_shardings is not None or facts.process_axis_sizes is None or not piecewise.must_run_piecewise(staged.closed):
             placement = resolve.resolve_placement(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend,
                                                   user_shardings, lambda: spec.describe_axis_size(staged, tree), format_arg)

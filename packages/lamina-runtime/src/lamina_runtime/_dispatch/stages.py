@@ -29,7 +29,7 @@ from .._backend import backends, launch_guards
 from .._compile import executable_cache
 from .._execute import executable
 from .._array import key_array, key_reuse_check
-from . import donation_warnings, user_shardings
+from . import donation_warnings, explicit_types, user_shardings
 from .._placement import resolve
 from .._array.memory_layout import DeviceLocalLayout, Format, Layout
 from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaComputation
@@ -201,6 +201,12 @@ class Lowered(_Stage):
         self._in_tree, self._donated = traced._in_tree, traced._donated
         self._layout = user_shardings.get_user_shardings(spec, staged._replace(closed=self._lowered_closed), self._in_tree)
         self._arg_specs = traced._arg_specs
+        typed = explicit_types.add_types(f"{spec.call} of `{spec.name}`", spec.name, self._lowered_closed, self._arg_specs,
+                                         self._layout)
+        if typed is not None:
+            self._lowered_closed, layout = typed
+            ins = tuple([getattr(x, "_sharding", None) if s is None else s for x, s in zip(self._arg_specs, layout.ins)])
+            self._layout = user_shardings.UserShardings(ins, layout.outs, layout.devices, self._in_tree)
         self._place = _placement(self, self._arg_specs)
         own = backends.lowering_platform(self._place.devices[0])
         self._rules = merged_rules(platform or own)

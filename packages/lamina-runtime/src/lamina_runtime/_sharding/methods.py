@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 from lamina_ir.extend import Tiles, make_tiles
-from lamina_parallel.extend import format_placement
+from lamina_parallel.extend import check_explicit_spec, explicit_spec, format_placement, spec_entries
 from lamina_ir.typing import CacheKey, Device, Function, Sharding, Tree
 from lamina_ir import ShapedArray
 from lamina_parallel import Mesh, PartitionSpec
@@ -138,6 +138,23 @@ def _constraint(self: Sharding, aval: ShapedArray) -> tuple[str, tuple[int, ...]
                          f"{aval.str_long()}; got one for {len(counts)} axes: {sharding}")
     text = format_placement(sharding.tiles, shardings.sharding_devices(sharding), self._mesh)
     return text, sharding.unconstrained_dims
+
+
+def _check_explicit(self: Sharding, call: str) -> None:
+    """Raise ValueError unless the sharding is a NamedSharding over `Explicit` axes."""
+    if self._mesh is None:
+        raise ValueError(f"{call}: out_sharding: expected None, a PartitionSpec or a NamedSharding; got {self}")
+    check_explicit_spec(self._mesh, self._spec, f"{call}: out_sharding")
+
+
+def _explicit_of_rank(self: Sharding, ndim: int) -> Sharding:
+    """Return the sharding over the `Explicit` axes of its mesh, with an entry for each of `ndim` dimensions.
+
+    None if the mesh has no such axes.
+    """
+    if self._mesh is None or not self._mesh.explicit_axes:
+        return None
+    return shardings.named_sharding(self._mesh, explicit_spec(self._mesh, self._spec, ndim), ndim)
 
 
 # --- comparing, printing, pickling ----------------------------------------------------------------------------------
@@ -281,6 +298,8 @@ def _install() -> None:
         kind.unconstrained_dims, kind.alias_id = (), 0
         kind.mesh, kind.spec = _named_property("mesh"), _named_property("spec")
         kind.__reduce__ = _reduce
+        kind.explicit_of_rank, kind.check_explicit = _explicit_of_rank, _check_explicit
+        kind.explicit_entries = property(lambda self: spec_entries(self._spec))
         kind.check_compatible_aval, kind.constraint = _check_aval, _constraint
         kind.reshape, kind.transpose, kind.replicate = _reshape, _transpose, _replicate
         kind.T = property(_transpose)
