@@ -55,10 +55,10 @@ def test_results_and_derivatives():
         return np.array(out)
 
     np.testing.assert_allclose(jit(run)(np.float32(1), XS), reference(np.float32(1)), rtol=1e-5, atol=1e-6)
-    slope = jit(grad(lambda c: lax.reduce_sum(run(c, XS), (0,))))(np.float32(1))
+    derivative = jit(grad(lambda c: lax.reduce_sum(run(c, XS), (0,))))(np.float32(1))
     eps = 1e-3
     between = (run_64(1 + eps) - run_64(1 - eps)) / (2 * eps)
-    np.testing.assert_allclose(slope, between, rtol=1e-4)
+    np.testing.assert_allclose(derivative, between, rtol=1e-4)
 
 
 def run_64(c):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
+from typing_extensions import override
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, ShapedArray, config, shaped, trees
 from lamina_ir.extend import check_axis_name
 from lamina_ir.trees import PyTreeDef
@@ -19,7 +20,7 @@ from ._core.args import get_duck_typed_avals, flatten_results
 from ._core.signature import function_name, wraps
 from ._core.static_args import StaticArgs
 from ._core.staging import stage
-from ._core.trace import (EVALUATION, AxisFrame, extend_axis_env, trace_state, extend_name_stack,
+from ._core.trace import (EVALUATION, AxisFrame, StateChange, extend_axis_env, trace_state, extend_name_stack,
                           notify_staging_hooks)
 from ._core import tracer
 from ._core.tracer import Tracer
@@ -61,7 +62,7 @@ def ensure_compile_time_eval() -> AbstractContextManager[None]:
     return _EagerEvaluation()
 
 
-class _EagerEvaluation:
+class _EagerEvaluation(StateChange):
     """Context manager that makes the evaluation trace current; interrupt-safe like `extend_axis_env` in trace.py."""
 
     __slots__ = ("_old",)
@@ -75,16 +76,10 @@ class _EagerEvaluation:
             self._leave()
             raise
 
+    @override
     def _leave(self) -> None:
         trace_state.trace = self._old
         notify_staging_hooks()
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._leave()
-        except BaseException:
-            self._leave()
-            raise
 
 
 def _stage_tree(call: str, fun: Function, statics: StaticArgs, args: Sequence[Tree], kwargs: dict[str, Tree],
