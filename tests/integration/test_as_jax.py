@@ -27,3 +27,52 @@ assert float(traced.lower().compile()(1.0)) == float(f(1.0)) == float(export.exp
 @pytest.mark.parametrize("level, name", [("0.4.30", "pjit"), ("0.10", "jit")])
 def test_traced_function_shows_the_program_of_jax(level, name):
     run_as_jax(STAGES.format(name=name), level)
+
+
+CUSTOM_RULES = """
+import jax, jax.numpy as jnp, numpy as np
+x, mask, steps = np.arange(3.0, dtype=np.float32) + 1, np.array([True, False, True]), np.arange(3)
+seen = []
+
+def make(out, rule):
+    f = jax.custom_jvp(out)
+    f.defjvp(lambda primals, tangents: (seen.append(tangents[0].dtype), (f(*primals), rule(*primals, *tangents)))[1])
+    return f
+
+product = lambda m, x: x * m
+pair = lambda m, x: (m, x * m)
+cases = [make(pair, lambda m, x, dm, dx: (dm, dx * m)), make(pair, lambda m, x, dm, dx: (jnp.zeros_like(dm), dx * m)),
+         make(product, lambda m, x, dm, dx: dx * m)]
+if {old}:
+    cases += [make(product, lambda m, x, dm, dx: jnp.where(dm, 0.0, dx * m)),
+              make(product, lambda m, x, dm, dx: dm.astype(np.float32) + dx * m),
+              make(product, lambda m, x, dm, dx: jnp.sum(dm) * x + dx * m)]
+for f in cases:
+    for m in (mask, steps):
+        g = lambda m, x: jnp.sum(jax.tree.leaves(f(m, x))[-1])
+        over = lambda x: jnp.sum(jax.vmap(g)(m, x))
+        for run in (jax.grad(over), jax.jit(jax.grad(over)), jax.grad(jax.jit(over)), lambda x: jax.vmap(jax.grad(g, 1))(m, x),
+                    lambda x: jax.jvp(over, (x,), (jnp.ones(3),))[1] * m / np.sum(m),
+                    lambda x: jnp.stack([jax.grad(g, 1)(a, b) for a, b in zip(m, x)])):
+            np.testing.assert_allclose(run(x), m, rtol=1e-6)
+assert set(seen) == ({{np.dtype(bool), np.dtype("int32")}} if {old} else {{jax.dtypes.float0}}), set(seen)
+"""
+
+
+@pytest.mark.parametrize("level", ["0.4.30", "0.10"])
+def test_rules_of_custom_jvp_get_zeros_of_the_release_for_integers(level):
+    run_as_jax(CUSTOM_RULES.format(old=level == "0.4.30"), level)
+
+
+FLOAT0 = """
+import jax, jax.numpy as jnp, numpy as np
+zero = np.zeros(3, jax.dtypes.float0)
+for make in (jnp.zeros_like, jnp.ones_like, lambda z: jnp.full_like(z, 0), jnp.asarray, lambda z: jax.lax.full_like(z, 0),
+             lambda z: jnp.zeros(3, z.dtype), jnp.empty_like):
+    made = make(zero)
+    assert made.dtype == jax.dtypes.float0 and made.shape == (3,)
+"""
+
+
+def test_zero_tangents_of_integers_are_made():
+    run_as_jax(FLOAT0)
