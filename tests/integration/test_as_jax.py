@@ -76,3 +76,30 @@ for make in (jnp.zeros_like, jnp.ones_like, lambda z: jnp.full_like(z, 0), jnp.a
 
 def test_zero_tangents_of_integers_are_made():
     run_as_jax(FLOAT0)
+
+
+DERIVATIVES_ON_DEVICES = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()[:2]), ("i",))
+w, x = np.float32(3), np.array([1, 2], np.float32)
+
+def run(f, argument=0):
+    def body(w, x):
+        return jnp.reshape(jax.grad(lambda *xs: jnp.sum(f(*xs)), argument)(w, x), (1,))
+    found = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(P(), P("i")), out_specs=P("i"), check_vma=False))
+    return found(w, x).tolist()
+
+# The numbers of JAX 0.12 with check_vma=False.
+assert run(lambda w, x: w * x) == [1, 2]
+assert run(lambda w, x: lax.psum(w * w * x, "i")) == [12, 24]
+assert run(lambda w, x: lax.pmean(w * w * x, "i")) == [6, 12]
+assert run(lambda w, x: lax.psum(w * x * x, "i"), 1) == [12, 24]
+"""
+
+
+def test_derivatives_inside_shard_map_are_those_of_unchecked_maps():
+    run_as_jax(DERIVATIVES_ON_DEVICES, "0.10")
