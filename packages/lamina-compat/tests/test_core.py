@@ -4,13 +4,17 @@ import pickle
 import lamina_runtime  # noqa: F401 (runs programs)
 import numpy as np
 import pytest
-from lamina_autodiff import grad, jvp
+from lamina_autodiff import custom_jvp, grad, jvp
 from lamina_batching import vmap
-from lamina_compat.names import core
+from lamina_compat._vocabulary import make_jaxpr as shown_jaxpr
+from lamina_compat.names import core, custom_derivatives
+from lamina_compat.names import lax as names_lax
+from lamina_compat.names.extend.core import primitives
 from lamina_compat.names.interpreters import ad, batching, mlir
 from lamina_compat.names.interpreters import partial_eval as pe
 from lamina_ir import dtypes, errors, prims
 from lamina_ir.errors import ProgramError
+from lamina_ir.trees import tree_structure
 from lamina_tracing import eval_shape, jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import typeof
 
@@ -253,3 +257,26 @@ def test_nested_programs_are_found():
     assert len(list(core.jaxprs_in_params(eqn.params))) == len(list(core.subjaxprs(program.jaxpr))) == 2
     assert core.traverse_jaxpr_params(lambda j: len(j.eqns), eqn.params) == {"branches": [1, 0]}
     assert not core.jaxpr_uses_outfeed(program.jaxpr) and core.is_literalable(1.0) and not core.is_literalable(X)
+
+
+# --- custom calls -------------------------------------------------------------------------------------------------------
+def test_custom_calls_are_bound_with_functions():
+    fun = linear_util.wrap_init(lambda x: [lax.sin(x)])
+    push = linear_util.wrap_init(lambda x, t: [lax.sin(x), lax.mul(t, 3.0)])
+    assert float(grad(lambda x: core.custom_jvp_call_p.bind(fun, push, x)[0])(2.0)) == 3
+    forward, backward = linear_util.wrap_init(lambda x: [x, lax.sin(x)]), linear_util.wrap_init(lambda x, ct: [lax.mul(x, ct)])
+    trees = tree_structure([0.0]), tree_structure([0.0])
+
+    def call(x):
+        return core.custom_vjp_call_p.bind(fun, forward, backward, x, out_trees=lambda: trees)[0]
+    assert float(grad(call)(2.0)) == 2 and float(jit(call)(0.0)) == 0
+
+
+def test_custom_calls_of_programs_have_the_primitives_of_modules():
+    f = custom_jvp(lax.sin)
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+    eqn = shown_jaxpr(f)(1.0).eqns[0]
+    for module in (core, custom_derivatives, primitives, names_lax):
+        assert eqn.primitive is module.custom_jvp_call_p
+    assert float(eqn.primitive.bind(0.0, **eqn.params)[0]) == 0
+    assert eqn.primitive.get_bind_params(eqn.params)[0] == []

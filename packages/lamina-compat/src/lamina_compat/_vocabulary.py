@@ -39,8 +39,11 @@ class JaxPrimitive(Primitive):
         self.name, self.own, self.is_same = name, own, is_same
         self.custom_bind = self._bind_own
         self.infer = self._infer
+        self.bind_functions: Callable[..., Any] | None = None  # `bind` of functions in place of params, of custom calls
 
     def _bind_own(self, /, *args: Value, **params: ParamValue) -> Outputs:
+        if self.bind_functions is not None and args and hasattr(args[0], "call_wrapped"):
+            return self.bind_functions(*args, **params)
         prim, own_params, operands = from_jax_equation(self, params, args)
         made = bind(prim, *operands, **own_params)
         return list(made) if self.multiple else made
@@ -343,6 +346,7 @@ _OWN.update((id(shown), (own, TRANSLATIONS[own])) for own, shown in _NEWER.items
 # The names of primitives of JAX that differ from lamina's objects, for modules that show them.
 JAX_PRIMITIVES: Final[dict[str, Primitive]] = {
     "pjit_p": pjit_p, "jit_p": jit_p, "remat_p": remat_p, "xla_pmap_p": xla_pmap_p, "custom_jvp_call_p": custom_jvp_call_p,
+    "custom_jvp_call_jaxpr_p": custom_jvp_call_p,
     "custom_vjp_call_p": custom_vjp_call_p, "custom_vjp_call_jaxpr_p": custom_vjp_call_jaxpr_p,
     "reduce_scatter_p": reduce_scatter_p, "scan_p": scan_p, "while_p": while_p, "cond_p": cond_p,
     "reduce_p": reduce_p, "reduce_window_p": reduce_window_p,
