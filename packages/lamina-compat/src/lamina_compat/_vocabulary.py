@@ -21,8 +21,8 @@ from ._importer import installed_version
 from ._unspecified import UNSPECIFIED
 
 __all__ = ["JAX_PRIMITIVES", "TRANSLATIONS", "JaxPrimitive", "RuleThunk", "Translation", "from_jax_equation", "from_jax_jaxpr",
-           "from_jax_program", "jit_p", "make_jaxpr", "pjit_p", "show_primitive", "to_jax_equation", "to_jax_jaxpr",
-           "to_jax_program"]
+           "from_jax_program", "is_level_0_4", "jit_p", "make_jaxpr", "pjit_p", "show_primitive", "to_jax_equation",
+           "to_jax_jaxpr", "to_jax_program"]
 
 
 class JaxPrimitive(Primitive):
@@ -39,8 +39,11 @@ class JaxPrimitive(Primitive):
         self.name, self.own, self.is_same = name, own, is_same
         self.custom_bind = self._bind_own
         self.infer = self._infer
+        self.bind_functions: Callable[..., Any] | None = None  # `bind` of functions in place of params, of custom calls
 
     def _bind_own(self, /, *args: Value, **params: ParamValue) -> Outputs:
+        if self.bind_functions is not None and args and hasattr(args[0], "call_wrapped"):
+            return self.bind_functions(*args, **params)
         prim, own_params, operands = from_jax_equation(self, params, args)
         made = bind(prim, *operands, **own_params)
         return list(made) if self.multiple else made
@@ -116,7 +119,7 @@ def _call_to_pjit(params: Params, avals: Sequence[Any]) -> Params:
                 in_layouts=(None,) * n, out_layouts=(None,) * m,
                 donated_invars=donated + (False,) * (n - len(donated)), name=params["name"], keep_unused=False,
                 inline=bool(params["inline"]),
-                **({"resource_env": None} if _is_old() else {"ctx_mesh": None, "compiler_options_kvs": ()}))
+                **({"resource_env": None} if is_level_0_4() else {"ctx_mesh": None, "compiler_options_kvs": ()}))
 
 
 def _pjit_to_call(params: Params) -> Params:
@@ -153,7 +156,7 @@ def _pmap_from_jax(params: Params) -> Params:
 
 def _jvp_call_to_jax(params: Params, avals: Sequence[Any]) -> Params:
     return {"call_jaxpr": to_jax_program(params["call_jaxpr"]),
-            "jvp_jaxpr_thunk" if _is_old() else "jvp_jaxpr_fun": RuleThunk(params["jvp"], params["name"]),
+            "jvp_jaxpr_thunk" if is_level_0_4() else "jvp_jaxpr_fun": RuleThunk(params["jvp"], params["name"]),
             "num_consts": params["num_consts"], "symbolic_zeros": False}
 
 
@@ -178,12 +181,13 @@ def _vjp_call_to_jax(params: Params, avals: Sequence[Any]) -> Params:
                 symbolic_zeros=False)
 
 
-def _is_old() -> bool:
+def is_level_0_4() -> bool:
+    """Return whether the level is a release 0.4 of JAX."""
     return installed_version().startswith("0.4.")
 
 
 def _body_of_vjp_call() -> str:
-    return "fun_jaxpr" if _is_old() else "call_jaxpr"
+    return "fun_jaxpr" if is_level_0_4() else "call_jaxpr"
 
 
 def _vjp_call_from_jax(params: Params) -> Params:
@@ -196,7 +200,7 @@ def _vjp_call_from_jax(params: Params) -> Params:
 def _scan_to_jax(params: Params, avals: Sequence[Any]) -> Params:
     body = to_jax_program(params["jaxpr"])
     return {**params, "jaxpr": body,
-            **({"linear": (False,) * len(body.in_avals), "_split_transpose": False} if _is_old() else {})}
+            **({"linear": (False,) * len(body.in_avals), "_split_transpose": False} if is_level_0_4() else {})}
 
 
 def _scan_from_jax(params: Params) -> Params:
@@ -218,7 +222,7 @@ def _while_from_jax(params: Params) -> Params:
 
 def _cond_to_jax(params: Params, avals: Sequence[Any]) -> Params:
     branches = tuple(map(to_jax_program, params["branches"]))
-    return {"branches": branches, **({"linear": (False,) * len(branches[0].in_avals)} if _is_old() else {})}
+    return {"branches": branches, **({"linear": (False,) * len(branches[0].in_avals)} if is_level_0_4() else {})}
 
 
 def _cond_from_jax(params: Params) -> Params:
@@ -282,7 +286,7 @@ def _programs_from_jax(params: Params) -> Params:
 
 def _added_translation(prim: Primitive) -> Translation:
     def to_jax(params: Params, avals: Sequence[Any]) -> Params:
-        return add_params(prim, params, avals, _is_old())
+        return add_params(prim, params, avals, is_level_0_4())
 
     def from_jax(params: Params) -> Params:
         return remove_params(prim, params)
@@ -342,6 +346,7 @@ _OWN.update((id(shown), (own, TRANSLATIONS[own])) for own, shown in _NEWER.items
 # The names of primitives of JAX that differ from lamina's objects, for modules that show them.
 JAX_PRIMITIVES: Final[dict[str, Primitive]] = {
     "pjit_p": pjit_p, "jit_p": jit_p, "remat_p": remat_p, "xla_pmap_p": xla_pmap_p, "custom_jvp_call_p": custom_jvp_call_p,
+    "custom_jvp_call_jaxpr_p": custom_jvp_call_p,
     "custom_vjp_call_p": custom_vjp_call_p, "custom_vjp_call_jaxpr_p": custom_vjp_call_jaxpr_p,
     "reduce_scatter_p": reduce_scatter_p, "scan_p": scan_p, "while_p": while_p, "cond_p": cond_p,
     "reduce_p": reduce_p, "reduce_window_p": reduce_window_p,
@@ -352,7 +357,7 @@ def show_primitive(prim: Primitive) -> Primitive:
     """Return JAX's primitive for one of lamina; of `expand_dims`, lamina's own one."""
     if prim not in TRANSLATIONS or isinstance(prim, JaxPrimitive) or prim is prims.expand_dims_p:
         return prim
-    return TRANSLATIONS[prim].primitive if _is_old() else _NEWER.get(prim, TRANSLATIONS[prim].primitive)
+    return TRANSLATIONS[prim].primitive if is_level_0_4() else _NEWER.get(prim, TRANSLATIONS[prim].primitive)
 
 
 def to_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any], lift: Callable[[Value], Any] = lambda x: x,

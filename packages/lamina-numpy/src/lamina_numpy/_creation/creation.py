@@ -53,12 +53,16 @@ _I32 = np.dtype("int32")
 def _make(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray], ops: Callable[[], Any]) -> Any:
     if dtypes.is_key(dtype):
         raise DTypeError(f"numbers are no keys; got dtype {dtypes.long_name(dtype)}. random.wrap_key_data(words) gives keys")
+    if dtype == dtypes.float0:  # the zero tangent of integers: no device has this dtype
+        return np.zeros(shape, dtype)
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
         return hooks.evaluator.array(np.asarray(host(), dtype), shaped(shape, dtype))
     return ops()
 
 
 def _fill(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
+    if dtype == dtypes.float0:
+        return np.zeros(shape, dtype)
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
         return hooks.evaluator.array(np.full(shape, value, dtype), shaped(shape, dtype))
     return lax.broadcast_in_dim(make_constant(value, dtype), shape, ())
@@ -280,6 +284,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     Array([7, 7], dtype=int32)
     """
     shape, d, weak = _resolve_like("full_like", a, dtype, shape)
+    if d == dtypes.float0:
+        return zeros(shape, d)
     return _set_weak(full(shape, fill_value, d, device=device), weak)
 
 

@@ -15,6 +15,7 @@ from lamina_tracing.extend import eval_jaxpr as _eval_jaxpr
 from ..._class_views import ClassView
 from ..._rule_views import UnreadTable
 from ..._vocabulary import from_jax_jaxpr
+from ._types import raise_to_shaped
 
 __all__ = ["Atom", "ClosedJaxpr", "DebugEffect", "DropVar", "Effect", "Effects", "IOEffect", "Jaxpr", "JaxprEqn",
            "JaxprPpContext", "JaxprPpSettings", "JaxprTypeError", "Literal", "Var", "check_jaxpr", "clean_up_dead_vars",
@@ -38,7 +39,7 @@ class Var(metaclass=ClassView, of=_Var):
 
     def __new__(cls, *args: Any) -> Any:
         """Return a variable of lamina."""
-        return _Var(args[-1])
+        return _Var(raise_to_shaped(args[-1]))
 
 
 class DropVar(Var, of=_DropVar):
@@ -46,7 +47,7 @@ class DropVar(Var, of=_DropVar):
 
     def __new__(cls, *args: Any) -> Any:
         """Return a variable of lamina."""
-        return _DropVar(args[-1])
+        return _DropVar(raise_to_shaped(args[-1]))
 
 
 class Atom(metaclass=ClassView, of=(_Var, Literal)):
@@ -127,7 +128,7 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: Value) -> Any:
 
 def gensym(*_: object) -> Callable[..., Any]:
     """Return a function that makes a variable of a type."""
-    return lambda aval: _Var(aval)
+    return lambda aval: _Var(raise_to_shaped(aval))
 
 
 def is_literalable(x: object) -> bool:

@@ -19,6 +19,7 @@ from lamina_tracing.linear_util import WrappedFun, wrap_init
 from ..._rule_views import RefusedTable, UnreadTable
 from ..._vocabulary import from_jax_equation, from_jax_jaxpr, from_jax_program, to_jax_jaxpr, to_jax_program
 from ..api_util import DebugInfo, debug_info, debug_info_final, shaped_abstractify
+from ..core import raise_to_shaped
 
 __all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal",
            "Recompute", "RecomputeType", "Saveable", "SaveableType", "abstract_eval_fun", "call_param_updaters",
@@ -141,7 +142,7 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], deb
 
 def _as_aval(x: Any) -> ShapedArray:
     """Return a type; also of an object with a shape and a dtype."""
-    return x if isinstance(x, ShapedArray) else shaped_abstractify(x)
+    return raise_to_shaped(x) if isinstance(x, ShapedArray) else shaped_abstractify(x)
 
 
 def _drop_inputs(jaxpr: Jaxpr, invars: Sequence[Var], keep: Sequence[bool]) -> list[Var]:
