@@ -37,7 +37,7 @@ class ShapedArray:
 
     Attributes:
       varying_axes: names of the mapped axes over which the value may differ between members; usually empty.
-        `with_varying_axes` makes other types; see docs/internals/collectives.md.
+        `with_varying_axes` makes other types; see docs/design/collectives.md.
       sharding: None, as types contain no shardings; libraries written for JAX read it.
     """
 
