@@ -19,9 +19,10 @@ DOCS = ROOT / "docs"
 SOURCES = sorted((ROOT / "packages").glob("*/src/**/*.py"))
 # Modules that run the command of another one.
 SAME_COMMAND = {"lamina_compat": "lamina", "lamina_runtime.launch": "lamina.launch"}
-# Hooks of `lamina_tracing.hooks` that only lower packages call, and names that are no hooks.
-NOT_HOOKS = {"CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "device_put", "find_basis_map", "set_basis_map",
-             "set_dispatcher", "set_evaluator", "use_numpy", "on_devices_closed", "on_staging", "staging_context_hooks"}
+# Names of `lamina_tracing.hooks` that are not hooks: types, setters, and lists of functions to call on events.
+NOT_HOOKS = {"CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "device_put", "find_basis_map",
+             "set_basis_map", "set_dispatcher", "set_evaluator", "use_numpy", "on_devices_closed", "on_staging",
+             "staging_context_hooks"}
 # Settings that other functions set, not users.
 NOT_FOR_USERS = {"mesh"}
 
@@ -54,7 +55,8 @@ def environment_variables() -> set[str]:
 
 
 def test_all_commands_are_listed():
-    assert {SAME_COMMAND.get(module, module) for module in runnable_modules()} == {c.removeprefix("python -m ") for c in COMMANDS}
+    listed = {command.removeprefix("python -m ") for command in COMMANDS}
+    assert {SAME_COMMAND.get(module, module) for module in runnable_modules()} == listed
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -63,10 +65,8 @@ def test_command_explains_itself_and_is_documented(command):
     assert done.stdout.startswith(f"usage: {command} ") and "--json" in done.stdout and not done.stderr
     page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     assert command in page or command.endswith(".conformance") and "python -m lamina_LAYER.conformance" in page
-    section = re.split(r"^## ", page, flags=re.MULTILINE)
     for option in set(re.findall(r"--[a-z-]+", done.stdout)) - {"--help"}:
         assert f"`{option}" in page, option
-    assert len(section) >= 4
 
 
 def test_help_and_json_list_the_commands():
