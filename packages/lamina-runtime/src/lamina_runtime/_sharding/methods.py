@@ -267,6 +267,8 @@ def _install() -> None:
     # jaxlib's call path tests for exactly these two classes, so they get their methods by assignment instead of by
     # subclassing. jaxlib looks up `memory_kind` and `_to_xla_hlo_sharding` in Python, on the class.
     one, many, replicated = _Single, _Gspmd, HloSharding.replicate()
+    _jaxlib.Sharding.__doc__ = ("The base class of all shardings, which say how an array is divided over devices. "
+                                "`x.sharding` is one; `NamedSharding` makes one.")
     one._to_xla_hlo_sharding = lambda self, ndim: replicated
     many._to_xla_hlo_sharding = lambda self, ndim: self.__dict__.get("plain_tiles", self._hlo_sharding)
     one.__eq__, many.__eq__ = _equal_single, _equal_gspmd

@@ -74,6 +74,7 @@ class Distribution:
         """Return the public function made from `_kind`, whose docstring is the example."""
         kind = fun.__name__.lstrip("_")
         call, parameters = f"{self.name}.{kind}", inspect.signature(fun)
+        fun.__annotations__.update(dict.fromkeys(parameters.parameters, "ArrayLike"), **{"return": "Array"})
         core = _guard_ends(fun, kind,
                            "loc" in parameters.parameters) if kind in _ENDS and "x" in parameters.parameters else fun
 
