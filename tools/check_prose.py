@@ -94,7 +94,8 @@ def docstring_paragraphs(text: str) -> Iterator[tuple[int, str]]:
             paragraph = []
         in_section = bool(heading) or in_section and bool(stripped)
         in_doctest = bool(stripped) and (in_doctest or stripped.startswith(">>>"))
-        is_code = in_doctest or DIRECTIVE.match(stripped) or not in_section and line.startswith("  " if not paragraph else "    ")
+        code_indent = "    " if paragraph else "  "
+        is_code = in_doctest or DIRECTIVE.match(stripped) or not in_section and line.startswith(code_indent)
         if stripped and not is_code:
             start = start if paragraph else number
             paragraph.append(line[heading.end():].strip() if heading else stripped)
