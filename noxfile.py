@@ -123,8 +123,9 @@ def imports(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, vocabulary and changelog fragments."""
+    """Check style, spelling, vocabulary and changelog fragments."""
     python(session, "-m", "ruff", "check", *(session.posargs or ["."]))
+    run(session, "codespell")
     python(session, "tools/check_vocabulary.py")
     for folder in PACKAGES:
         run(session, "towncrier", "build", "--draft", "--config", "pyproject.toml", "--dir", str(folder), "--name", folder.name,
