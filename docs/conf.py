@@ -35,6 +35,8 @@ linkcode_resolve = sphinx_site.linkcode_resolve
 intersphinx_mapping = sphinx_site.inventories()
 
 html_theme = "furo"
+pygments_style = sphinx_site.CODE_STYLES[0]
+pygments_dark_style = sphinx_site.CODE_STYLES[1]
 html_title = "lamina"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

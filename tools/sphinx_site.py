@@ -16,7 +16,7 @@ import os
 import re
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SECTIONS = ("start", "learn", "how-to", "reference", "design", "coming-from", "contributing")
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
 NUMPY = "https://numpy.org/doc/stable/"
 PYTHON = "https://docs.python.org/3/"
 
@@ -91,9 +92,10 @@ def source_page(path: str) -> str:
 def write_sources(out: Path) -> None:
     """Write a page for each source file with public names; one that is newer than its file stays."""
     formatters = [HtmlFormatter(style=style, linenos="inline", lineanchors="L", anchorlinenos=True, wrapcode=True)
-                  for style in ("a11y-high-contrast-light", "a11y-high-contrast-dark")]
+                  for style in CODE_STYLES]
     light, dark = (formatter.get_style_defs(".highlight") for formatter in formatters)
-    style = (f"body {{ font-size: 14px; margin: 1em; }}\n{light}\n@media (prefers-color-scheme: dark) {{ body {{ background: #2b2b2b; "
+    style = (f"body {{ font-size: 14px; margin: 1em; }} h1 {{ font: bold 18px sans-serif; }} a {{ color: inherit; "
+             f"text-decoration: none; }}\n{light}\n@media (prefers-color-scheme: dark) {{ body {{ background: #2b2b2b; "
              f"color: #f8f8f2; }}\n{dark} }}")
     for path in source_files():
         page = out / "_source" / source_page(path)
@@ -133,10 +135,10 @@ def inventories() -> dict[str, tuple[str, str]]:
 
 # Pages in Markdown
 
-def outside_code(text: str, change: Any) -> str:
-    """Return a Markdown text with `change` applied to what is between its fenced code blocks."""
+def outside_code(text: str, change: Callable[[str], str]) -> str:
+    """Return a Markdown text with `change` applied to what is between its code blocks, which lose empty lines at their ends."""
     parts = re.split(r"(^```.*?^```[^\n]*$)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(part if part.startswith("```") else change(part) for part in parts)
+    return "".join(re.sub(r"\n+```$", "\n```", part) if part.startswith("```") else change(part) for part in parts)
 
 
 def with_repository_links(text: str, page: str) -> str:
@@ -240,6 +242,12 @@ def process_docstring(app: Sphinx, what: str, name: str, value: Any, options: An
     lines[:] = "".join(part if part.lstrip().startswith(">>>") else as_rst(part) for part in parts).splitlines()
 
 
+def process_signature(app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, result: str | None
+                      ) -> tuple[str | None, str | None]:
+    """Write the names of `autodoc_type_aliases` in unions; Sphinx 9 writes its placeholder for them."""
+    return tuple(text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in (signature, result))  # type: ignore
+
+
 @functools.cache
 def pages_by_last_name() -> dict[str, list[str]]:
     """Return the pages of the API by the last part of their names."""
@@ -251,9 +259,11 @@ def pages_by_last_name() -> dict[str, list[str]]:
 
 def resolve_name(app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Node) -> nodes.Node | None:
     """Link the short name of a type in a signature to its page; a name without a page stays text."""
+    target = node["reftarget"]
     if node.get("refdomain") != "py":
         return None
-    target = node["reftarget"]
+    if len(target) < 3:  # a type variable
+        return content
     found = [page for page in pages_by_last_name().get(target.rpartition(".")[2], []) if inspect.isclass(api_pages.pages()[page].value)]
     if len(found) == 1:
         uri = app.builder.get_relative_uri(node["refdoc"], f"_generated/api/{found[0]}")
@@ -318,6 +328,7 @@ def order(app: Sphinx, page: str = "index") -> list[str]:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", read_source)
     app.connect("autodoc-process-docstring", process_docstring, priority=400)
+    app.connect("autodoc-process-signature", process_signature)
     app.connect("html-page-context", small_navigation, priority=400)
     app.connect("missing-reference", resolve_name, priority=900)
     app.connect("build-finished", write_twins)
