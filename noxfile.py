@@ -123,8 +123,9 @@ def imports(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, vocabulary, the length of sentences, and changelog fragments."""
+    """Check style, spelling, vocabulary, the length of sentences, and changelog fragments."""
     python(session, "-m", "ruff", "check", *(session.posargs or ["."]))
+    run(session, "codespell")
     python(session, "tools/check_vocabulary.py")
     python(session, "tools/check_prose.py")
     for folder in PACKAGES:

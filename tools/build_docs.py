@@ -129,17 +129,29 @@ def coverage_page() -> str:
     return "\n".join(lines)
 
 
+def write(path: Path, text: str) -> None:
+    """Write a page at once, because sessions that read it may run at the same time.
+
+    A page that has not changed keeps its time, so that Sphinx does not read it again.
+    """
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
 def build(out: Path = OUT) -> None:
-    """Write all generated pages; a page that has not changed keeps its time, so that Sphinx does not read it again."""
+    """Write all generated pages, and remove those of names that are gone."""
     conventions = link(operation_pages.CONVENTIONS)
     pages = {**operation_pages.pages(conventions), "settings.md": settings_page(), "coverage.md": coverage_page(),
              **{f"api/{name}": text for name, text in api_pages.files()}}
-    for path in [path for path in out.rglob("*") if path.is_file() and path.relative_to(out).as_posix() not in pages]:
-        path.unlink()
+    for path in out.rglob("*"):
+        if path.is_file() and path.suffix != ".part" and path.relative_to(out).as_posix() not in pages:
+            path.unlink(missing_ok=True)
     for name, text in pages.items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        if not (out / name).exists() or (out / name).read_text(encoding="utf-8") != text.rstrip() + "\n":
-            (out / name).write_text(text.rstrip() + "\n", encoding="utf-8")
+        write(out / name, text.rstrip() + "\n")
     print(f"docs: {len(pages)} generated pages in {out}")
 
 

@@ -36,7 +36,7 @@ DIRECTIVE = re.compile(r"\.\. \w+::.*")
 LIST_ENTRY = re.compile(r"\s*([-*]|\d+\.)\s")
 SECTION_ENTRY = re.compile(r" {2,4}\*{0,2}\w[\w, *]*: ")
 # Full stops that do not end a sentence.
-ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|cf|al|etc|Fig|Eq|Sec|No|pp?|vol|[A-Z])\.(?=\s)")
+ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|cf|al|etc|Fig|Eq|Sec|No|pp?|vol)\.(?=\s)")
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+")
 NAME_LIST = re.compile(r"\bCode(?:\s?(?:,|/|,? and|,? or)\s?Code\b)+")
 CODE_SPAN = re.compile(r"(`+).+?\1")
@@ -94,7 +94,8 @@ def docstring_paragraphs(text: str) -> Iterator[tuple[int, str]]:
             paragraph = []
         in_section = bool(heading) or in_section and bool(stripped)
         in_doctest = bool(stripped) and (in_doctest or stripped.startswith(">>>"))
-        is_code = in_doctest or DIRECTIVE.match(stripped) or not in_section and not paragraph and line.startswith("  ")
+        code_indent = "    " if paragraph else "  "
+        is_code = in_doctest or DIRECTIVE.match(stripped) or not in_section and line.startswith(code_indent)
         if stripped and not is_code:
             start = start if paragraph else number
             paragraph.append(line[heading.end():].strip() if heading else stripped)

@@ -2,7 +2,8 @@
 
 - Each `index.md` gets a table of contents: the pages it links to, then the other pages of its folder.
 - Links to files outside of docs/ lead to the repository. Its address is `Repository` in `[project.urls]` of packages/lamina; while
-  there is none, these links are plain text, and the source of a function is a page of the site (sphinx.ext.viewcode).
+  there is none, these links are plain text, and the source of a function is a page of the site (sphinx.ext.viewcode links from
+  all modules that import a name, but to anchors of only one of them).
 - Docstrings are Markdown with Google's sections; autodoc gets reStructuredText.
 - `page.md` is beside `page.html`, for programs and agents; llms.txt lists the pages, and llms-full.txt contains them.
 """
@@ -15,12 +16,15 @@ import os
 import re
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import api_pages
 from docutils import nodes
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -28,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SECTIONS = ("start", "learn", "how-to", "reference", "design", "coming-from", "contributing")
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
 NUMPY = "https://numpy.org/doc/stable/"
 PYTHON = "https://docs.python.org/3/"
 
@@ -45,26 +50,61 @@ def repository() -> str | None:
     return address.rstrip("/") if address else None
 
 
-SOURCE_LINKS = "sphinx.ext.linkcode" if repository() else "sphinx.ext.viewcode"
-
-
 def repository_options() -> dict[str, Any]:
     """Return furo's options for links that edit a page."""
     address = repository()
     return {"source_repository": address + "/", "source_branch": "main", "source_directory": "docs/"} if address else {}
 
 
-def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
-    """Return the address of the source lines of a documented name."""
-    value: Any = importlib.import_module(info["module"]) if info["module"] else None
+def source_of(value: Any) -> tuple[str, int] | None:
+    """Return the file that defines a value, from the root of the repository, and the first line; None if it is elsewhere."""
     try:
-        for part in info["fullname"].split("."):
-            value = getattr(value, part)
         value = inspect.unwrap(value)
         path = Path(inspect.getsourcefile(value) or "").resolve().relative_to(ROOT)
-        return f"{repository()}/blob/main/{path.as_posix()}#L{inspect.getsourcelines(value)[1]}"
+        return path.as_posix(), inspect.getsourcelines(value)[1]
     except (AttributeError, TypeError, OSError, ValueError):
         return None
+
+
+@functools.cache
+def source_files() -> set[str]:
+    """Return the files that define public classes and functions."""
+    return {found[0] for found in (source_of(entry.value) for entry in api_pages.pages().values()) if found}
+
+
+def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
+    """Return the address of the source of a documented name, as sphinx.ext.linkcode asks for it."""
+    value: Any = importlib.import_module(info["module"])
+    for part in info["fullname"].split("."):
+        value = getattr(value, part, None)
+    found = source_of(value)
+    if found is None or found[0] not in source_files():
+        return None
+    address = repository()
+    return f"{address}/blob/main/{found[0]}#L{found[1]}" if address else f"../../_source/{source_page(found[0])}#L-{found[1]}"
+
+
+def source_page(path: str) -> str:
+    """Return the address of the page of a source file below _source: `lamina_ir/_core/jaxpr.html`."""
+    return Path(path.partition("/src/")[2]).with_suffix(".html").as_posix()
+
+
+def write_sources(out: Path) -> None:
+    """Write a page for each source file with public names; one that is newer than its file stays."""
+    formatters = [HtmlFormatter(style=style, linenos="inline", lineanchors="L", anchorlinenos=True, wrapcode=True)
+                  for style in CODE_STYLES]
+    light, dark = (formatter.get_style_defs(".highlight") for formatter in formatters)
+    style = (f"body {{ font-size: 14px; margin: 1em; }} h1 {{ font: bold 18px sans-serif; }} a {{ color: inherit; "
+             f"text-decoration: none; }}\n{light}\n@media (prefers-color-scheme: dark) {{ body {{ background: #2b2b2b; "
+             f"color: #f8f8f2; }}\n{dark} }}")
+    for path in source_files():
+        page = out / "_source" / source_page(path)
+        if not page.exists() or page.stat().st_mtime < (ROOT / path).stat().st_mtime:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            code = highlight((ROOT / path).read_text(encoding="utf-8"), PythonLexer(), formatters[0])
+            page.write_text(f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{path}</title>'
+                            f'<meta name="viewport" content="width=device-width"><style>{style}</style></head>\n'
+                            f"<body><h1>{path}</h1>\n{code}</body></html>\n", encoding="utf-8")
 
 
 # Inventories of other projects
@@ -95,10 +135,10 @@ def inventories() -> dict[str, tuple[str, str]]:
 
 # Pages in Markdown
 
-def outside_code(text: str, change: Any) -> str:
-    """Return a Markdown text with `change` applied to what is between its fenced code blocks."""
+def outside_code(text: str, change: Callable[[str], str]) -> str:
+    """Return a Markdown text with `change` applied to what is between its code blocks, which lose empty lines at their ends."""
     parts = re.split(r"(^```.*?^```[^\n]*$)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(part if part.startswith("```") else change(part) for part in parts)
+    return "".join(re.sub(r"\n+```$", "\n```", part) if part.startswith("```") else change(part) for part in parts)
 
 
 def with_repository_links(text: str, page: str) -> str:
@@ -138,17 +178,23 @@ def children(text: str, page: str, known: set[str]) -> list[str]:
     return found
 
 
+def toctree_entry(page: str) -> str:
+    """Return the line of a page in a table of contents; modules have the last part of their name as title."""
+    module = page.removeprefix("_generated/api/lamina.")
+    return f"/{page}" if module == page else f"{module.rpartition('.')[2]} </{page}>"
+
+
 def read_source(app: Sphinx, page: str, content: list[str]) -> None:
     """Change the text of a page before it is parsed: repository links, the table of contents of an index."""
-    if not app.env.doc2path(page).endswith(".md"):
+    if Path(app.env.doc2path(page)).suffix != ".md":
         return
     text = with_repository_links(content[0], page)
     if page.endswith("index") or page.startswith("_generated/"):
         below = children(content[0], page, set(app.env.found_docs))
-        if page.startswith("_generated/api/lamina"):
-            below = [name for name in below if name.startswith(f"{page}.") and "/" not in name.removeprefix(page)]
+        if page == "_generated/api/lamina":
+            below = []  # these modules stand beside it
         if below:
-            text += "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(f"/{name}" for name in below) + "\n```\n"
+            text += "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(map(toctree_entry, below)) + "\n```\n"
     content[0] = text
 
 
@@ -196,6 +242,12 @@ def process_docstring(app: Sphinx, what: str, name: str, value: Any, options: An
     lines[:] = "".join(part if part.lstrip().startswith(">>>") else as_rst(part) for part in parts).splitlines()
 
 
+def process_signature(app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, result: str | None
+                      ) -> tuple[str | None, str | None]:
+    """Write the names of `autodoc_type_aliases` in unions; Sphinx 9 writes its placeholder for them."""
+    return tuple(text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in (signature, result))  # type: ignore
+
+
 @functools.cache
 def pages_by_last_name() -> dict[str, list[str]]:
     """Return the pages of the API by the last part of their names."""
@@ -207,9 +259,11 @@ def pages_by_last_name() -> dict[str, list[str]]:
 
 def resolve_name(app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Node) -> nodes.Node | None:
     """Link the short name of a type in a signature to its page; a name without a page stays text."""
+    target = node["reftarget"]
     if node.get("refdomain") != "py":
         return None
-    target = node["reftarget"]
+    if len(target) < 3:  # a type variable
+        return content
     found = [page for page in pages_by_last_name().get(target.rpartition(".")[2], []) if inspect.isclass(api_pages.pages()[page].value)]
     if len(found) == 1:
         uri = app.builder.get_relative_uri(node["refdoc"], f"_generated/api/{found[0]}")
@@ -223,8 +277,6 @@ def small_navigation(app: Sphinx, page: str, template: str, context: dict[str, A
         name = page.removeprefix("_generated/api/")
         parent = f"_generated/api/{api_pages.pages()[name].module}" if name in api_pages.pages() else page
         context["toctree"] = lambda **options: branch(app, parent)
-    elif page.startswith("_modules/"):
-        context["toctree"] = lambda **options: app.builder._get_local_toctree(page, collapse=True, titles_only=True, includehidden=True)
 
 
 BRANCHES: dict[str, str] = {}
@@ -252,6 +304,8 @@ def write_twins(app: Sphinx, error: Exception | None) -> None:
     """Write the Markdown twin of each page, llms.txt and llms-full.txt."""
     if error or app.builder.format != "html":
         return
+    if not repository():
+        write_sources(Path(app.outdir))
     out, texts = Path(app.outdir), {page: twin(app, page) for page in sorted(app.env.found_docs)}
     for page, text in texts.items():
         (out / f"{page}.md").write_text(text, encoding="utf-8")
@@ -274,6 +328,7 @@ def order(app: Sphinx, page: str = "index") -> list[str]:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", read_source)
     app.connect("autodoc-process-docstring", process_docstring, priority=400)
+    app.connect("autodoc-process-signature", process_signature)
     app.connect("html-page-context", small_navigation, priority=400)
     app.connect("missing-reference", resolve_name, priority=900)
     app.connect("build-finished", write_twins)

@@ -14,7 +14,7 @@ LIMITS = {"longest": 6, "median": 3, "median_of": 2}
     ("One two. Three four five.", [2, 3]),
     ("A question? An answer.", [2, 2]),
     ("One\ntwo\nthree", [3]),
-    ("It is 0.5 wide, e.g. here, see N. Higham.", [9]),
+    ("It is 0.5 wide, e.g. here, cf. Higham.", [8]),
     ("Call `f(x). Then` or `g`.", [2]),
     ("The names `a`, `b`, and `c` are one word.", [6]),
     ("See [the long page](page.md) - now.", [5]),

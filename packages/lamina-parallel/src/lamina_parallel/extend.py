@@ -1,7 +1,7 @@
 """Extension API for runtimes.
 
-It contains the spec that `pmap` passes to the active dispatcher, conversions between meshes and tiles, `lower_xmaps`,
-which rewrites the `xmap` equations of a program before it is compiled, and `global_view`, the context in which
+It contains the spec that `pmap` passes to the active dispatcher, and conversions between meshes and tiles.
+`lower_xmaps` rewrites the `xmap` equations of a program before it is compiled. `global_view` is the context in which
 functions of global arrays are traced.
 
 A dispatcher reads the attributes of `PmapSpec` that `lamina_tracing.extend.CallSpec` declares."""

@@ -109,10 +109,12 @@ class AtIndexer:
 class AtReference:
     """`x.at[index]`: methods that return a changed copy of `x`.
 
-    Each method takes, besides its values: `indices_are_sorted` and `unique_indices` (promises that may make it faster),
-    `mode` ('drop', the default, skips positions outside the array; 'clip' moves them to the nearest inside; 'wrap' takes
-    them modulo the length of the axis;
-    'promise_in_bounds' says there are none) and `wrap_negative_indices` (whether -1 is the last position).
+    In addition to its values each method takes:
+
+    - `indices_are_sorted` and `unique_indices`: promises that may make it faster.
+    - `mode`: 'drop', the default, skips positions outside the array. 'clip' moves them to the nearest inside. 'wrap'
+      takes them modulo the length of the axis. 'promise_in_bounds' is a promise that there are none.
+    - `wrap_negative_indices`: whether -1 is the last position.
     """
 
     __slots__ = ("array", "index")

@@ -150,9 +150,9 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
       Array of the result's axes, in the dtype that all operands promote to (integers keep theirs and may overflow)
       or `preferred_element_type`, and the product of their units. Axes of length 1 broadcast.
     Raises:
-      ValueError: `subscripts` does not fit the number of operands or of their axes, names a result's axis twice or
-        one that is nowhere, or a mapped axis that its operand lacks; or `optimize` is a path that does not fit;
-        or `out_sharding` names an axis that is not `Explicit`.
+      ValueError: `subscripts` does not fit the number of operands or of their axes. Or it names a result's axis twice,
+        an axis that no operand has, or a mapped axis that its operand lacks. Or `optimize` is a path that does not
+        fit, or `out_sharding` names an axis that is not `Explicit`.
       UnboundAxisError: a name is not bound.
       ShapeError: one label has two lengths.
       TypeError: an operand is neither an array nor a number, or `preferred_element_type` cannot hold the products.

@@ -360,13 +360,13 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
 
     Args:
       a, b: number or boolean arrays.
-      axes: a number n, for the last n axes of `a` with the first n of `b` in order; or two axes, or two sequences
-        of axes, one of `a` and one of `b`; negative ones count from the end.
+      axes: a number n, for the last n axes of `a` with the first n of `b` in order. Or two axes, or two sequences of
+        axes, one of `a` and one of `b`. Negative ones count from the end.
       {precision, preferred_element_type}
     Returns:
-      Array of the other axes of `a`, then those of `b`, in the dtype that both promote to (integers keep theirs and
-      may overflow; booleans are combined by and, summed by or) or `preferred_element_type`, and the product of
-      their units.
+      Array of the other axes of `a`, then those of `b`. Its dtype is the one that both promote to, or
+      `preferred_element_type`; its units are the product of theirs. Integers keep their dtype and may overflow;
+      booleans are combined by and, summed by or.
     Raises:
       ShapeError: paired axes have different lengths, are not there, or are named twice.
       TypeError: `a` or `b` is neither an array nor a number, has too few axes, or `axes` names more of one than of

@@ -147,11 +147,11 @@ def load(path: str | os.PathLike[str], like: Tree = None, step: int | None = Non
 
     Args:
       path: the folder.
-      like: the placement of the leaves. A tree with the structure of the saved one. A leaf is an array (the result gets
-        its sharding, and must have its shape and dtype), a `ShapeDtypeStruct`, a sharding, a device, `np.ndarray` (the
-        class, for a NumPy array), or a number if a Python number was saved. A sharding, a device or `np.ndarray`
-        applies to a whole subtree. None: NumPy arrays and numbers are returned as such, other arrays are put on the
-        default device. Trees with nodes other than dicts, lists, tuples and None need `like`.
+      like: the placement of the leaves. A tree with the structure of the saved one. A leaf is an array, a
+        `ShapeDtypeStruct`, a sharding, a device, `np.ndarray` (the class, for a NumPy array), or a number if a Python
+        number was saved. For an array the result gets its sharding, and must have its shape and dtype. A sharding, a
+        device or `np.ndarray` applies to a whole subtree. None: NumPy arrays and numbers are returned as such, other
+        arrays are put on the default device. Trees with nodes other than dicts, lists, tuples and None need `like`.
       step: the step number; None: the highest.
       rows: True for leaves of which each process gets its own rows: equal shares of axis 0, in process order. Or a tree
         of bools that is a prefix of the tree.
