@@ -153,8 +153,8 @@ def docs(session: nox.Session) -> None:
 def site(session: nox.Session) -> None:
     """Build the site of the documentation in out/site; check its links, and open pages in Chromium if there is one."""
     python(session, "tools/build_docs.py")
-    python(session, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-j", "2", "-d", ".cache/site/doctrees", "docs",
-           "out/site")
+    python(session, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-j", "2", "-d", ".cache/site/doctrees",
+           "docs", "out/site")
     python(session, "tools/check_site.py", *session.posargs)
 
 

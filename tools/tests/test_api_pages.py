@@ -44,8 +44,8 @@ def test_docstring_as_markdown() -> None:
     text = ("Add.\n\nArgs:\n  x, y: numbers,\n    or arrays.\n  *more: more.\nReturns:\n  The sum.\n\nDerivative: linear.\n"
             "Source: a page.\n\n>>> add(1, 2)\n3\n")
     assert api_pages.as_markdown(text) == (
-        "Add.\n\n**Args**\n\n- `x, y`: numbers,\n  or arrays.\n- `*more`: more.\n\n**Returns**\n\nThe sum.\n\nDerivative: linear.\n\n"
-        "Source: a page.\n\n```python\n>>> add(1, 2)\n3\n```")
+        "Add.\n\n**Args**\n\n- `x, y`: numbers,\n  or arrays.\n- `*more`: more.\n\n**Returns**\n\nThe sum.\n\n"
+        "Derivative: linear.\n\nSource: a page.\n\n```python\n>>> add(1, 2)\n3\n```")
 
 
 def test_markdown_page_has_signature_and_example() -> None:
