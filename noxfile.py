@@ -112,6 +112,12 @@ def libraries(session: nox.Session) -> None:
 
 
 @nox.session
+def notebooks(session: nox.Session) -> None:
+    """Execute the notebooks in docs/notebooks, or some: `-- digits`. The pages of `docs` then show their outputs."""
+    python(session, "tools/run_notebooks.py", *session.posargs)
+
+
+@nox.session
 def imports(session: nox.Session) -> None:
     """Check the layering: import contracts, declared dependencies, public names, version ranges."""
     run(session, "lint-imports")
