@@ -21,7 +21,7 @@ Generated from docstrings and signatures. Functions that take arrays accept ever
 
 
 class Entry(NamedTuple):
-    """A public name: its module, its value, and the dotted name of its page (None: only a row in the table of the module)."""
+    """A public name: its module, its value, and the dotted name of its page (None: listed only)."""
     module: str
     name: str
     value: Any
