@@ -25,6 +25,7 @@ from docutils import nodes
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -32,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SECTIONS = ("start", "learn", "how-to", "reference", "design", "coming-from", "contributing")
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
-CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
+CODE_STYLES = ("a11y-light", "a11y-high-contrast-dark")
 NUMPY = "https://numpy.org/doc/stable/"
 PYTHON = "https://docs.python.org/3/"
 
@@ -257,13 +258,18 @@ def pages_by_last_name() -> dict[str, list[str]]:
     return found
 
 
+def unlink_type_variables(app: Sphinx, doctree: nodes.document) -> None:
+    """Make `P` in signatures text: it is a type variable, not `lamina.P`."""
+    for node in list(doctree.findall(addnodes.pending_xref)):
+        if node.get("refdomain") == "py" and re.fullmatch("[A-Z]", node["reftarget"]) and node.parent is not None:
+            node.replace_self(node.children)
+
+
 def resolve_name(app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Node) -> nodes.Node | None:
     """Link the short name of a type in a signature to its page; a name without a page stays text."""
     target = node["reftarget"]
     if node.get("refdomain") != "py":
         return None
-    if len(target) < 3:  # a type variable
-        return content
     named = pages_by_last_name().get(target.rpartition(".")[2], [])
     found = [page for page in named if inspect.isclass(api_pages.pages()[page].value)]
     if len(found) == 1:
@@ -332,6 +338,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", process_docstring, priority=400)
     app.connect("autodoc-process-signature", process_signature)
     app.connect("html-page-context", small_navigation, priority=400)
+    app.connect("doctree-read", unlink_type_variables)
     app.connect("missing-reference", resolve_name, priority=900)
     app.connect("build-finished", write_twins)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
