@@ -99,8 +99,8 @@ def find_chromium() -> str | None:
     try:
         for arguments in (["install"], ["update"], ["install"]):
             more = ["-y", "--no-install-recommends", "chromium"] if arguments == ["install"] else []
-            done = subprocess.run(["apt-get", "-qq", *arguments, *more], timeout=240, **quiet,
-                                  env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+            done = subprocess.run(["apt-get", "-qq", "-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=20", *arguments, *more],
+                                  timeout=240, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, **quiet)
             if done.returncode == 0 and shutil.which("chromium"):
                 break
     except (OSError, subprocess.TimeoutExpired):
