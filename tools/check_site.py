@@ -99,8 +99,9 @@ def find_chromium() -> str | None:
     try:
         for arguments in (["install"], ["update"], ["install"]):
             more = ["-y", "--no-install-recommends", "chromium"] if arguments == ["install"] else []
-            done = subprocess.run(["apt-get", "-qq", "-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=20", *arguments, *more],
-                                  timeout=240, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, **quiet)
+            limits = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=20"]
+            done = subprocess.run(["apt-get", "-qq", *limits, *arguments, *more], timeout=240,
+                                  env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, **quiet)
             if done.returncode == 0 and shutil.which("chromium"):
                 break
     except (OSError, subprocess.TimeoutExpired):
