@@ -112,6 +112,12 @@ def libraries(session: nox.Session) -> None:
 
 
 @nox.session
+def notebooks(session: nox.Session) -> None:
+    """Execute the notebooks in docs/notebooks, or some: `-- digits`. The pages of `docs` then show their outputs."""
+    python(session, "tools/run_notebooks.py", *session.posargs)
+
+
+@nox.session
 def imports(session: nox.Session) -> None:
     """Check the layering: import contracts, declared dependencies, public names, version ranges."""
     run(session, "lint-imports")
@@ -154,8 +160,8 @@ def docs(session: nox.Session) -> None:
 def site(session: nox.Session) -> None:
     """Build the site of the documentation in out/site; check its links, and open pages in Chromium if there is one."""
     python(session, "tools/build_docs.py")
-    python(session, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-j", "2", "-d", ".cache/site/doctrees", "docs",
-           "out/site")
+    python(session, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-j", "2", "-d", ".cache/site/doctrees",
+           "docs", "out/site")
     python(session, "tools/check_site.py", *session.posargs)
 
 

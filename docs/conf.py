@@ -1,4 +1,4 @@
-"""Settings of Sphinx for `nox -s site`; tools/sphinx_site.py has the code. tools/build_docs.py writes docs/_generated before."""
+"""Settings of Sphinx for `nox -s site`; tools/sphinx_site.py has the code. Run tools/build_docs.py before."""
 from __future__ import annotations
 
 import sys
@@ -26,7 +26,7 @@ myst_linkify_fuzzy_links = False
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_type_aliases = {name: name for name in ("ArrayLike", "AxisLike", "DTypeLike", "PyTree", "Shape", "ShapeLike", "KeyLike")}
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "AxisLike", "DTypeLike")}
 autodoc_default_options = {"exclude-members": "__init__, __new__"}
 python_maximum_signature_line_length = 100
 napoleon_numpy_docstring = False

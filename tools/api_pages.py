@@ -21,7 +21,7 @@ Generated from docstrings and signatures. Functions that take arrays accept ever
 
 
 class Entry(NamedTuple):
-    """A public name: its module, its value, and the dotted name of its page (None: only a row in the table of the module)."""
+    """A public name: its module, its value, and the dotted name of its page (None: listed only)."""
     module: str
     name: str
     value: Any
@@ -84,7 +84,9 @@ def row(entry: Entry) -> str:
         about = f"Primitive `{entry.value}`"
     else:
         shown = repr(entry.value)
-        about = f"`{shown}`" if len(shown) < 60 and "`" not in shown and " at 0x" not in shown else f"`{type(entry.value).__name__}`"
+        if len(shown) >= 60 or "`" in shown or " at 0x" in shown:
+            shown = type(entry.value).__name__
+        about = f"`{shown}`"
     name = f"[`{entry.name}`]({entry.page}.rst)" if entry.page else f"`{entry.name}`"
     return f"| {name} | {about.replace('|', chr(92) + '|')} |"
 
@@ -94,7 +96,7 @@ def module_page(module: str, listed: list[Entry]) -> str:
     lines = [f"# {module}", "", fence_examples(inspect.getdoc(importlib.import_module(module)) or ""), ""]
     inner = [other for other in entries() if other.rpartition(".")[0] == module]
     if inner:
-        lines += ["## Modules", "", *table("module", "contents"), *(f"| [`{other}`]({other}.md) | {module_summary(other)} |" for other in inner), ""]
+        lines += ["## Modules", "", *table("module", "contents"), *map(module_row, inner), ""]
     kinds = {"Classes": [e for e in listed if e.page and inspect.isclass(e.value)],
              "Functions": [e for e in listed if e.page and not inspect.isclass(e.value)],
              "Values": [e for e in listed if not e.page]}
@@ -104,9 +106,10 @@ def module_page(module: str, listed: list[Entry]) -> str:
     return "\n".join(lines)
 
 
-def module_summary(module: str) -> str:
-    """Return the first sentence of the docstring of a module, without its name."""
-    return re.sub(r"^`?lamina[\w.]*`?: ", "", summary(importlib.import_module(module)))
+def module_row(module: str) -> str:
+    """Return the line of a module in a table: the first sentence of its docstring, without its name."""
+    about = re.sub(r"^`?lamina[\w.]*`?: ", "", summary(importlib.import_module(module)))
+    return f"| [`{module}`]({module}.md) | {about} |"
 
 
 def fence_examples(text: str) -> str:
@@ -155,9 +158,8 @@ def signature(value: Any) -> str:
 
 def files() -> Iterator[tuple[str, str]]:
     """Yield the file name and text of each page."""
-    top = [f"| [`{module}`]({module}.md) | {module_summary(module)} |" for module in entries()
-           if module.count(".") < 2 and not (module.count(".") == 2 and module.rpartition(".")[0] in entries())]
-    yield "index.md", INDEX + "\n".join([*table("module", "contents"), *top])
+    top = [module for module in entries() if module.count(".") < 2]
+    yield "index.md", INDEX + "\n".join([*table("module", "contents"), *map(module_row, top)])
     for module, listed in entries().items():
         yield f"{module}.md", module_page(module, listed)
     for page in pages():

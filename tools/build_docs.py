@@ -4,6 +4,7 @@ usage: python tools/build_docs.py
 
 - `api/`: a page for each public module, class and function (api_pages.py), which `nox -s site` fills from the docstrings.
 - `ops.md`, `ops/`: the primitives (operation_pages.py).
+- `notebooks/`: the notebooks of docs/notebooks, with outputs if `nox -s notebooks` ran before (run_notebooks.py).
 - `settings.md`: the settings. `coverage.md`: which public names of JAX 0.4.30 and of its newest release exist, what to use for
   the others, and which calls differ.
 """
@@ -17,6 +18,7 @@ from typing import Any
 import api_pages
 import check_links
 import operation_pages
+import run_notebooks
 from operation_pages import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,7 +148,7 @@ def build(out: Path = OUT) -> None:
     """Write all generated pages, and remove those of names that are gone."""
     conventions = link(operation_pages.CONVENTIONS)
     pages = {**operation_pages.pages(conventions), "settings.md": settings_page(), "coverage.md": coverage_page(),
-             **{f"api/{name}": text for name, text in api_pages.files()}}
+             **run_notebooks.pages(), **{f"api/{name}": text for name, text in api_pages.files()}}
     for path in out.rglob("*"):
         if path.is_file() and path.suffix != ".part" and path.relative_to(out).as_posix() not in pages:
             path.unlink(missing_ok=True)

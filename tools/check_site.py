@@ -81,7 +81,8 @@ def broken_links(site: Path, pages: dict[str, Page]) -> Iterator[str]:
 def missing_twins(site: Path, pages: dict[str, Page]) -> Iterator[str]:
     """Yield a line for each page without a Markdown twin, and for each line of llms.txt that names no page."""
     for name in pages:
-        if not name.startswith(("_source/", "genindex", "py-modindex", "search")) and not (site / name).with_suffix(".md").is_file():
+        without = name.startswith(("_source/", "genindex", "py-modindex", "search"))
+        if not without and not (site / name).with_suffix(".md").is_file():
             yield f"{name}: no Markdown twin"
     listed = re.findall(r"\]\((.+?)\)", (site / "llms.txt").read_text(encoding="utf-8"))
     yield from (f"llms.txt: no file {name}" for name in listed if not (site / name).is_file())
@@ -98,8 +99,9 @@ def find_chromium() -> str | None:
     try:
         for arguments in (["install"], ["update"], ["install"]):
             more = ["-y", "--no-install-recommends", "chromium"] if arguments == ["install"] else []
-            done = subprocess.run(["apt-get", "-qq", *arguments, *more], timeout=240, **quiet,
-                                  env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+            limits = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=20"]
+            done = subprocess.run(["apt-get", "-qq", *limits, *arguments, *more], timeout=240,
+                                  env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, **quiet)
             if done.returncode == 0 and shutil.which("chromium"):
                 break
     except (OSError, subprocess.TimeoutExpired):
@@ -111,8 +113,8 @@ def browse(program: str, address: str, *arguments: str) -> tuple[str, str]:
     """Open a page, run its scripts, and return its elements and what Chromium logged."""
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
-            [program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--no-first-run",
-             "--disable-background-networking", f"--user-data-dir={profile}", "--enable-logging=stderr",
+            [program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
+             "--no-first-run", "--disable-background-networking", f"--user-data-dir={profile}", "--enable-logging=stderr",
              "--virtual-time-budget=4000", *arguments, address],
             capture_output=True, text=True, errors="replace", timeout=SECONDS, stdin=subprocess.DEVNULL)
     return done.stdout, done.stderr

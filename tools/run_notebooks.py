@@ -115,7 +115,8 @@ def render(name: str, cells: list[dict[str, Any]]) -> tuple[str, dict[str, str]]
                 parts.append(f"![{title[1] if title else 'The result as a drawing'}]({picture})")
             else:
                 is_html = "text/html" in data
-                parts.append(fenced(data["text/html" if is_html else "text/plain"], "{raw} html" if is_html else "text"))
+                html = f'<div style="overflow-x: auto">{data.get("text/html")}</div>'
+                parts.append(fenced(html, "{raw} html") if is_html else fenced(data["text/plain"], "text"))
     return KERNEL_FILE.sub("cell", "\n\n".join(parts)) + "\n", pictures
 
 

@@ -1,11 +1,11 @@
 """The Sphinx extension of the documentation site (docs/conf.py): page order, links, docstrings, Markdown twins, llms.txt.
 
 - Each `index.md` gets a table of contents: the pages it links to, then the other pages of its folder.
-- Links to files outside of docs/ lead to the repository. Its address is `Repository` in `[project.urls]` of packages/lamina; while
-  there is none, these links are plain text, and the source of a function is a page of the site (sphinx.ext.viewcode links from
-  all modules that import a name, but to anchors of only one of them).
+- Links to files outside of docs/ lead to the repository. Its address is `Repository` in `[project.urls]` of packages/lamina. If
+  it has none, these links are plain text, and the source of a function is a page of the site. (sphinx.ext.viewcode writes
+  anchors that do not exist if several modules export a name.)
 - Docstrings are Markdown with Google's sections; autodoc gets reStructuredText.
-- `page.md` is beside `page.html`, for programs and agents; llms.txt lists the pages, and llms-full.txt contains them.
+- `page.md` is next to `page.html`, for programs and agents; llms.txt lists the pages, and llms-full.txt contains them.
 """
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from docutils import nodes
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -32,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SECTIONS = ("start", "learn", "how-to", "reference", "design", "coming-from", "contributing")
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
-CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
+CODE_STYLES = ("a11y-light", "a11y-high-contrast-dark")
 NUMPY = "https://numpy.org/doc/stable/"
 PYTHON = "https://docs.python.org/3/"
 
@@ -111,14 +112,14 @@ def write_sources(out: Path) -> None:
 
 def write_inventory(path: Path, project: str, lines: list[str]) -> str:
     """Write an inventory for intersphinx."""
-    head = f"# Sphinx inventory version 2\n# Project: {project}\n# Version: \n# The remainder of this file is compressed using zlib.\n"
+    head = f"# Sphinx inventory version 2\n# Project: {project}\n# Version: \n# The remainder is compressed using zlib.\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(head.encode() + zlib.compress("\n".join(lines).encode() + b"\n"))
     return str(path)
 
 
 def inventories() -> dict[str, tuple[str, str]]:
-    """Return the setting `intersphinx_mapping`: public names of NumPy and of Python, from what is installed; no network is used."""
+    """Return the setting `intersphinx_mapping`: names of NumPy and Python, from what is installed, without network."""
     import builtins
 
     import numpy
@@ -128,7 +129,7 @@ def inventories() -> dict[str, tuple[str, str]]:
     in_numpy = [f"{name} py:function 1 reference/generated/{name}.html#$ -" for name in functions]
     errors = [name for name, value in vars(builtins).items() if inspect.isclass(value) and issubclass(value, BaseException)]
     in_python = [f"{name} py:exception 1 library/exceptions.html#$ -" for name in errors]
-    in_python += [f"{name} py:class 1 library/functions.html#$ -" for name in ("bool", "bytes", "complex", "dict", "float", "int")]
+    in_python += [f"{name} py:class 1 library/functions.html#$ -" for name in ("bool", "complex", "dict", "float", "int")]
     return {"numpy": (NUMPY, write_inventory(folder / "numpy.inv", "NumPy", in_numpy)),
             "python": (PYTHON, write_inventory(folder / "python.inv", "Python", in_python))}
 
@@ -136,7 +137,7 @@ def inventories() -> dict[str, tuple[str, str]]:
 # Pages in Markdown
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:
-    """Return a Markdown text with `change` applied to what is between its code blocks, which lose empty lines at their ends."""
+    """Return a Markdown text changed between its code blocks, which lose empty lines at their ends."""
     parts = re.split(r"(^```.*?^```[^\n]*$)", text, flags=re.MULTILINE | re.DOTALL)
     return "".join(re.sub(r"\n+```$", "\n```", part) if part.startswith("```") else change(part) for part in parts)
 
@@ -192,7 +193,7 @@ def read_source(app: Sphinx, page: str, content: list[str]) -> None:
     if page.endswith("index") or page.startswith("_generated/"):
         below = children(content[0], page, set(app.env.found_docs))
         if page == "_generated/api/lamina":
-            below = []  # these modules stand beside it
+            below = []  # the index lists these modules too
         if below:
             text += "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(map(toctree_entry, below)) + "\n```\n"
     content[0] = text
@@ -257,14 +258,20 @@ def pages_by_last_name() -> dict[str, list[str]]:
     return found
 
 
+def unlink_type_variables(app: Sphinx, doctree: nodes.document) -> None:
+    """Make `P` in signatures text: it is a type variable, not `lamina.P`."""
+    for node in list(doctree.findall(addnodes.pending_xref)):
+        if node.get("refdomain") == "py" and re.fullmatch("[A-Z]", node["reftarget"]) and node.parent is not None:
+            node.replace_self(node.children)
+
+
 def resolve_name(app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Node) -> nodes.Node | None:
     """Link the short name of a type in a signature to its page; a name without a page stays text."""
     target = node["reftarget"]
     if node.get("refdomain") != "py":
         return None
-    if len(target) < 3:  # a type variable
-        return content
-    found = [page for page in pages_by_last_name().get(target.rpartition(".")[2], []) if inspect.isclass(api_pages.pages()[page].value)]
+    named = pages_by_last_name().get(target.rpartition(".")[2], [])
+    found = [page for page in named if inspect.isclass(api_pages.pages()[page].value)]
     if len(found) == 1:
         uri = app.builder.get_relative_uri(node["refdoc"], f"_generated/api/{found[0]}")
         return nodes.reference("", "", content, internal=True, refuri=uri)
@@ -309,15 +316,16 @@ def write_twins(app: Sphinx, error: Exception | None) -> None:
     out, texts = Path(app.outdir), {page: twin(app, page) for page in sorted(app.env.found_docs)}
     for page, text in texts.items():
         (out / f"{page}.md").write_text(text, encoding="utf-8")
-    listed = ["# lamina", "", "> Transformations and compilation of functions of arrays, with JAX's interface, on one device or many.", ""]
-    full = []
+    summary = "> Transformations and compilation of functions of arrays, with JAX's interface, on one device or many."
+    listed, full = ["# lamina", "", summary, ""], []
     for folder in (*SECTIONS, "_generated"):
         pages = [page for page in order(app) if page.split("/")[0] == folder]
         listed += [f"## {folder.strip('_').capitalize()}", ""] * bool(pages)
         listed += [f"- [{app.env.titles[page].astext()}]({page}.md)" for page in pages] + [""] * bool(pages)
         full += [texts[page] for page in pages]
     (out / "llms.txt").write_text("\n".join(listed), encoding="utf-8")
-    (out / "llms-full.txt").write_text("\n\n".join([*full, *(t for p, t in texts.items() if p not in order(app))]), encoding="utf-8")
+    full += [text for page, text in texts.items() if page not in order(app)]
+    (out / "llms-full.txt").write_text("\n\n".join(full), encoding="utf-8")
 
 
 def order(app: Sphinx, page: str = "index") -> list[str]:
@@ -330,6 +338,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", process_docstring, priority=400)
     app.connect("autodoc-process-signature", process_signature)
     app.connect("html-page-context", small_navigation, priority=400)
+    app.connect("doctree-read", unlink_type_variables)
     app.connect("missing-reference", resolve_name, priority=900)
     app.connect("build-finished", write_twins)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

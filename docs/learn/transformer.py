@@ -11,16 +11,19 @@ from lamina.sharding import PartitionSpec as P
 
 LETTERS, POSITIONS, FEATURES, HEADS, SIZE, HIDDEN = 8, 24, 32, 4, 8, 64
 SHAPES = {"letter": (LETTERS, FEATURES), "place": (POSITIONS, FEATURES),
-          "query": (FEATURES, HEADS, SIZE), "key": (FEATURES, HEADS, SIZE), "value": (FEATURES, HEADS, SIZE),
-          "join": (HEADS, SIZE, FEATURES), "widen": (FEATURES, HIDDEN), "narrow": (HIDDEN, FEATURES)}
+          "query": (FEATURES, HEADS, SIZE), "key": (FEATURES, HEADS, SIZE),
+          "value": (FEATURES, HEADS, SIZE), "join": (HEADS, SIZE, FEATURES),
+          "widen": (FEATURES, HIDDEN), "narrow": (HIDDEN, FEATURES)}
 SPECS = {"letter": P(), "place": P(),
-         "query": P(None, "model"), "key": P(None, "model"), "value": P(None, "model"),
-         "join": P("model"), "widen": P(None, "model"), "narrow": P("model")}
+         "query": P(None, "model"), "key": P(None, "model"),
+         "value": P(None, "model"), "join": P("model"),
+         "widen": P(None, "model"), "narrow": P("model")}
 
 
 def init(key):
     keys = random.split(key, len(SHAPES))
-    return {name: 0.2 * random.normal(k, shape) for k, (name, shape) in zip(keys, SHAPES.items())}
+    shapes = zip(keys, SHAPES.items())
+    return {name: 0.2 * random.normal(k, shape) for k, (name, shape) in shapes}
 
 
 def sequences(key, batch=32):

@@ -32,9 +32,11 @@ lamina.devices()
 # %%
 images, labels = load_digits(return_X_y=True)
 order = np.asarray(random.permutation(random.key(0), len(images)))
-images, labels = (images[order] / 16).astype(np.float32), labels[order].astype(np.int32)
+images = (images[order] / 16).astype(np.float32)
+labels = labels[order].astype(np.int32)
 shown = [image.reshape(8, 8) for image in images[:8]]
-SVG(pictures.images("Digits", shown, [str(n) for n in labels[:8]], width=80, columns=8))
+names = [str(n) for n in labels[:8]]
+SVG(pictures.images("Digits", shown, names, width=80, columns=8))
 
 
 # %% [markdown]
@@ -73,14 +75,16 @@ def step(params, images, labels):
     return lamina.tree.map(lambda p, g: p - 0.5 * g, params, grads), value
 
 
-parallel_step = lamina.pmap(step, axis_name="devices", in_axes=(None, 0, 0), out_axes=None)
+parallel_step = lamina.pmap(step, axis_name="devices",
+                            in_axes=(None, 0, 0), out_axes=None)
 
 # %% [markdown]
 # A plan shows what each device holds and sends, before anything runs. The all-reduce is the `pmean`.
 
 # %%
 params = init(random.key(1))
-parallel_step.lower(params, images[:96].reshape(8, 12, 64), labels[:96].reshape(8, 12)).plan()
+batch = images[:96].reshape(8, 12, 64), labels[:96].reshape(8, 12)
+parallel_step.lower(params, *batch).plan()
 
 # %% [markdown]
 # ## Train
@@ -88,12 +92,13 @@ parallel_step.lower(params, images[:96].reshape(8, 12, 64), labels[:96].reshape(
 # %%
 losses = []
 for epoch in range(20):
-    order = np.asarray(random.permutation(random.fold_in(random.key(2), epoch), 1440))
-    for batch in order.reshape(15, 8, 12):  # 15 batches of 12 images on each of 8 devices
+    order = random.permutation(random.fold_in(random.key(2), epoch), 1440)
+    for batch in np.asarray(order).reshape(15, 8, 12):  # 15 batches, 12 images per device
         params, value = parallel_step(params, images[batch], labels[batch])
         losses.append(value)
 
-accuracy = jnp.mean(jnp.argmax(scores(params, images[1440:]), axis=1) == labels[1440:])
+guesses = np.asarray(jnp.argmax(scores(params, images[1440:]), axis=1))
+accuracy = np.mean(guesses == labels[1440:])
 assert accuracy > 0.95
 print(f"{100 * accuracy:.0f} % of the other images are read correctly")
 
@@ -105,7 +110,7 @@ SVG(pictures.line_chart("Loss", {"train": (range(1, 21), means)}, x_label="epoch
 # ## What it cannot read
 
 # %%
-guesses = np.asarray(jnp.argmax(scores(params, images[1440:]), axis=1))
 wrong = np.flatnonzero(guesses != labels[1440:])[:8]
 titles = [f"{labels[1440 + n]}, read as {guesses[n]}" for n in wrong]
-SVG(pictures.images("Images that were read wrongly", [images[1440 + n].reshape(8, 8) for n in wrong], titles))
+shown = [images[1440 + n].reshape(8, 8) for n in wrong]
+SVG(pictures.images("Images that were read wrongly", shown, titles))

@@ -80,7 +80,7 @@ plan
 # %%
 with mesh:
     other = named({"features": "y"}).lower(x).plan()
-print(sum(c.bytes_sent for c in plan.collectives), sum(c.bytes_sent for c in other.collectives))
+[sum(c.bytes_sent for c in p.collectives) for p in (plan, other)]
 
 # %% [markdown]
 # ## In a loop
@@ -104,7 +104,7 @@ def energy(function):
 
 expected = lamina.grad(energy(named({})))(x)
 with mesh:
-    for resources in ({"batch": "x"}, {"batch": "x", "features": "y"}, {"batch": SerialLoop(4)}):
+    for resources in [{"batch": "x"}, {"features": "y"}, {"batch": SerialLoop(4)}]:
         gradient = lamina.grad(energy(named(resources)))(x)
         print(resources, bool(jnp.allclose(gradient, expected, atol=1e-3)))
         assert jnp.allclose(gradient, expected, atol=1e-3)

@@ -56,7 +56,8 @@ from IPython.display import SVG
 sys.path.append("../learn")
 import pictures
 
-SVG(pictures.line_chart("A fitted decay", {"model": (t, model(p))}, {"measured": (t, measured)}, x_label="time"))
+fitted, dots = {"model": (t, model(p))}, {"measured": (t, measured)}
+SVG(pictures.line_chart("A fitted decay", fitted, dots, x_label="time"))
 
 # %% [markdown]
 # ## A gradient as a program

@@ -43,7 +43,7 @@ def test_page_prefers_a_drawing_then_html() -> None:
         {"data": {"text/plain": "1", "text/html": "<b>1</b>"}},
         {"data": {"text/plain": "1", "text/html": "<b>1</b>", "image/svg+xml": "<svg><title>One</title></svg>"}}]}
     page, pictures = run_notebooks.render("name", [cell])
-    assert "```{raw} html\n<b>1</b>\n```" in page and "![One](name-1.svg)" in page
+    assert '```{raw} html\n<div style="overflow-x: auto"><b>1</b></div>\n```' in page and "![One](name-1.svg)" in page
     assert pictures == {"name-1.svg": "<svg><title>One</title></svg>"}
 
 
