@@ -19,7 +19,6 @@ import api_pages
 import check_links
 import operation_pages
 import run_notebooks
-import run_notebooks
 from operation_pages import table
 
 ROOT = Path(__file__).resolve().parent.parent
