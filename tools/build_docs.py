@@ -148,7 +148,7 @@ def build(out: Path = OUT) -> None:
     """Write all generated pages, and remove those of names that are gone."""
     conventions = link(operation_pages.CONVENTIONS)
     pages = {**operation_pages.pages(conventions), "settings.md": settings_page(), "coverage.md": coverage_page(),
-             **run_notebooks.pages(), **{f"api/{name}": text for name, text in api_pages.files()}, **run_notebooks.pages()}
+             **run_notebooks.pages(), **{f"api/{name}": text for name, text in api_pages.files()}}
     for path in out.rglob("*"):
         if path.is_file() and path.suffix != ".part" and path.relative_to(out).as_posix() not in pages:
             path.unlink(missing_ok=True)
