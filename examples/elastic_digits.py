@@ -1,7 +1,7 @@
 """Train on handwritten digits and continue after a process failure: one of three processes is killed during training.
 
 The other two reconnect and continue from the last checkpoint. Each step uses all images, so the result equals that of a
-single process, computed at the end for comparison. The page is docs/multi_process/elastic-training.md.
+single process, computed at the end for comparison. The page is docs/how-to/several-processes/elastic-training.md.
 """
 import os
 import signal

@@ -27,19 +27,19 @@ OUT = ROOT / "docs" / "_generated"
 PUBLIC_API_TESTS = ROOT / "tests" / "public_api"
 # Pages with more about a setting.
 SETTING_PAGES = {
-    "debug_nans": "docs/guides/looking-inside.md#nans", "debug_infs": "docs/guides/looking-inside.md#nans",
-    "debug_bounds": "docs/guides/looking-inside.md#checks-and-indices",
-    "check_tracer_leaks": "docs/guides/looking-inside.md#transfers-and-leaks",
-    "transfer_guard": "docs/guides/looking-inside.md#transfers-and-leaks",
-    "log_compiles": "docs/guides/looking-inside.md#why-was-this-compiled-again",
-    "explain_cache_misses": "docs/guides/looking-inside.md#why-was-this-compiled-again",
-    "compilation_cache": "docs/guides/staging.md#caches", "compilation_cache_dir": "docs/guides/staging.md#caches",
-    "compilation_cache_max_bytes": "docs/guides/staging.md#caches", "mesh": "docs/guides/meshes.md#a-mesh-in-scope",
-    "serial_loops": "docs/guides/named-axes.md#serial-axes",
-    "global_view": "docs/guides/named-axes.md#a-mesh-of-several-processes",
-    "replicated_counts_once": "docs/internals/collectives.md#the-other-interpretation-as-a-setting",
-    "agreement": "docs/multi_process/launch-consistency.md",
-    "collective_timeout_seconds": "docs/multi_process/launch-consistency.md#processes-that-do-not-launch"}
+    "debug_nans": "docs/how-to/looking-inside.md#nans", "debug_infs": "docs/how-to/looking-inside.md#nans",
+    "debug_bounds": "docs/how-to/looking-inside.md#checks-and-indices",
+    "check_tracer_leaks": "docs/how-to/looking-inside.md#transfers-and-leaks",
+    "transfer_guard": "docs/how-to/looking-inside.md#transfers-and-leaks",
+    "log_compiles": "docs/how-to/looking-inside.md#why-was-this-compiled-again",
+    "explain_cache_misses": "docs/how-to/looking-inside.md#why-was-this-compiled-again",
+    "compilation_cache": "docs/how-to/staging.md#caches", "compilation_cache_dir": "docs/how-to/staging.md#caches",
+    "compilation_cache_max_bytes": "docs/how-to/staging.md#caches", "mesh": "docs/how-to/meshes.md#a-mesh-in-scope",
+    "serial_loops": "docs/how-to/named-axes.md#serial-axes",
+    "global_view": "docs/how-to/named-axes.md#a-mesh-of-several-processes",
+    "replicated_counts_once": "docs/design/collectives.md#the-other-interpretation-as-a-setting",
+    "agreement": "docs/how-to/several-processes/launch-consistency.md",
+    "collective_timeout_seconds": "docs/how-to/several-processes/launch-consistency.md#processes-that-do-not-launch"}
 
 
 def link(path: str) -> str:

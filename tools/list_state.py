@@ -3,7 +3,7 @@
 usage: python tools/list_state.py
 
 State is what a call may change: names declared `global`, functions with a cache, and module-level containers and objects that
-are filled or changed later. Names in capitals are constants. docs/internals/architecture.md describes owner, lifetime and bound
+are filled or changed later. Names in capitals are constants. docs/design/architecture.md describes owner, lifetime and bound
 of each; tools/tests/test_list_state.py compares. No linter lists state.
 """
 from __future__ import annotations

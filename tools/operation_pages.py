@@ -12,7 +12,7 @@ import inspect
 import re
 from typing import Any
 
-CONVENTIONS = "docs/file_formats/op-conventions.md"
+CONVENTIONS = "docs/reference/op-conventions.md"
 HEAD = """# Operations
 
 Generated from the rule tables: one line for each primitive, one column for each transformation. The page of a family specifies

@@ -1,4 +1,4 @@
-// Comparison of results: docs/file_formats/op-conventions.md defines the tolerances, docs/_generated/ops/factorizations.md the part of a result
+// Comparison of results: docs/reference/op-conventions.md defines the tolerances, docs/_generated/ops/factorizations.md the part of a result
 // that is determined.
 import { range, sameShape } from './arrays.mjs';
 import * as D from './dtypes.mjs';

@@ -1,4 +1,4 @@
-// Read, check and evaluate every file of a corpus (docs/file_formats/saved-programs.md, docs/guides/exported-functions.md), and compare with
+// Read, check and evaluate every file of a corpus (docs/reference/saved-programs.md, docs/how-to/exported-functions.md), and compare with
 // the results in it.
 //
 // usage: node corpus.mjs FOLDER

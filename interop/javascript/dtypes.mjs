@@ -1,4 +1,4 @@
-// Element types: their bytes (docs/file_formats/op-conventions.md), rounding, and kinds.
+// Element types: their bytes (docs/reference/op-conventions.md), rounding, and kinds.
 //
 // An element is one JavaScript value: bool a boolean, integers BigInt, floats a number, complex [re, im], a key the list of its
 // uint32 numbers, float0 null.

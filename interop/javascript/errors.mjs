@@ -1,4 +1,4 @@
-// The error for files that do not conform to docs/file_formats/saved-programs.md, or that need an unsupported feature.
+// The error for files that do not conform to docs/reference/saved-programs.md, or that need an unsupported feature.
 
 export class Refusal extends Error {}
 

@@ -1,4 +1,4 @@
-// Exported functions: bytes to a function of flat arrays, see docs/guides/exported-functions.md.
+// Exported functions: bytes to a function of flat arrays, see docs/how-to/exported-functions.md.
 import { createHash } from 'node:crypto';
 import { checkAll, sameType, typeText } from './check.mjs';
 import { dtypeNamed, rounded, writeElement } from './dtypes.mjs';

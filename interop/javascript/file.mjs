@@ -1,4 +1,4 @@
-// Saved programs: bytes to programs, see docs/file_formats/saved-programs.md. Nothing is executed, and every index is checked.
+// Saved programs: bytes to programs, see docs/reference/saved-programs.md. Nothing is executed, and every index is checked.
 import { createHash } from 'node:crypto';
 import { Arr, sizeOf } from './arrays.mjs';
 import { dtypeNamed, readElement } from './dtypes.mjs';

@@ -1,4 +1,4 @@
-// Symbolic sizes: strings to functions of the names' values, and the values from shapes, see docs/guides/exported-functions.md.
+// Symbolic sizes: strings to functions of the names' values, and the values from shapes, see docs/how-to/exported-functions.md.
 import { refuse } from './errors.mjs';
 
 const floordiv = (x, y) => {

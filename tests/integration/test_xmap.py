@@ -270,3 +270,11 @@ def test_cotangents_have_no_axes_of_later_factors():
 
     for got, want in zip(jax.grad(named, (0, 1, 2, 3))(x, *weights), jax.grad(positional, (0, 1, 2, 3))(x, *weights)):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_reductions_of_one_function_over_different_names():
+    """Names are part of the axes that staged functions are cached by."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for name, axis in (("a", 0), ("b", 1), ("a", 0)):
+        over = xmap(lambda v: jax.nn.logsumexp(v, axis=name), ["a", "b"], ["b" if name == "a" else "a"])  # noqa: B023
+        np.testing.assert_allclose(over(x), jax.nn.logsumexp(x, axis=axis), rtol=1e-6)

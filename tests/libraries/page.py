@@ -1,4 +1,4 @@
-"""The tables of docs/guides/libraries.md, from the pins, the programs and the recorded counts."""
+"""The tables of docs/how-to/libraries.md, from the pins, the programs and the recorded counts."""
 from __future__ import annotations
 
 import ast
@@ -44,7 +44,7 @@ def replace_tables(text: str) -> str:
 
 def page_of(root: Path) -> Path:
     """Return the path of the page."""
-    return root / "docs" / "guides" / "libraries.md"
+    return root / "docs" / "how-to" / "libraries.md"
 
 
 def write_page(root: Path) -> None:

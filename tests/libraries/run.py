@@ -4,7 +4,7 @@ usage: python tests/libraries/run.py [--set YEAR] [--sample] [--no-suites] [prog
 
 The set follows from the installed jaxlib: 2026 for jaxlib 0.12 and later, else 2024. Two programs run at a time. `--sample`
 runs some of the programs and the smaller suite: those that start within 60 s; it passes if the package index cannot be reached.
-`--write-page` updates the tables in docs/guides/libraries.md.
+`--write-page` updates the tables in docs/how-to/libraries.md.
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A function that is linear in its operand acts equally on each element of the operand's last axis. So one call on an identity
 along that axis gives the matrix from the inputs of all members to the outputs of all members; one pullback gives its
-transpose. Expected results are computed by the code in `docs/internals/collectives.md`. Numbers are integers times
+transpose. Expected results are computed by the code in `docs/design/collectives.md`. Numbers are integers times
 `SCALE`, which every number of members divides, so means are exact too.
 """
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCALE = 720720  # 1 to 16 divide it
 
 
 def _read_page() -> dict[str, Callable[..., Any]]:
-    page = Path(__file__).parents[2] / "docs" / "internals" / "collectives.md"
+    page = Path(__file__).parents[2] / "docs" / "design" / "collectives.md"
     names: dict[str, Any] = {"np": np}
     for example in doctest.DocTestParser().get_examples(page.read_text()):
         if example.source.startswith(("def ", "meaning = ")):

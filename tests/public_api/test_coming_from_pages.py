@@ -1,4 +1,4 @@
-"""The tables of calls in `coming-from-numpy.md` are true: each cell is evaluated; no missing parameter is left out.
+"""The tables of calls in `coming-from/numpy.md` are true: each cell is evaluated; no missing parameter is left out.
 
 A cell begins with code: the value of the call, or the exception that it raises; a cell without code is not checked.
 `python test_coming_from_pages.py` in an environment with JAX prints the rows whose last column is wrong.
@@ -15,7 +15,7 @@ import numpy as np
 if __name__ != "__main__":  # an environment with JAX may lack it
     import pytest
 
-PAGE = Path(__file__).parents[2] / "docs/tutorials/coming-from-numpy.md"
+PAGE = Path(__file__).parents[2] / "docs/coming-from/numpy.md"
 MODULES = ("fft", "integrate", "linalg", "ndimage", "optimize", "signal", "sparse.linalg", "special", "stats")
 
 

@@ -1,7 +1,7 @@
 """Public functions have the parameters of JAX 0.4.30, or the page for users of JAX lists the difference.
 
 `jax_parameters.tsv` contains JAX's parameters, one function per line: `python test_jax_parameters.py jax` in an
-environment with JAX prints it. Differences must be in the table of `docs/tutorials/coming-from-jax.md`.
+environment with JAX prints it. Differences must be in the table of `docs/coming-from/jax.md`.
 """
 import ast
 import enum
@@ -123,7 +123,7 @@ def listed_differences(text):
             yield call if "." in call or not prefix else f"{prefix}.{call}", own
 
 
-PAGE = list(listed_differences((HERE.parent.parent / "docs" / "tutorials" / "coming-from-jax.md").read_text(encoding="utf-8")))
+PAGE = list(listed_differences((HERE.parent.parent / "docs" / "coming-from" / "jax.md").read_text(encoding="utf-8")))
 
 
 def is_listed(name, parameter):

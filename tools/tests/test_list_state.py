@@ -1,11 +1,11 @@
-"""The tables of state in docs/internals/architecture.md list exactly the state that exists."""
+"""The tables of state in docs/design/architecture.md list exactly the state that exists."""
 import ast
 import re
 from pathlib import Path
 
 import list_state
 
-PAGE = Path(__file__).parents[2] / "docs" / "internals" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "design" / "architecture.md"
 
 
 def listed():
@@ -21,7 +21,7 @@ def listed():
 
 def test_all_state_is_listed():
     missing = sorted(list_state.all_state() - listed())
-    assert not missing, ("add these to the section on state of docs/internals/architecture.md, with lifetime and bound; "
+    assert not missing, ("add these to the section on state of docs/design/architecture.md, with lifetime and bound; "
                          f"names of constants are in capitals: {missing}")
 
 

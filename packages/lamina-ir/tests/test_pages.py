@@ -9,7 +9,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTI
 
 
 @pytest.mark.skipif(not DOCS.is_dir(), reason="the pages are not part of the package")
-@pytest.mark.parametrize("page", ["contributing/writing-a-pass.md", "file_formats/program-json.md"])
+@pytest.mark.parametrize("page", ["contributing/writing-a-pass.md", "reference/program-json.md"])
 def test_page_examples_run_with_lamina_ir_only(page):
     failed, tried = doctest.testfile(str(DOCS / page), module_relative=False, optionflags=FLAGS)
     assert tried > 5 and not failed

@@ -1,5 +1,5 @@
 """Every function with an axis argument takes the name of a mapped axis, and is then the positional program, or says that it
-takes positional axes only. The meanings are those of docs/guides/names-as-axes.md."""
+takes positional axes only. The meanings are those of docs/how-to/names-as-axes.md."""
 import inspect
 
 import lamina_numpy as lnp

@@ -121,7 +121,7 @@ def test_donated_shards_are_deleted():
     np.testing.assert_allclose(z, np.tile(-X.sum(0) / 8, (8, 1)), rtol=1e-4, atol=1e-5)
     for use in (lambda: step(first), lambda: free(first), lambda: lax.neg(first)):
         with pytest.raises(RuntimeError, match="deleted or donated"):
-            use()
+            np.asarray(use())  # with other threads, jaxlib 0.12 raises when the result is read
     both = pmap(lambda x, y: lax.add(x, y), donate_argnums=(0, 1))
     z = free(X)
     with pytest.raises(ValueError, match="twice"):

@@ -308,7 +308,7 @@ class Exported:
         return self._derivative
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
-        """The function as bytes, for `deserialize`, here or elsewhere. See `docs/guides/exported-functions.md`.
+        """The function as bytes, for `deserialize`, here or elsewhere. See `docs/how-to/exported-functions.md`.
 
         Args:
           vjp_order: how many derivatives in reverse are written with it; others are made of the program when they are asked

@@ -1,6 +1,6 @@
 """Write exported functions as bytes and read them.
 
-The format is described in docs/guides/exported-functions.md. Nothing is pickled, and reading executes no code.
+The format is described in docs/how-to/exported-functions.md. Nothing is pickled, and reading executes no code.
 """
 from __future__ import annotations
 

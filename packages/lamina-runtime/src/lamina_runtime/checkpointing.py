@@ -3,7 +3,7 @@
     checkpointing.save(folder, {"params": params, "step": 12}, step=12, keep=3)
     state = checkpointing.load(folder, like={"params": params, "step": 0})
 
-Saving is atomic: after a crash or a power failure, a checkpoint is complete or absent. `docs/guides/checkpoints.md` describes
+Saving is atomic: after a crash or a power failure, a checkpoint is complete or absent. `docs/how-to/checkpoints.md` describes
 the files.
 """
 from __future__ import annotations

@@ -515,7 +515,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the coordinator until the last process disconnects. Exit status 1 if the port cannot be bound."""
     parser = argparse.ArgumentParser(
         prog="python -m lamina_runtime.coordinator", description="Rendezvous of the processes of a program; see "
-        "docs/multi_process/processes.md. Prints one line of JSON once it listens.")
+        "docs/how-to/several-processes/processes.md. Prints one line of JSON once it listens.")
     parser.add_argument("address", nargs="?", default="127.0.0.1:0", help="host:port to listen at; port 0: a free one")
     parser.add_argument("--startup-timeout", type=float, default=600, metavar="S",
                         help="end if no process has connected within S seconds")

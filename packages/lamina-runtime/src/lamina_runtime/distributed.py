@@ -1,6 +1,6 @@
 """Join several processes into one system: after `initialize` in each, `devices()` lists the devices of all of them.
 
-`docs/multi_process/processes.md` describes which process starts which, the sockets between them, and the shutdown.
+`docs/how-to/several-processes/processes.md` describes which process starts which, the sockets between them, and the shutdown.
 """
 from __future__ import annotations
 

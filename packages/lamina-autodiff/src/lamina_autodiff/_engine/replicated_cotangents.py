@@ -5,7 +5,7 @@ with `config.replicated_counts_once`. An operation that combines it with a varyi
 members of the axis. The broadcast is implicit: no equation records it. It is linear, and its transpose is a sum over
 the members. So this module inserts the sum (`psum`) for each cotangent of a replicated variable, over the axes over
 which the operation works and the variable does not vary. A replicated cotangent means equal cotangents, one per member:
-its sum is a multiplication by the axis size. See docs/internals/collectives.md.
+its sum is a multiplication by the axis size. See docs/design/collectives.md.
 
 The cotangents of several uses are added first and reduced once, when the equation that binds the variable is
 transposed. Loops do the same: the cotangent of a loop constant is accumulated unreduced over the iterations and reduced

@@ -6,7 +6,7 @@
 - `in_axes` gives the mapped axis of each argument; with `None`, all examples share the argument. `out_axes` gives the
   axis of the examples in each result; with `None`, the result is the same for all. Both can be tree prefixes.
 - Maps nest, each with a separate axis. The map of a staged, looping or branching function equals the loop over it.
-- Collectives over a named axis are defined in docs/internals/collectives.md, including those over outer axes and over
+- Collectives over a named axis are defined in docs/design/collectives.md, including those over outer axes and over
   nested axes of equal names.
 - `custom_vmap` uses a batching rule of the user; `sequential_vmap` runs the examples in order.
 - Wrong arguments are rejected with a `TypeError` or `ValueError` that names the argument.

@@ -1,4 +1,4 @@
-"""Collectives over the named axis of a map, as docs/internals/collectives.md defines them."""
+"""Collectives over the named axis of a map, as docs/design/collectives.md defines them."""
 from __future__ import annotations
 
 from typing import Any

@@ -376,7 +376,7 @@ def require_region_signature(eqns: Sequence[Eqn]) -> None:
                 raise ProgramError(f"`{op}` holds a program in its param `{name}`, but has no region signature; define "
                                    f"Primitive({op!r}, region_signature=RegionSignature(...)), or, if the program does "
                                    f"not take the operands, RegionSignature(extra_programs=({name!r},), "
-                                   "indivisible='reason') (see docs/internals/nested-programs.md)")
+                                   "indivisible='reason') (see docs/design/nested-programs.md)")
 
 
 def find_axis_names(p: Primitive, params: Params) -> frozenset[AxisName]:

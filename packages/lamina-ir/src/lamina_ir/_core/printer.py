@@ -3,7 +3,7 @@
 Variables are named in the order in which they appear in the text, in one sequence for the program and all nested
 programs. An unused result is `_`. A program that occurs several times is printed once, unless it is short, so the
 length of the text is proportional to the size of the program in memory. A program of one equation, and the params of an
-equation, are printed on one line if they fit in 80 columns. The grammar is in docs/file_formats/program-text.md.
+equation, are printed on one line if they fit in 80 columns. The grammar is in docs/reference/program-text.md.
 """
 from __future__ import annotations
 

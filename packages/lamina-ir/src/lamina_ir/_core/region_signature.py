@@ -1,7 +1,7 @@
 """`RegionSignature`: how operands and results of an equation correspond to those of its nested programs (regions).
 
 It is part of the primitive. The generic code for primitives with regions (dead code, dependence, partial evaluation,
-order of effects, derivatives, batching) reads only this signature. docs/internals/nested-programs.md has diagrams.
+order of effects, derivatives, batching) reads only this signature. docs/design/nested-programs.md has diagrams.
 """
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class RegionSignature:
     def check_declaration(self, op: str, params: tuple[str, ...]) -> None:
         """Raise ProgramError unless this can be the signature of a primitive with these params."""
         def fail(field: str, text: str) -> ProgramError:
-            return ProgramError(f"Primitive {op!r}: region_signature: {field} {text} (see docs/internals/nested-programs.md)")
+            return ProgramError(f"Primitive {op!r}: region_signature: {field} {text} (see docs/design/nested-programs.md)")
 
         for i, g in enumerate(self.operands):
             if not isinstance(g, OperandGroup) or g.kind not in (CONST, CARRY, SCANNED, SELECTOR):

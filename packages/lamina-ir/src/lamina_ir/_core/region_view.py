@@ -164,7 +164,7 @@ class RegionView:
 
     def _mismatch(self, text: str) -> ProgramError:
         return ProgramError(f"{self.prim.name} does not match the region signature of its primitive: {text} "
-                            "(see docs/internals/nested-programs.md)")
+                            "(see docs/design/nested-programs.md)")
 
     def check(self) -> None:
         """Raise ProgramError unless the regions have the operand and result counts that the signature requires."""

@@ -53,7 +53,7 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     """Split a program into two stages: the equations that depend on known inputs only, and the rest.
 
     Equations with nested programs are split along their region signature, unless it is indivisible; see
-    docs/guides/looking-inside.md. Equations without operands are repeated in each stage that needs them. Effects keep
+    docs/how-to/looking-inside.md. Equations without operands are repeated in each stage that needs them. Effects keep
     their order: once one is in the second stage, all later ones are too, and an equation with effects inside is not
     split.
 

@@ -1,6 +1,6 @@
 """Split a checkpointed program by its policy: one program returns the saved values, the other takes them as operands.
 
-The policy also applies inside nested programs whose region signature allows it (see docs/internals/nested-programs.md).
+The policy also applies inside nested programs whose region signature allows it (see docs/design/nested-programs.md).
 Values saved in a nested program leave it like the residuals of a split equation: stacked in a loop, in shared slots for
 branches.
 """

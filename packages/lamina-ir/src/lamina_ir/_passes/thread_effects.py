@@ -169,7 +169,7 @@ def _thread_eqn(e: Eqn, token: Var, after: Var) -> Eqn:
         why = ("the members of a map have no common order" if signature.axis_binding else
                f"its region signature has no {'carry' if signature.loops else 'constant'} operands")
         raise MissingRuleError(f"ordered effects inside of `{e.primitive.name}` are not supported: {why}; use ordered=False "
-                               "(see docs/internals/nested-programs.md)")
+                               "(see docs/design/nested-programs.md)")
     # Branches without ordered effects take and return the token too, since all branches have one signature.
     return _add_operands(e, group, [token], [after], thread_effect_token)
 

@@ -290,7 +290,7 @@ def _find_single_map(closed: ClosedJaxpr) -> Eqn | None:
     if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive not in (prims.xla_pmap_p, prims.shard_map_p):
         return None
     e = jaxpr.eqns[0]
-    # Replicas cannot be nested, see docs/internals/rationale.md.
+    # Replicas cannot be nested, see docs/design/rationale.md.
     if count_devices(e.params["call_jaxpr"]) > 1 or e.params.get("auto") or not {*jaxpr.outvars} <= {*e.outvars}:
         return None
     binds: Any = e.primitive.region_signature.axis_binding  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""`dumps` and `loads`: convert programs to bytes and back. docs/file_formats/saved-programs.md describes the format.
+"""`dumps` and `loads`: convert programs to bytes and back. docs/reference/saved-programs.md describes the format.
 
 A file contains names, numbers and raw array bytes. Loading looks up primitives and param types by name. It imports,
 unpickles and executes nothing, and the loaded program has passed `check`.

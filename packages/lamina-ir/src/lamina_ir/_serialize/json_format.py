@@ -1,6 +1,6 @@
 """`jaxpr_json` and `jaxpr_from_json`: convert programs to JSON objects and back, for tools in any language.
 
-docs/file_formats/program-json.md has the schema. Variables have the names of the printed program. The format of `dumps`
+docs/reference/program-json.md has the schema. Variables have the names of the printed program. The format of `dumps`
 is more compact and also contains the rules of custom calls; this format is for viewing and drawing programs, and for
 generating them with other tools.
 """
@@ -121,7 +121,7 @@ class _Writer:
 def jaxpr_json(program: Jaxpr | ClosedJaxpr, *, constants: bool = True, costs: bool = False) -> dict[str, Json]:
     """Convert a program to dicts, lists, strings and numbers for `json.dumps`.
 
-    docs/file_formats/program-json.md has the schema.
+    docs/reference/program-json.md has the schema.
 
     Args:
       program: the program; a `Jaxpr` must have no constants.

@@ -1,4 +1,4 @@
-"""`parse`: convert program text to a program. docs/file_formats/program-text.md has the grammar.
+"""`parse`: convert program text to a program. docs/reference/program-text.md has the grammar.
 
 Nothing is evaluated or imported.
 """

@@ -38,7 +38,7 @@ class ShapedArray:
 
     Attributes:
       varying_axes: names of the mapped axes over which the value may differ between members; usually empty.
-        `with_varying_axes` makes other types; see docs/internals/collectives.md.
+        `with_varying_axes` makes other types; see docs/design/collectives.md.
       sharding: None, or the sharding of an array whose mesh has `Explicit` axes. Only `typeof` returns such types; the
         types in programs contain no shardings.
     """

@@ -1,4 +1,4 @@
-"""Saved programs byte by byte, as docs/file_formats/saved-programs.md specifies them.
+"""Saved programs byte by byte, as docs/reference/saved-programs.md specifies them.
 
 Hand-made files load, and an independent reader can read saved files.
 """

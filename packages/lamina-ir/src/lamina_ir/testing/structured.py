@@ -2,7 +2,7 @@
 carries.
 
 It is not a built-in primitive. The tests of each package use it with its region signature alone, without rules, except
-those that docs/internals/nested-programs.md requires.
+those that docs/design/nested-programs.md requires.
 """
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     if placement is None:
         placement = _default_placement(closed_jaxpr, axis_env)
     # A map whose rows use several devices each is lowered as one row, which then stands for a process
-    # (docs/internals/placements.md).
+    # (docs/design/placements.md).
     if placement.local_devices:
         closed_jaxpr, placement = first_member_program(closed_jaxpr, placement)
     env = AxisEnv(axis_env, placement.replicas) if axis_env or placement.replicas > 1 else _NO_AXES

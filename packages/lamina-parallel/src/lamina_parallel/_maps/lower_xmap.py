@@ -20,6 +20,7 @@ from lamina_ir.typing import Params, Value
 from lamina_ir.extend.unchecked import drop_redundant_collectives, record_annotated
 from lamina_ir.prims import Indexed, Split
 
+from .._serial_axis.checkpoint_phases import drop_derivative_rules
 from .._serial_axis.contract_sums import contract_sums
 from .._serial_axis.scan_phases import scan_over_axis
 from .._mesh.axis_resources import (find_conflict, find_divided_xmap, expand_axes, check_no_divided_xmap,
@@ -267,7 +268,7 @@ def _make_positional(body: ClosedJaxpr, avals: Sequence[ShapedArray], params: Pa
     turns = dict(params["loops"])
     ins = [binds.mapped_axes(params, entry) for entry in params["in_axes"]]
     out_axes = [frozenset[Hashable]()] * len(body.out_avals)  # the axes along which each result turns out to be mapped
-    program = body
+    program = drop_derivative_rules(body, frozenset([name for name, _ in axes]))
     # Innermost axis first: each step adds a leading dimension, so that the dimensions of the result have the order of
     # the axes.
     for k, (name, size) in reversed(list(enumerate(axes))):

@@ -202,7 +202,7 @@ class PmapSpec(MapSpec):
         """Return the types of the arguments of one row: without the mapped axis."""
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
-        if type(self.axis_name) is UnnamedAxis:  # types do not contain these, see docs/internals/collectives.md
+        if type(self.axis_name) is UnnamedAxis:  # types do not contain these, see docs/design/collectives.md
             return parts
         # A mapped argument varies over the axis.
         mine = frozenset([self.axis_name])

@@ -1,6 +1,6 @@
 """One rule per collective: how it is computed over slots, so that only the slots of members count.
 
-The page docs/internals/padded-maps.md lists the rules.
+The page docs/design/padded-maps.md lists the rules.
 """
 from __future__ import annotations
 

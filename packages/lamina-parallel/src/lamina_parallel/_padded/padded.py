@@ -1,7 +1,7 @@
 """`padded`: map a function over any number of rows, several per device if there are more rows than devices.
 
 Rows are laid out in slots, `rounds` for each device, in order, so that each device has consecutive rows. Slots without
-a row are padding at the end and repeat the last row. The page docs/internals/padded-maps.md explains what a padding slot
+a row are padding at the end and repeat the last row. The page docs/design/padded-maps.md explains what a padding slot
 computes and why it affects no result.
 """
 from __future__ import annotations

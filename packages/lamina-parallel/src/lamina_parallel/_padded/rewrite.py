@@ -7,7 +7,7 @@ Collectives over the axis become collectives over two axes, devices and rounds, 
 A padding slot repeats the computation of the last member to the bit: it has the same operands and axis index, and
 receives the same values from collectives. So it produces a NaN only if the last member does. Its results are discarded:
 sums exclude it and gathers drop it. In several processes each process has its own slots, whose padding repeats its own
-last member. The page docs/internals/padded-maps.md lists how each primitive is rewritten.
+last member. The page docs/design/padded-maps.md lists how each primitive is rewritten.
 """
 from __future__ import annotations
 

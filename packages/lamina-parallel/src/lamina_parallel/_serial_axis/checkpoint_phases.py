@@ -10,7 +10,7 @@ from lamina_ir.extend import dce_equation, stack_depth
 
 from .split_phases import AxisNames, split_phases, make_program, find_free_vars
 
-__all__ = ["checkpoint_phases", "inline_axis_calls"]
+__all__ = ["checkpoint_phases", "drop_derivative_rules", "inline_axis_calls"]
 
 
 def checkpoint_phases(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
@@ -50,7 +50,8 @@ def checkpoint_phases(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
         return ClosedJaxpr(Jaxpr(closed.jaxpr.constvars, closed.jaxpr.invars, eqns, closed.jaxpr.outvars), closed.consts)
 
 
-_CALLS = frozenset([prims.xla_call_p, prims.remat_p, prims.custom_jvp_call_p, prims.custom_vjp_call_p])
+_CALLS_WITH_RULES = frozenset([prims.custom_jvp_call_p, prims.custom_vjp_call_p])
+_CALLS = frozenset([prims.xla_call_p, prims.remat_p, *_CALLS_WITH_RULES])
 
 
 def inline_axis_calls(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
@@ -77,6 +78,29 @@ def inline_axis_calls(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
     if any(map(has_collective, closed.jaxpr.eqns)):
         closed = inline_calls(rewrite(closed, as_call, nested=has_collective), lambda e: e.params["call_jaxpr"] in inlined)
     return _drop_copies(closed)
+
+
+def drop_derivative_rules(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
+    """Inline the calls with derivative rules that contain collectives over the axes, for a program that is only executed.
+
+    A call with rules is batched with all results batched. Without rules the result of a reduction over the axis is
+    unbatched, so that it is not stored once per position.
+    """
+    def has_rules(e: Eqn) -> bool:
+        return e.primitive in _CALLS_WITH_RULES and not names.isdisjoint(eqn_axis_names(e))
+
+    inlined: set[ClosedJaxpr] = set()
+
+    def as_call(e: Eqn) -> list[Eqn] | None:
+        if not has_rules(e):
+            return None
+        inlined.add(e.params["call_jaxpr"])
+        params = {**prims.xla_call_p.defaults, "call_jaxpr": e.params["call_jaxpr"], "name": e.params["name"]}
+        return [e.replace(primitive=prims.xla_call_p, params=params)]
+
+    if not any(e.primitive in _CALLS and not names.isdisjoint(eqn_axis_names(e)) for e in closed.jaxpr.eqns):
+        return closed
+    return inline_calls(rewrite(closed, as_call), lambda e: e.params["call_jaxpr"] in inlined)
 
 
 def _drop_copies(closed: ClosedJaxpr) -> ClosedJaxpr:

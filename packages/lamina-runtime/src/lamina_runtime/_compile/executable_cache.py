@@ -62,6 +62,7 @@ class CompileSettings(NamedTuple):
     shardy: bool = False               # partition with Shardy, because the program contains maps
     compiler_options: OptionPairs = ()   # the user's compiler options
     rolled_loops: bool = False         # LLVM does not unroll loops
+    loop_threshold: int = 0            # loops over fewer bytes become one kernel; 0: XLA's default
 
 
 def check_compiler_options(call: str, options: CompilerOptions | None) -> OptionPairs:
@@ -293,7 +294,12 @@ def _compile_options(options: CompileSettings, ids: tuple[int, ...]) -> JaxlibCo
     env_overrides = (_jaxlib.cheap_overrides() if options.cheap else []) + list(options.compiler_options)
     if env_overrides:
         o.env_option_overrides = env_overrides
-    return _jaxlib.disable_loop_unrolling(o) if options.rolled_loops else o
+    extra: dict[str, str] = {}
+    if options.rolled_loops:
+        extra["xla_cpu_disable_loop_unrolling"] = ""
+    if options.loop_threshold:
+        extra["xla_cpu_small_while_loop_byte_threshold"] = str(options.loop_threshold)
+    return _jaxlib.add_extra_options(o, extra) if extra else o
 
 
 # --- the memory cache ---------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ ambiguous operations, and adds sharding constraints. The results have the shardi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from lamina_ir import ClosedJaxpr, ShapedArray, Source
 from lamina_ir.errors import ShardingTypeError
@@ -20,7 +21,7 @@ from .._placement.resolve import program_mesh
 from .._sharding import shardings
 from .user_shardings import UserShardings
 
-__all__ = ["add_types"]
+__all__ = ["add_types", "enter_mesh_of"]
 
 Entries = tuple[tuple[object, ...], ...]
 
@@ -53,6 +54,16 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
              for user, found in zip(given, outs, strict=True)]
     ins = (None,) * len(entries) if layout is None else layout.ins
     return made, UserShardings(ins, tuple(named), mesh.flat_devices, None if layout is None else layout.in_tree)
+
+
+def enter_mesh_of(flat: Sequence[Value]) -> AbstractContextManager[object]:
+    """Return a context with the mesh with `Explicit` axes of the first argument that has one in scope; it is needed for
+    the shardings of cotangents."""
+    for x in flat:
+        sharding = _sharding_of(x)
+        if sharding is not None and sharding._mesh is not None and sharding._mesh.explicit_axes:
+            return nullcontext() if mesh_in_scope() == sharding._mesh else sharding._mesh
+    return nullcontext()
 
 
 def _is_backward() -> bool:

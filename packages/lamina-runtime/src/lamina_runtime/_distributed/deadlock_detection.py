@@ -7,7 +7,7 @@ answers contain a cycle, all processes in it are asked again. If none has moved 
 moment at which all of them waited for each other. So none can ever continue. Then all raise the same error.
 
 A process is considered waiting only if none of its threads can still start a launch: a process that is merely late is
-never part of a deadlock. `docs/multi_process/launch-consistency.md` has the proof.
+never part of a deadlock. `docs/how-to/several-processes/launch-consistency.md` has the proof.
 """
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ and ignores tokens that were sent before the answer. So all processes are in ste
 If all tokens arrive at once and are equal, the exchange is in this module. Otherwise `launch_comparison` continues it:
 `launch_frames` exchanges tokens and notices, `launch_failure` gives up a launch. Launches that wait for each other in a
 cycle are found by `deadlock_detection`. The guarantees are described in
-`docs/multi_process/launch-consistency.md`.
+`docs/how-to/several-processes/launch-consistency.md`.
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Processes meet in this protocol before jaxlib connects them. jaxlib would abort the process if an address is wrong, a
 process index is taken or a peer never comes. `coordinator` is the server side, `rendezvous_client` the client side;
-`docs/multi_process/processes.md` has a diagram.
+`docs/how-to/several-processes/processes.md` has a diagram.
 
 The coordinator speaks first and sends a challenge. A process answers with a description of itself, and a MAC
 (HMAC-SHA256) of both under the token. The coordinator proves in the same way that it has the token. The token itself is

@@ -29,6 +29,7 @@ from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .._placement.resolve import device_names, program_mesh
 from .._compile.compile_effort import CompileEffort, compile_effort
+from .._compile.small_loops import loop_byte_threshold
 from .._typing import Array, LaunchReceipt, LoweringRules, OpSharding, OptionPairs, ResultHandler
 
 __all__ = ["CompiledProgram", "FastPath", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
@@ -195,7 +196,7 @@ class CompiledProgram:
         options = executable_cache.CompileSettings(
             placement.replicas, placement.partitions, unspecified, fast_compile,
             is_parallel and bool(getattr(low, "host_functions", ())), getattr(low, "shardy", False), compiler_options,
-            rolled_loops)
+            rolled_loops, 0 if is_parallel or low.platform != "cpu" else loop_byte_threshold(closed))
         if payload is not None:
             return executable_cache.load(low, placement.devices, options, payload)
         return compile_and_log(low, placement.devices, options, self.call, self.name, closed)

@@ -14,7 +14,7 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -354,13 +354,19 @@ def cheap_overrides() -> list[tuple[str, bool]]:
     return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
 
 
-def disable_loop_unrolling(options: JaxlibCompileOptions) -> JaxlibCompileOptions:
-    """Return the compile options with LLVM's loop unrolling disabled.
+def add_extra_options(options: JaxlibCompileOptions, extra: Mapping[str, str]) -> JaxlibCompileOptions:
+    """Return compile options with entries of the map `xla_backend_extra_options`.
 
-    The switch is an entry of the map `xla_backend_extra_options`, which neither attributes nor overrides can set. So it
-    is appended to the serialised options: a Protocol Buffer parser merges concatenated messages.
+    Neither attributes nor overrides can set it. So the entries are appended to the serialised options: a Protocol Buffer
+    parser merges concatenated messages.
+
+    Args:
+      options: jaxlib's compile options.
+      extra: names and values; together fewer than 100 bytes each.
     """
-    return CompileOptions.ParseFromString(options.SerializeAsString() + _NO_UNROLLING)
+    entries = [_field(3, _field(3, _field(_EXTRA_OPTIONS, _field(1, name.encode()) + _field(2, value.encode()))))
+               for name, value in extra.items()]
+    return CompileOptions.ParseFromString(options.SerializeAsString() + b"".join(entries))
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -370,8 +376,6 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 _EXTRA_OPTIONS = 500  # in DebugOptions, which is field 3 of ExecutableBuildOptions, field 3 of CompileOptions
-_NO_UNROLLING = _field(3, _field(3, _field(_EXTRA_OPTIONS, _field(1, b"xla_cpu_disable_loop_unrolling")
-                                           + _field(2, b""))))
 
 # Compile settings for nearly no optimisation.
 UNOPTIMISED: OptionPairs = (("xla_backend_optimization_level", 0),

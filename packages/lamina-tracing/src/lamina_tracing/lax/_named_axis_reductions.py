@@ -1,4 +1,4 @@
-"""Reductions and positions over mapped axes by their names, in terms of collectives (docs/guides/names-as-axes.md)."""
+"""Reductions and positions over mapped axes by their names, in terms of collectives (docs/how-to/names-as-axes.md)."""
 from __future__ import annotations
 
 import math
@@ -8,6 +8,7 @@ import numpy as np
 from lamina_ir import dtypes, Primitive, prims, ShapeError
 from lamina_ir.extend import as_axis_name
 from lamina_ir.typing import Value
+from typing_extensions import override
 
 from .._core.trace import axis_frame, bind
 from .._core.tracer import typeof
@@ -32,6 +33,19 @@ class ReductionAxes(tuple[int, ...]):
     """
 
     names: tuple[Hashable, ...]
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        """Compare names too: equal axes are one key of the caches of staged functions."""
+        return isinstance(other, ReductionAxes) and self.names == other.names and tuple(self) == tuple(other)
+
+    @override
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    @override
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.names))
 
     @property
     def size(self) -> int:

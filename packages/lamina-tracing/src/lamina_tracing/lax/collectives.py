@@ -1,5 +1,5 @@
 """Communication across mapped axes, with the same meaning under `vmap(axis_name)` and `pmap`; see
-docs/internals/collectives.md."""
+docs/design/collectives.md."""
 from __future__ import annotations
 
 import math
