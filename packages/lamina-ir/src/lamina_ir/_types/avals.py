@@ -45,7 +45,7 @@ class ShapedArray:
 
     __slots__ = ("shape", "dtype", "weak_type", "_hash")
     varying_axes: Axes = frozenset()  # a class attribute: nearly all types have no varying axes and need no memory for them
-    sharding = None
+    sharding: Sharding = None
     is_reference = False  # True in the type of a mutable reference, which defines `new_argument(trace, var)`
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False) -> None:
@@ -249,6 +249,12 @@ class _ShardedArray(ShapedArray):
 
 def format_sharded_shape(shape: Sequence[int], entries: Sequence[tuple[AxisName, ...]]) -> str:
     """Return a shape with the mesh axes of each dimension: `8@x,4`.
+
+    Args:
+      shape: the shape.
+      entries: for each dimension the names of mesh axes; missing ones are ().
+    Returns:
+      The text.
 
     >>> format_sharded_shape((8, 4, 2), [("x",), (), ("y", "z")])
     '8@x,4,2@(y,z)'

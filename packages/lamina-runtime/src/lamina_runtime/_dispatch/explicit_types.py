@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from lamina_ir import ClosedJaxpr, ShapedArray, Source
+from lamina_ir import ClosedJaxpr
 from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import collect_facts
 from lamina_ir.typing import Sharding, Value
@@ -47,7 +47,8 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
     source = find_user_source(2) if is_library_function else None
     line = None if source is None else str(source)
     is_derived = is_library_function and _is_backward()
-    made, outs = closed.memo_with_settings(("sharding types", name, mesh, entries, line, is_derived), lambda: add_sharding_types(
+    key = ("sharding types", name, mesh, entries, line, is_derived)
+    made, outs = closed.memo_with_settings(key, lambda: add_sharding_types(
         closed, entries, mesh, lambda value: _read_entries(mesh, value, len(value.shape)), source, is_derived, name))
     given = (None,) * len(outs) if layout is None else layout.outs
     named = [shardings.named_sharding(mesh, spec_from_entries(found), len(found)) if user is None else user
