@@ -79,8 +79,7 @@ def _sharding_of(x: object) -> Sharding | None:
 
 
 def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | None:
-    """Return the mesh with `Explicit` axes of the arguments and constants, else that of the program's constraints, else
-    the one in scope if the program has constraints."""
+    """Return the mesh with `Explicit` axes of the arguments and constants, else that of the program's constraints."""
     found: Mesh | None = None
     for x in (*flat, *closed.consts):
         sharding = _sharding_of(x)
@@ -91,7 +90,7 @@ def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | 
                                         "device_put")
             found = mesh
     if found is None and collect_facts(closed).has_constraints:
-        mesh = program_mesh(closed) or mesh_in_scope()
+        mesh = program_mesh(closed)
         found = mesh if mesh is not None and mesh.explicit_axes else None
     return found
 
