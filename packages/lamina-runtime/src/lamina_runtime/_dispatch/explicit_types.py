@@ -15,7 +15,7 @@ from lamina_ir.typing import Sharding, Value
 from lamina_parallel import Mesh
 from lamina_parallel.extend import (add_sharding_types, explicit_spec, mesh_in_scope, partition_spec_from_tiles,
                                     spec_entries, spec_from_entries)
-from lamina_tracing.extend import find_user_source, trace_state
+from lamina_tracing.extend import explicit_meshes, find_user_source, trace_state
 
 from .._placement.resolve import program_mesh
 from .._sharding import shardings
@@ -40,7 +40,7 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
     Raises:
       ShardingTypeError: the sharding of a result is ambiguous, or arguments are on different meshes.
     """
-    mesh = _find_mesh(call, closed, flat)
+    mesh = _find_mesh(call, closed, flat) if explicit_meshes else None
     if mesh is None:
         return None
     entries = tuple([_read_entries(mesh, x, a.ndim) for x, a in zip(flat, closed.in_avals)])
@@ -60,7 +60,7 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
 def enter_mesh_of(flat: Sequence[Value]) -> AbstractContextManager[object]:
     """Return a context with the mesh with `Explicit` axes of the first argument that has one in scope; it is needed for
     the shardings of cotangents."""
-    for x in flat:
+    for x in flat if explicit_meshes else ():
         sharding = _sharding_of(x)
         if sharding is not None and sharding._mesh is not None and sharding._mesh.explicit_axes:
             return nullcontext() if mesh_in_scope() == sharding._mesh else sharding._mesh

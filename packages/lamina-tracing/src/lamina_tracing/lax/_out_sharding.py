@@ -12,11 +12,13 @@ from .._core.tracer import Tracer, typeof
 from .._jit.jit import jit
 from .custom import with_sharding_constraint
 
-__all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "keep_shardings"]
+__all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "explicit_meshes",
+           "keep_shardings"]
 
 AUTO_AXES = "auto_axes("  # names of calls whose program the compiler partitions begin with this
 KEEP = "{keep:"  # the param of a constraint to the sharding that a value has already; its transpose keeps it too
 _numbers = itertools.count()
+explicit_meshes: list[bool] = []  # [True] once a mesh with `Explicit` axes was made; before, no value has a sharding to keep
 
 
 def check_out_sharding(call: str, out_sharding: Sharding) -> None:
@@ -74,6 +76,8 @@ def keep_shardings(values: Sequence[Value]) -> list[tuple[str, tuple[int, ...]] 
     >>> keep_shardings([2.0]) is None
     True
     """
+    if not explicit_meshes:
+        return None
     is_traced_kept = _is_explicit_scope()
     found = [_keep_sharding(x, is_traced_kept) for x in values]
     return found if any(found) else None
