@@ -20,10 +20,11 @@ from ._maps.shard_map import shard_map
 from ._maps.smap import smap
 from ._maps.xmap import AxisName, ResourceSet, xmap
 
-__all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop", "__version__",
-           "all_gather", "all_to_all", "auto_axes", "axis_index", "axis_size", "extend", "get_abstract_mesh", "get_mesh", "padded",
-           "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum",
-           "psum_scatter", "pswapaxes", "serial_loop", "set_mesh", "shard_map", "smap", "xeinsum", "xmap"]
+__all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop",
+           "__version__", "all_gather", "all_to_all", "auto_axes", "axis_index", "axis_size", "extend",
+           "get_abstract_mesh", "get_mesh", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax",
+           "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "set_mesh",
+           "shard_map", "smap", "xeinsum", "xmap"]
 
 del rules
 

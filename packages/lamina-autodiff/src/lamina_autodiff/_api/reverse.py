@@ -90,7 +90,8 @@ def _pull(fun: Function | None, program: LinearizedFunction, avals: Sequence[Sha
     if fun is not None and line is None and trace_state.trace is not EVALUATION:
         trace_state.source = get_function_source(fun)
     elif fun is not None and getattr(program, "has_shardings", False):
-        trace_state.source = get_function_source(fun).backward()  # so that no operation of the transpose is refused
+        source = get_function_source(fun)  # marked, so that no operation of the transpose is refused
+        trace_state.source = None if source is None else source.backward()
     try:
         return _pull_back(program, avals, active, cts, free)
     finally:

@@ -45,7 +45,7 @@ class ShapedArray:
 
     __slots__ = ("shape", "dtype", "weak_type", "_hash")
     varying_axes: Axes = frozenset()  # a class attribute: nearly all types have no varying axes and need no memory for them
-    sharding = None
+    sharding: Sharding = None
     is_reference = False  # True in the type of a mutable reference, which defines `new_argument(trace, var)`
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False) -> None:
@@ -230,7 +230,7 @@ class _ShardedArray(ShapedArray):
         return super().strip_weak_type().with_sharding(self.sharding) if self.weak_type else self
 
     def _sizes(self) -> str:
-        return format_sharded_shape(self.shape, self.sharding.explicit_entries)
+        return _format_sizes(self.shape, self.sharding.explicit_entries)
 
     @override
     def str_short(self, short_dtypes: bool = True) -> str:
@@ -247,12 +247,8 @@ class _ShardedArray(ShapedArray):
         return _ShardedArray, (self.shape, self.dtype, self.weak_type, self.sharding)
 
 
-def format_sharded_shape(shape: Sequence[int], entries: Sequence[tuple[AxisName, ...]]) -> str:
-    """Return a shape with the mesh axes of each dimension: `8@x,4`.
-
-    >>> format_sharded_shape((8, 4, 2), [("x",), (), ("y", "z")])
-    '8@x,4,2@(y,z)'
-    """
+def _format_sizes(shape: Sequence[int], entries: Sequence[tuple[AxisName, ...]]) -> str:
+    """Return a shape with the mesh axes of each dimension: `8@x,4,2@(y,z)`."""
     return ",".join([f"{n}@{_format_names(names)}" if names else str(n)
                      for n, names in zip_longest(shape, entries, fillvalue=())])
 

@@ -23,7 +23,6 @@ from .._placement.placement import (Grid, Placement, count_devices, single_map_e
                                     infer_arg_tiles)
 from .._core.axis_env import PROCESSES
 from .._placement.tiles import Tiles, make_tiles
-from .._types.avals import format_sharded_shape
 from ..trees._paths import explain_mismatch
 from .._serialize.treedef_json import register_node_serialization, treedef_from_json, treedef_to_json
 from ..trees import set_backend
@@ -36,8 +35,7 @@ _export_checked(globals())
 __all__ = ["AxisPosition", "CONSUMING_USES", "Grid", "KeyUse", "LoopIteration", "PROCESSES", "Placement",
            "ProgramFacts", "Tiles", "axis_positions", "cast_result", "check_key_uses", "collect_facts",
            "count_devices", "explain_mismatch", "find_key_uses", "find_per_member_map", "find_shard_maps",
-           "first_member_program", "format_axes", "format_iterations", "format_sharded_shape", "get_key_data",
-           "global_axis_size", "has_keys",
+           "first_member_program", "format_axes", "format_iterations", "get_key_data", "global_axis_size", "has_keys",
            "infer_arg_tiles", "join_member_tiles", "key_reuse_error", "lower_key_aval", "lower_keys", "make_evaluator",
            "make_tiles", "mesh_to_tiles", "observing_equations", "place_map", "place_nested_map",
            "register_node_serialization", "running_axis_positions", "running_device", "running_iterations",

@@ -215,7 +215,7 @@ def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | 
     Array([0, 0], dtype=int32)
     """
     shape, d, weak = _resolve_like("zeros_like", a, dtype, shape)
-    return _set_weak(zeros(shape, d, device=device), weak)
+    return _set_weak(zeros(shape, d, device=_choose_device(a, shape, device)), weak)
 
 
 @fill_docstring(_LIKE)
@@ -233,7 +233,7 @@ def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | N
     Array([[1, 1, 1]], dtype=int32)
     """
     shape, d, weak = _resolve_like("ones_like", a, dtype, shape)
-    return _set_weak(ones(shape, d, device=device), weak)
+    return _set_weak(ones(shape, d, device=_choose_device(a, shape, device)), weak)
 
 
 def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
@@ -286,7 +286,15 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     shape, d, weak = _resolve_like("full_like", a, dtype, shape)
     if d == dtypes.float0:
         return zeros(shape, d)
-    return _set_weak(full(shape, fill_value, d, device=device), weak)
+    return _set_weak(full(shape, fill_value, d, device=_choose_device(a, shape, device)), weak)
+
+
+def _choose_device(a: Any, shape: tuple[int, ...], device: Any) -> Any:
+    """Return the device for an array like `a`: by default the sharding of `a` if it is part of its type."""
+    if device is not None or isinstance(a, Tracer) or getattr(a, "shape", None) != shape:
+        return device
+    sharding = getattr(a, "sharding", None)
+    return None if sharding is None else getattr(sharding, "explicit_of_rank", lambda ndim: None)(len(shape))
 
 
 def _require_concrete(call: str, x: Any) -> Any:

@@ -11,8 +11,8 @@ from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_ir.extend import docstring_entries
 from lamina_ir.prims import as_dot_precision
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import (check_axes, check_axis, is_axis_name, check_no_axis_name, call_with_out_sharding, check_out_sharding, typeof,
-                                   resolve_requested_dtype)
+from lamina_tracing.extend import (call_with_out_sharding, check_axes, check_axis, check_no_axis_name, check_out_sharding,
+                                   is_axis_name, resolve_requested_dtype, typeof)
 
 from .._core.promotion import (aval, broadcast, broadcast_shapes_of, cast, convert, equation, pair, promote_all,
                                refuse_out)

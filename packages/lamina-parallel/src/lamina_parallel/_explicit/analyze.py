@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from lamina_ir import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, Source, Var, prims
 from lamina_ir.errors import ShardingTypeError
-from lamina_ir.extend import Tiles, format_sharded_shape
+from lamina_ir.extend import Tiles
 from lamina_ir.typing import Value
 from lamina_tracing.extend import AUTO_AXES, KEEP
 
@@ -125,9 +125,7 @@ class _Analysis:
             raise located from None
 
     def apply_rule(self, e: Eqn, entries: list[Entries], uniform: list[bool], derived: bool) -> list[Entries]:
-        rule = sharding_rules.get(e.primitive)
-        if rule is None and e.primitive.elementwise:
-            rule = _merge_all
+        rule = sharding_rules[e.primitive] if e.primitive in sharding_rules else None
         if rule is None:
             if not any(any(entry) for entry in entries):
                 return [unsharded(v.aval.ndim) for v in e.outvars]
@@ -243,10 +241,6 @@ class _Analysis:
         tiles, _ = tiles_from_partition_spec(self.mesh, spec_from_entries(entries), len(entries))
         free = tuple([d for d, names in enumerate(entries) if not names]) if self.is_mixed else ()
         return {"sharding": format_placement(tiles, self.mesh.flat_devices, self.mesh), "unspecified_dims": free}
-
-
-def _merge_all(op: Operation) -> list[Entries]:
-    return [op.merge()] * len(op.out_avals)
 
 
 def _get_entries(env: dict[Atom, Entries], v: Atom) -> Entries:

@@ -1,7 +1,7 @@
 """Sharding rules of products, reductions, sorting, windows, gathers, scatters and matrix factorizations."""
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 
 from .operation import Operation, unsharded
 from .._typing import Entries

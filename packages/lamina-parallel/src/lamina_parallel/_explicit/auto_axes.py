@@ -64,5 +64,5 @@ def _check_axes(call: str, axes: Hashable) -> None:
         return
     named = {*axes} if isinstance(axes, (tuple, list, set, frozenset)) else {axes}
     if named != mesh.explicit_axes:
-        raise ValueError(f"{call}: axes must be None or all Explicit axes, {sorted(map(str, mesh.explicit_axes))}; got {axes!r}. "
-                         "Leave it out")
+        raise ValueError(f"{call}: axes must be None or all Explicit axes, {sorted(map(str, mesh.explicit_axes))}; got "
+                         f"{axes!r}. Leave it out")

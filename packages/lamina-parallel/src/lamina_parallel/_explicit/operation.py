@@ -3,13 +3,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from lamina_ir import Primitive, ShapedArray
 from lamina_ir.errors import ShardingTypeError
-from lamina_ir.extend import format_sharded_shape
 from lamina_ir.typing import Params
-from lamina_ir import dtypes
 
 from .._typing import Entries
 
@@ -17,6 +15,12 @@ __all__ = ["HINT", "Operation", "format_type", "unsharded"]
 
 HINT = ("Move an operand with lamina.sharding.reshard, pass out_sharding= if the function takes it, or use "
         "lamina.sharding.auto_axes")
+
+
+class _Sharding(NamedTuple):
+    """A sharding for `ShapedArray.with_sharding`, which is only printed."""
+
+    explicit_entries: Entries
 
 
 def unsharded(ndim: int) -> Entries:
@@ -31,7 +35,7 @@ def format_type(aval: ShapedArray, entries: Entries) -> str:
     >>> format_type(shaped((8, 4), "float32"), (("x",), ()))
     'float32[8@x,4]'
     """
-    return f"{dtypes.long_name(aval.dtype)}[{format_sharded_shape(aval.shape, entries)}]"
+    return aval.with_sharding(_Sharding(entries)).str_long()
 
 
 class Operation:
@@ -68,8 +72,8 @@ class Operation:
         """Return the entries of a result. Refuse them if they name a mesh axis twice."""
         names = [name for entry in entries for name in entry]
         if len(set(names)) < len(names):
-            shown = format_sharded_shape(self.out_avals[0].shape, entries)
-            self.refuse(f"the result would be sharded twice over one mesh axis, as [{shown}]")
+            shown = format_type(self.out_avals[0], entries)
+            self.refuse(f"the result would be sharded twice over one mesh axis, as {shown}")
         return entries
 
     def check_unsharded(self, dimensions: Sequence[int], reason: str) -> None:

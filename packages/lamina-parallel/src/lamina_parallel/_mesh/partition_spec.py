@@ -16,8 +16,8 @@ from lamina_ir.typing import CacheKey, Device
 from .abstract_mesh import AxisType
 from .mesh import Mesh, mesh_in_scope
 
-__all__ = ["PartitionSpec", "UNCONSTRAINED", "check_explicit_spec", "explicit_spec", "format_placement", "parse_mesh", "partition_spec_from_tiles",
-           "spec_entries", "spec_from_entries", "tiles_from_partition_spec"]
+__all__ = ["PartitionSpec", "UNCONSTRAINED", "check_explicit_spec", "explicit_spec", "format_placement", "parse_mesh",
+           "partition_spec_from_tiles", "spec_entries", "spec_from_entries", "tiles_from_partition_spec"]
 
 
 class _Unconstrained:
@@ -89,6 +89,11 @@ class PartitionSpec(tuple):
 def spec_entries(spec: PartitionSpec) -> tuple[tuple[Hashable, ...], ...]:
     """Return the names of each entry as a tuple; () for None and UNCONSTRAINED.
 
+    Args:
+      spec: the spec.
+    Returns:
+      A tuple with a tuple of names for each entry.
+
     >>> spec_entries(PartitionSpec("x", None, ("y", "z")))
     (('x',), (), ('y', 'z'))
     """
@@ -98,6 +103,11 @@ def spec_entries(spec: PartitionSpec) -> tuple[tuple[Hashable, ...], ...]:
 def spec_from_entries(entries: Sequence[tuple[Hashable, ...]]) -> PartitionSpec:
     """Return the spec with these names in each entry.
 
+    Args:
+      entries: for each dimension a tuple of names.
+    Returns:
+      A spec with as many entries.
+
     >>> spec_from_entries([("x",), (), ("y", "z")])
     PartitionSpec('x', None, ('y', 'z'))
     """
@@ -106,6 +116,13 @@ def spec_from_entries(entries: Sequence[tuple[Hashable, ...]]) -> PartitionSpec:
 
 def explicit_spec(mesh: Mesh, spec: PartitionSpec, ndim: int) -> PartitionSpec:
     """Return a spec restricted to the `Explicit` axes of a mesh, with an entry for each of `ndim` dimensions.
+
+    Args:
+      mesh: the mesh.
+      spec: a spec over it.
+      ndim: the number of dimensions.
+    Returns:
+      A spec.
 
     >>> from lamina_parallel.testing import fake_devices
     >>> from lamina_parallel import AxisType
@@ -118,7 +135,19 @@ def explicit_spec(mesh: Mesh, spec: PartitionSpec, ndim: int) -> PartitionSpec:
 
 
 def check_explicit_spec(mesh: Mesh, spec: PartitionSpec, call: str) -> None:
-    """Raise ValueError unless the axes of a spec have the type `Explicit`."""
+    """Check that the axes of a spec have the type `Explicit`.
+
+    Args:
+      mesh: the mesh.
+      spec: a spec over it.
+      call: the call and the argument, for messages.
+    Raises:
+      ValueError: an axis has another type.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> from lamina_parallel import AxisType
+    >>> check_explicit_spec(Mesh(fake_devices(4), "x", AxisType.Explicit), PartitionSpec("x"), "zeros")
+    """
     for name in (name for names in check_spec(mesh, spec, call) for name in names or ()):
         if name not in mesh.explicit_axes:
             kind = mesh.axis_types[mesh.axis_names.index(name)]

@@ -73,6 +73,8 @@ def _iter(self: Array) -> Iterator[Array]:
     if not shape:
         raise TypeError(f"iteration over a rank-0 array {self.aval.str_long()}")
     sharding = self._sharding
+    if sharding._mesh is not None and sharding._mesh.explicit_axes:
+        return (self[i] for i in range(shape[0]))
     single = type(sharding) is SingleDeviceSharding
     if not single and shape[0]:
         if get_member(self, 0) is not None:

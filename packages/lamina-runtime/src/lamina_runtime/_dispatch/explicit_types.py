@@ -6,21 +6,22 @@ ambiguous operations, and adds sharding constraints. The results have the shardi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
-from lamina_ir import ClosedJaxpr, ShapedArray, Source
+from lamina_ir import ClosedJaxpr
 from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import collect_facts
 from lamina_ir.typing import Sharding, Value
 from lamina_parallel import Mesh
 from lamina_parallel.extend import (add_sharding_types, explicit_spec, mesh_in_scope, partition_spec_from_tiles,
                                     spec_entries, spec_from_entries)
-from lamina_tracing.extend import find_user_source, trace_state
+from lamina_tracing.extend import explicit_meshes, find_user_source, trace_state
 
 from .._placement.resolve import program_mesh
 from .._sharding import shardings
 from .user_shardings import UserShardings
 
-__all__ = ["add_types"]
+__all__ = ["add_types", "enter_mesh_of"]
 
 Entries = tuple[tuple[object, ...], ...]
 
@@ -39,20 +40,31 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
     Raises:
       ShardingTypeError: the sharding of a result is ambiguous, or arguments are on different meshes.
     """
-    mesh = _find_mesh(call, closed, flat)
+    mesh = _find_mesh(call, closed, flat) if explicit_meshes else None
     if mesh is None:
         return None
     entries = tuple([_read_entries(mesh, x, a.ndim) for x, a in zip(flat, closed.in_avals)])
     source = find_user_source(2) if is_library_function else None
     line = None if source is None else str(source)
     is_derived = is_library_function and _is_backward()
-    made, outs = closed.memo_with_settings(("sharding types", name, mesh, entries, line, is_derived), lambda: add_sharding_types(
+    key = ("sharding types", name, mesh, entries, line, is_derived)
+    made, outs = closed.memo_with_settings(key, lambda: add_sharding_types(
         closed, entries, mesh, lambda value: _read_entries(mesh, value, len(value.shape)), source, is_derived, name))
     given = (None,) * len(outs) if layout is None else layout.outs
     named = [shardings.named_sharding(mesh, spec_from_entries(found), len(found)) if user is None else user
              for user, found in zip(given, outs, strict=True)]
     ins = (None,) * len(entries) if layout is None else layout.ins
     return made, UserShardings(ins, tuple(named), mesh.flat_devices, None if layout is None else layout.in_tree)
+
+
+def enter_mesh_of(flat: Sequence[Value]) -> AbstractContextManager[object]:
+    """Return a context with the mesh with `Explicit` axes of the first argument that has one in scope; it is needed for
+    the shardings of cotangents."""
+    for x in flat if explicit_meshes else ():
+        sharding = _sharding_of(x)
+        if sharding is not None and sharding._mesh is not None and sharding._mesh.explicit_axes:
+            return nullcontext() if mesh_in_scope() == sharding._mesh else sharding._mesh
+    return nullcontext()
 
 
 def _is_backward() -> bool:
@@ -67,8 +79,7 @@ def _sharding_of(x: object) -> Sharding | None:
 
 
 def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | None:
-    """Return the mesh with `Explicit` axes of the arguments and constants, else that of the program's constraints, else
-    the one in scope if the program has constraints."""
+    """Return the mesh with `Explicit` axes of the arguments and constants, else that of the program's constraints."""
     found: Mesh | None = None
     for x in (*flat, *closed.consts):
         sharding = _sharding_of(x)
@@ -79,7 +90,7 @@ def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | 
                                         "device_put")
             found = mesh
     if found is None and collect_facts(closed).has_constraints:
-        mesh = program_mesh(closed) or mesh_in_scope()
+        mesh = program_mesh(closed)
         found = mesh if mesh is not None and mesh.explicit_axes else None
     return found
 

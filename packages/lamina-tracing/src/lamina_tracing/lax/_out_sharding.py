@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from lamina_ir import config, prims
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
-from ..._core.trace import bind
-from ..._core.tracer import Tracer, typeof
-from ..._jit.jit import jit
+from .._core.trace import bind
+from .._core.tracer import Tracer, typeof
+from .._jit.jit import jit
+from .custom import with_sharding_constraint
 
-__all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "keep_shardings"]
+__all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "explicit_meshes",
+           "keep_shardings"]
 
 AUTO_AXES = "auto_axes("  # names of calls whose program the compiler partitions begin with this
 KEEP = "{keep:"  # the param of a constraint to the sharding that a value has already; its transpose keeps it too
 _numbers = itertools.count()
+explicit_meshes: list[bool] = []  # [True] once a mesh with `Explicit` axes was made; before, no value has a sharding to keep
 
 
 def check_out_sharding(call: str, out_sharding: Sharding) -> None:
@@ -53,8 +56,6 @@ def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_s
     >>> call_with_out_sharding("neg", lambda x: -x, (2.0,), None)
     Array(-2., dtype=float32, weak_type=True)
     """
-    from ..custom import with_sharding_constraint  # noqa: PLC0415  `custom` imports modules that import this one
-
     def run(*xs: Tree) -> Tree:
         return with_sharding_constraint(fun(*xs), out_sharding)
 
@@ -75,6 +76,8 @@ def keep_shardings(values: Sequence[Value]) -> list[tuple[str, tuple[int, ...]] 
     >>> keep_shardings([2.0]) is None
     True
     """
+    if not explicit_meshes:
+        return None
     is_traced_kept = _is_explicit_scope()
     found = [_keep_sharding(x, is_traced_kept) for x in values]
     return found if any(found) else None
@@ -89,13 +92,23 @@ def _is_explicit_scope() -> bool:
 def _keep_sharding(x: Value, is_traced_kept: bool) -> tuple[str, tuple[int, ...]] | None:
     if isinstance(x, Tracer):
         return (f"{KEEP}{next(_numbers)}}}", ()) if is_traced_kept else None
-    sharding = getattr(x, "_sharding", None)
-    explicit = None if sharding is None else sharding.explicit_of_rank(x.ndim)
+    read = getattr(getattr(x, "sharding", None), "explicit_of_rank", None)
+    explicit = None if read is None else read(x.ndim)
     if explicit is not None:
         return explicit.constraint(typeof(x))
-    return ("{replicated}", ()) if is_traced_kept and getattr(x, "ndim", 0) else None
+    return ("{replicated}", ()) if is_traced_kept and hasattr(x, "shape") and x.shape else None
 
 
 def constrain(x: Value, params: tuple[str, tuple[int, ...]] | None) -> Value:
-    """Apply the constraint of `keep_shardings`."""
+    """Apply the constraint of `keep_shardings`.
+
+    Args:
+      x: the value.
+      params: its entry in the list; None: no constraint.
+    Returns:
+      The value.
+
+    >>> constrain(2.0, None)
+    2.0
+    """
     return x if params is None else bind(prims.sharding_constraint_p, x, sharding=params[0], unspecified_dims=params[1])
