@@ -1,12 +1,9 @@
 """The benchmark page is made from the numbers of one run."""
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
+import benchmark_page as page
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import page
+#mark_page as page
 
 RESULTS = {
     "date": "2026-01-02", "rounds": 2, "cores": 2, "processor": "A", "system": "Linux", "python": "3.11", "jaxlib": "0.10.2",
@@ -37,3 +34,7 @@ def test_plot_is_xml_and_bars_stay_inside(ratio):
     width = float(root.get("width"))
     for bar in root.iter("{http://www.w3.org/2000/svg}rect"):
         assert page.MARGIN <= float(bar.get("x")) and float(bar.get("x")) + float(bar.get("width")) <= width
+
+
+def test_stored_numbers_make_a_page():
+    assert set(page.pages()) == {"benchmarks.md", "benchmarks.svg"}

@@ -14,7 +14,7 @@ from ..lax.indexing._index_checks import check_index, should_check_bounds
 from ..lax.reductions._named_axes import ReductionAxes, parse_reduction_axes, gather_named_axes, select_member
 from ..lax._util.operands import (as_int, check_axes, check_axis, full_like, is_axis_name, one_like, check_no_axis_name,
                                   scalar)
-from ..lax._out_sharding import (AUTO_AXES, KEEP, call_with_out_sharding, check_out_sharding, constrain,
+from ..lax._sharding.out_sharding import (AUTO_AXES, KEEP, call_with_out_sharding, check_out_sharding, constrain,
                                  explicit_meshes, keep_shardings)
 from ..lax.named_einsum import split_einsum_spec
 from ..lax.reductions import max_and_gap, complex_logaddexp

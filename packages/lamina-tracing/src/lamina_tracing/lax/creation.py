@@ -13,7 +13,7 @@ from .._core.tracer import Tracer
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
 from ._util.conversions import convert_element_type
-from ._out_sharding import call_with_out_sharding, check_out_sharding
+from ._sharding.out_sharding import call_with_out_sharding, check_out_sharding
 from .custom import with_sharding_constraint
 
 __all__ = ["iota", "broadcasted_iota", "full", "full_like", "zeros_like_array"]

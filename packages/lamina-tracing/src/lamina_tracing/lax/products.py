@@ -11,7 +11,7 @@ from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
 from . import elementwise as ew
 from . import shape as sh
-from ._out_sharding import call_with_out_sharding, check_out_sharding
+from ._sharding.out_sharding import call_with_out_sharding, check_out_sharding
 from ._util.operands import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
 from ._util.conversions import convert_element_type
 from .creation import broadcasted_iota

@@ -13,7 +13,7 @@ from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import (_SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, copy_host_result,
                              match_scalars, typeof)
-from ._out_sharding import call_with_out_sharding, check_out_sharding
+from ._sharding.out_sharding import call_with_out_sharding, check_out_sharding
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "collapse", "concatenate",
            "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split", "squeeze",

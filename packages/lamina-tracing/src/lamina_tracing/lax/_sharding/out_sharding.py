@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from lamina_ir import config, prims
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
-from .._core.trace import bind
-from .._core.tracer import Tracer, typeof
-from .._jit.jit import jit
-from .custom import with_sharding_constraint
+from ..._core.trace import bind
+from ..._core.tracer import Tracer, typeof
+from ..._jit.jit import jit
+from ..custom import with_sharding_constraint
 
 __all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "explicit_meshes",
            "keep_shardings"]

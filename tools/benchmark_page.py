@@ -1,19 +1,15 @@
-"""Make the benchmark page of the documentation, with a plot, from the numbers of one run of run.py.
+"""Make the benchmark page of the documentation, with a plot, from the numbers of one run of benchmarks/run.py.
 
-usage: python benchmarks/page.py [RESULTS.json] [FOLDER]
-
-The page is benchmarks.md, the plot benchmarks.svg. `tools/build_docs.py` calls this with results.json.
+The numbers are in benchmarks/results.json: `nox -s bench -- --json benchmarks/results.json` writes them.
 """
 from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results.json"
+RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results.json"
 # Beginning of a row's name -> heading; the first that fits counts.
 GROUPS = {
     "import": "Import", "jit_call": "Calls of compiled programs", "pmap_call": "Calls of compiled programs",
@@ -110,14 +106,8 @@ def make_page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_page(results: Path, folder: Path) -> None:
-    """Write benchmarks.md and benchmarks.svg."""
+def pages(results: Path = RESULTS) -> dict[str, str]:
+    """Return the page and the plot by their paths in docs/_generated."""
     found = json.loads(results.read_text(encoding="utf-8"))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "benchmarks.md").write_text(make_page(found), encoding="utf-8")
-    (folder / "benchmarks.svg").write_text(draw([row for rows in group_rows(found).values() for row in rows]), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    given = [Path(path) for path in sys.argv[1:]]
-    write_page(given[0] if given else RESULTS, given[1] if len(given) > 1 else HERE.parent / "out")
+    return {"benchmarks.md": make_page(found),
+            "benchmarks.svg": draw([row for rows in group_rows(found).values() for row in rows])}
