@@ -3,7 +3,6 @@ from xml.etree import ElementTree
 
 import benchmark_page as page
 import pytest
-#mark_page as page
 
 RESULTS = {
     "date": "2026-01-02", "rounds": 2, "cores": 2, "processor": "A", "system": "Linux", "python": "3.11", "jaxlib": "0.10.2",
