@@ -11,7 +11,7 @@ from ._maps import rules
 from ._version import __version__
 from ._mesh.abstract_mesh import AbstractMesh, AxisType
 from ._mesh.mesh import Mesh
-from ._mesh.set_mesh import get_abstract_mesh, get_mesh, set_mesh
+from ._mesh.set_mesh import get_abstract_mesh, get_mesh, set_mesh, use_abstract_mesh
 from ._padded.padded import padded
 from ._mesh.partition_spec import PartitionSpec
 from ._maps.pmap import pmap
@@ -24,7 +24,7 @@ __all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "Res
            "__version__", "all_gather", "all_to_all", "auto_axes", "axis_index", "axis_size", "extend",
            "get_abstract_mesh", "get_mesh", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax",
            "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "set_mesh",
-           "shard_map", "smap", "xeinsum", "xmap"]
+           "shard_map", "smap", "use_abstract_mesh", "xeinsum", "xmap"]
 
 del rules
 
