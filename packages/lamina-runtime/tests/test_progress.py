@@ -84,10 +84,12 @@ def test_terminal_that_fails_does_not_disturb_the_operation(terminal, monkeypatc
 
 
 def test_line_is_erased_if_the_operation_is_interrupted(terminal):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore the signal
     with pytest.raises(KeyboardInterrupt):
         with progress.operation("compiling `f`"):
             wait_until(lambda: "compiling" in terminal.getvalue())
             signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
     assert terminal.getvalue().endswith("\r\x1b[2K") and not progress._watcher.operations
 
 
