@@ -33,9 +33,9 @@ def print_environment_info(return_string: bool = False) -> str | None:
 
     The text has the versions of all packages of lamina, of jaxlib, NumPy and Python, and devices and processes. Then
     follow the implementation of each layer, settings that differ from their defaults, and environment variables that
-    change the behaviour of lamina, jaxlib or NumPy. It has no host name. The home folder is shown as `~`, and values of variables
-    and settings whose name suggests a secret are hidden. It starts the default backend, like `devices`. A part that
-    cannot be read is shown with the error; the function does not raise.
+    change the behaviour of lamina, jaxlib or NumPy. It has no host name. The home folder is shown as `~`, and values of
+    variables and settings whose name suggests a secret are hidden. It starts the default backend, like `devices`. A part
+    that cannot be read is shown with the error; the function does not raise.
 
     Args:
       return_string: return the text instead of printing it.
