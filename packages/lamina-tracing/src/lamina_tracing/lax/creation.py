@@ -72,7 +72,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = 
     if dtype is not None:
         dtype = as_dtype("full", "dtype", dtype)
         if dtype == dtypes.float0:  # the zero tangent of integers, whatever the value: no device has this dtype
-            return np.zeros(shape, dtype)
+            return np.zeros(shape, dtype)  # type: ignore[return-value]  # a zero tangent
         if dtypes.is_key(dtype) and type(fill_value) is int:
             if not 0 <= fill_value < 2**32:
                 raise OverflowError(f"full: key data are uint32 numbers; got fill_value {fill_value}")
