@@ -112,6 +112,12 @@ def libraries(session: nox.Session) -> None:
 
 
 @nox.session
+def notebooks(session: nox.Session) -> None:
+    """Execute the notebooks in docs/notebooks, or some: `-- digits`. The pages of `docs` then show their outputs."""
+    python(session, "tools/run_notebooks.py", *session.posargs)
+
+
+@nox.session
 def imports(session: nox.Session) -> None:
     """Check the layering: import contracts, declared dependencies, public names, version ranges."""
     run(session, "lint-imports")
@@ -123,9 +129,11 @@ def imports(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, vocabulary and changelog fragments."""
+    """Check style, spelling, vocabulary, the length of sentences, and changelog fragments."""
     python(session, "-m", "ruff", "check", *(session.posargs or ["."]))
+    run(session, "codespell")
     python(session, "tools/check_vocabulary.py")
+    python(session, "tools/check_prose.py")
     for folder in PACKAGES:
         run(session, "towncrier", "build", "--draft", "--config", "pyproject.toml", "--dir", str(folder), "--name", folder.name,
             "--version", "0")
@@ -146,6 +154,15 @@ def docs(session: nox.Session) -> None:
     python(session, "tools/build_docs.py")
     python(session, "tools/check_docstrings.py")
     python(session, "tools/run_tests.py", "docs", *session.posargs)
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the site of the documentation in out/site; check its links, and open pages in Chromium if there is one."""
+    python(session, "tools/build_docs.py")
+    python(session, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-j", "2", "-d", ".cache/site/doctrees",
+           "docs", "out/site")
+    python(session, "tools/check_site.py", *session.posargs)
 
 
 @nox.session

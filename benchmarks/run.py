@@ -1,14 +1,17 @@
 """Compare lamina with other systems in one run and write the table of results.
 
-usage: python benchmarks/run.py [--rounds N] [--only PART ...] [--out FILE.md]
+usage: python benchmarks/run.py [--rounds N] [--only PART ...] [--out FILE.md] [--json FILE]
 
 The systems are measured alternately within a round, so that a change of the machine's speed affects all of them; the
 best of the rounds counts. A ratio is lamina's time divided by that of the fastest other system ("best"), or of the one
-with the same jaxlib ("same").
+with the same jaxlib ("same"). `--json` writes the numbers with the machine and the date; tools/benchmark_page.py
+makes the page of the documentation from such a file.
 """
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
 import json
 import math
 import os
@@ -23,6 +26,7 @@ from library_names import NAMES as LIBRARY
 
 HERE = Path(__file__).resolve().parent
 US = "lamina"
+TIME_LIMIT = 900  # seconds for a process: queued collectives of jax 0.4.30 can wait for each other forever
 # row: (goal, what lamina is compared with; "limit" compares its number with the goal)
 GOALS: dict[str, tuple[float, str]] = {
     "import": (0.6, "best"),
@@ -70,7 +74,10 @@ def measure(python: str, module: str, cache: str, only: list[str]) -> dict[str, 
         command = [python, str(HERE / "programs.py"), module, str(result), cache, *only]
         environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
         environment.pop("PYTHONPATH", None) if module != US else None
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIME_LIMIT)
+        except subprocess.TimeoutExpired:
+            return {"failed": f"still running after {TIME_LIMIT} s"}
         if result.exists():
             return json.loads(result.read_text(encoding="utf-8"))
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
@@ -137,11 +144,31 @@ def floors(results: dict[str, dict[str, float | str]]) -> str:
     return "\n".join([*head, *lines, ""]) if lines else ""
 
 
+def record(results: dict[str, dict[str, float | str]], rounds: int) -> dict[str, object]:
+    """Return the numbers, with what a reader must know about the run."""
+    return {"date": datetime.date.today().isoformat(), "rounds": rounds, "cores": os.cpu_count(), "processor": processor(),
+            "system": platform.system(), "python": platform.python_version(), "jaxlib": importlib.metadata.version("jaxlib"),
+            "same": peers.SAME_JAXLIB,
+            "goals": {row: goal for row, goal in GOALS.items() if any(row in found for found in results.values())},
+            "microseconds": {name: {row: value if isinstance(value, str) else float(f"{value:.4g}")
+                                    for row, value in found.items()} for name, found in results.items()}}
+
+
+def processor() -> str:
+    """Return the name of the processor, or its architecture if the system does not say it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of rows")
     parser.add_argument("--out", type=Path, default=HERE.parent / "out" / "bench.md")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file, too")
     options = parser.parse_args(argv)
     systems = {US: (sys.executable, US)} | {name: (python, "jax") for name, python in peers.interpreters().items()}
     results: dict[str, dict[str, float | str]] = {name: {} for name in systems}
@@ -160,6 +187,8 @@ def main(argv: list[str] | None = None) -> int:
             f"{floors(results)}")
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text, encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(record(results, options.rounds), indent=1) + "\n", encoding="utf-8")
     print(text)
     return 0
 

@@ -2,24 +2,25 @@
 
 usage: python tools/build_docs.py
 
-- `api/`: the reference of the public modules as HTML, by pdoc, from docstrings and signatures.
+- `api/`: a page for each public module, class and function (api_pages.py), which `nox -s site` fills from the docstrings.
 - `ops.md`, `ops/`: the primitives (operation_pages.py).
+- `notebooks/`: the notebooks of docs/notebooks, with outputs if `nox -s notebooks` ran before (run_notebooks.py).
+- `benchmarks.md`: times compared with jax, and a plot (benchmark_page.py).
 - `settings.md`: the settings. `coverage.md`: which public names of JAX 0.4.30 and of its newest release exist, what to use for
   the others, and which calls differ.
 """
 from __future__ import annotations
 
-import importlib
-import inspect
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import api_pages
+import benchmark_page
 import check_links
 import operation_pages
-import pdoc
+import run_notebooks
 from operation_pages import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,19 +46,6 @@ SETTING_PAGES = {
 def link(path: str) -> str:
     """Return a link from a page in OUT to a file of the repository."""
     return os.path.relpath(ROOT / path, OUT).replace(os.sep, "/")
-
-
-def public_modules(name: str = "lamina") -> list[str]:
-    """Return the names of a module and of all modules below it that `__all__` lists."""
-    module = importlib.import_module(name)
-    inner = [f"{name}.{member}" for member in sorted(module.__all__) if inspect.ismodule(getattr(module, member))]
-    return [name, *(found for dotted in inner for found in public_modules(dotted))]
-
-
-def write_api_reference(folder: Path) -> None:
-    """Write an HTML page for each public module."""
-    pdoc.render.configure(docformat="google", show_source=False)
-    pdoc.pdoc(*public_modules(), output_directory=folder)
 
 
 def settings_page() -> str:
@@ -145,16 +133,30 @@ def coverage_page() -> str:
     return "\n".join(lines)
 
 
+def write(path: Path, text: str) -> None:
+    """Write a page at once, because sessions that read it may run at the same time.
+
+    A page that has not changed keeps its time, so that Sphinx does not read it again.
+    """
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
 def build(out: Path = OUT) -> None:
-    """Write all generated pages."""
-    shutil.rmtree(out, ignore_errors=True)
+    """Write all generated pages, and remove those of names that are gone."""
     conventions = link(operation_pages.CONVENTIONS)
-    pages = {**operation_pages.pages(conventions), "settings.md": settings_page(), "coverage.md": coverage_page()}
+    pages = {**operation_pages.pages(conventions), "settings.md": settings_page(), "coverage.md": coverage_page(),
+             **benchmark_page.pages(), **run_notebooks.pages(), **{f"api/{name}": text for name, text in api_pages.files()}}
+    for path in out.rglob("*"):
+        if path.is_file() and path.suffix != ".part" and path.relative_to(out).as_posix() not in pages:
+            path.unlink(missing_ok=True)
     for name, text in pages.items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        (out / name).write_text(text.rstrip() + "\n", encoding="utf-8")
-    write_api_reference(out / "api")
-    print(f"docs: wrote {len(pages)} pages and the API reference to {out}")
+        write(out / name, text.rstrip() + "\n")
+    print(f"docs: {len(pages)} generated pages in {out}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import os
 from lamina import jit, lax, pmap
 from lamina.distributed import ProcessLostError
 from lamina.experimental import checkpointing
-from lamina_runtime._checkpoint import storage
+from lamina_runtime.checkpointing import _storage as storage
 from lamina_runtime._sharding.shardings import mapped_sharding, replicated_sharding
 
 whole = np.arange(48 * 48, dtype=np.float32).reshape(48, 48)

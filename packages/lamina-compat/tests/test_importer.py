@@ -1,4 +1,5 @@
 """`as_jax` on a small module tree in place of lamina: views, versions, missing names, child processes."""
+import json
 import os
 import subprocess
 import sys
@@ -153,6 +154,13 @@ def test_command_line_reports_missing_names_after_a_failure(program, argument, s
 
 def test_command_line_reports_if_asked(program):
     assert "jax.nothing" in run_python("", "-m", "lamina_compat", "--report", program).stderr
+
+
+def test_command_line_reports_as_json(program):
+    done = run_python("", "-m", "lamina_compat", "--json", "--as", "0.10", program, "exit", "--json", check=False)
+    found = json.loads(done.stderr)
+    assert done.returncode == found["status"] == 7 and "['exit', '--json']" in done.stdout
+    assert [(m["name"], m["times"]) for m in found["missing"]] == [("jax.nothing", 1)]
 
 
 def test_command_line_without_program():

@@ -600,11 +600,6 @@ def test_unknown_platform_is_refused():
         mlir.register_lowering(wave_p, lambda ctx, x: [x], platform="metal")
 
 
-def test_tables_without_use_refuse_assignments():
-    with pytest.raises(NotImplementedError, match="ad.call_param_updaters: a primitive that calls a program"):
-        ad.call_param_updaters[wave_p] = lambda params: params
-
-
 ABSENT = [(ad, "linearize"), (batching, "RaggedAxis"), (batching, "register_vmappable"), (mlir, "jaxpr_subcomp"),
           (xla, "register_translation"), (pxla, "ShardedDeviceArray")]
 

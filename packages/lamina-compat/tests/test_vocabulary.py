@@ -17,32 +17,22 @@ from lamina_tracing.primitives import select_n_p
 
 # Primitives whose name, operands and params are those of JAX.
 SAME = """
-abs acos acosh add and asin asinh atan2 atan atanh bessel_i0e bessel_i1e bitcast_convert_type cbrt ceil clamp clz
-complex copy cos cosh digamma div eq erf_inv erf erfc exp2 exp expm1 floor ge gt igamma_grad_a igamma igammac imag
-integer_pow is_finite le lgamma log1p log logistic lt max min mul ne neg nextafter not or polygamma population_count pow
-random_gamma_grad real reduce_precision regularized_incomplete_beta rem round rsqrt shift_left shift_right_arithmetic
-shift_right_logical sign sin sinh sqrt square sub tan tanh xor zeta concatenate pad rev slice squeeze transpose argmax
-argmin cummax cummin cumprod cumsum reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor
-reduce_window_max reduce_window_min reduce_window_sum dot_general conv_general_dilated eig lu_pivots_to_permutation
-triangular_solve fft dynamic_slice dynamic_update_slice gather sort rng_bit_generator rng_uniform threefry2x32
-all_gather axis_index pmax pmin ppermute psum name optimization_barrier householder_product platform_index all_to_all
+abs acos acosh add and asin asinh atan2 atan atanh bessel_i0e bessel_i1e bitcast_convert_type ceil clamp clz complex
+copy cosh digamma div eq erf_inv erf erfc floor ge gt igamma_grad_a igamma igammac imag integer_pow is_finite le
+lgamma lt max min ne neg nextafter not or polygamma population_count pow random_gamma_grad real reduce_precision
+regularized_incomplete_beta rem round shift_left shift_right_arithmetic shift_right_logical sign sinh square sub xor
+zeta concatenate pad rev slice squeeze transpose argmax argmin cummax cummin cumprod cumsum reduce_and reduce_max
+reduce_min reduce_or reduce_prod reduce_xor reduce_window_max reduce_window_min reduce_window_sum
+lu_pivots_to_permutation triangular_solve fft dynamic_slice dynamic_update_slice gather sort rng_uniform threefry2x32
+all_gather axis_index pmax pmin ppermute psum name optimization_barrier householder_product platform_index
 """.split()
 # Other ones: what differs, and why they are shown as they are.
 DIFFERENT = {
-    **dict.fromkeys("convert_element_type broadcast_in_dim iota reshape".split(),
-                    "no param sharding: it is None in all programs"),
-    **dict.fromkeys("conj".split(), "no param input_dtype: it is the dtype of the operand"),
-    **dict.fromkeys("cholesky eigh geqrf hessenberg lu qr schur svd tridiagonal tridiagonal_solve top_k".split(),
-                    "options that JAX has and lamina has not are not in the params"),
-    **dict.fromkeys("slogdet solve stop_gradient to_memory custom_vmap_call reduce_window_prod transposed_call".split(),
+    **dict.fromkeys("cholesky geqrf hessenberg lu tridiagonal".split(), "options that lamina lacks are not in the params"),
+    **dict.fromkeys("slogdet solve stop_gradient to_memory reduce_window_prod".split(),
                     "JAX has no primitive of this kind: it stages other equations"),
-    **dict.fromkeys("reduce reduce_window".split(),
-                    "the computation is one closed program; JAX has a program and its constants"),
-    **dict.fromkeys("select_and_gather_add select_and_scatter_add".split(), "the comparison is a name; JAX has a primitive"),
-    "linear_solve": "one list of constants for all programs; JAX has one list for each program",
-    **dict.fromkeys("shard_map xmap".split(), "the params describe the mesh of lamina's maps"),
     **dict.fromkeys("debug_callback io_callback pure_callback".split(), "the params describe lamina's callbacks"),
-    **dict.fromkeys("random_wrap random_unwrap".split(), "keys are made and split by functions of their words"),
+    "random_wrap": "keys are made by functions of their words",
     "sharding_constraint": "unspecified_dims counts dimensions that JAX calls unconstrained",
 }
 

@@ -213,7 +213,8 @@ def test_precision_is_checked_when_set():
 
 
 def test_every_option_has_help_text():
-    assert all(option.__doc__ == option.help != "" for option in config.options.values())
+    for option in config.options.values():
+        assert option.help and option.__doc__.lower().startswith(option.help.lower()), option.name
 
 
 def test_dunder_attributes_are_missing_without_loading_difflib():

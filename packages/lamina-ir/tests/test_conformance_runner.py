@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -41,6 +42,14 @@ def test_header_names_implementation_and_unmarked_tests_are_core(layer: Path) ->
                           stdout=subprocess.PIPE)
     header = "conformance tests of lamina_toy_of_contracts, on lamina_toy_of_contracts (no version)"
     assert done.returncode == 0 and done.stdout.startswith(header) and "1 passed, 1 deselected" in done.stdout
+
+
+def test_results_as_json(layer: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", f"{layer.parent.name}.conformance", "--json", "-m", "core"], text=True,
+                          stdout=subprocess.PIPE)
+    found = json.loads(done.stdout)
+    assert done.returncode == found["status"] == 0 and found["layer"] == layer.parent.name
+    assert (found["passed"], found["failed"], found["skipped"]) == (1, [], [])
 
 
 def test_selected_implementation_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,14 +92,18 @@ def test_invalid_abstract_mesh_is_refused(sizes, names, error, message):
 
 
 @pytest.mark.parametrize("make", [lambda types: Mesh(ALL, "x", types), lambda types: AbstractMesh((8,), "x", types)])
-def test_axes_are_left_to_the_compiler(make):
+def test_types_of_axes(make):
     for types in (None, AxisType.Auto, (AxisType.Auto,)):
-        assert make(types).axis_types == (AxisType.Auto,)
-    with pytest.raises(ValueError, match="Mesh: axis_types: expected AxisType.Auto for each axis; got AxisType.Explicit"):
-        make((AxisType.Explicit,))
+        assert make(types).axis_types == (AxisType.Auto,) and "axis_types" not in repr(make(types))
+    explicit = make(AxisType.Explicit)
+    assert explicit.axis_types == (AxisType.Explicit,) and repr(explicit).endswith("axis_types=(Explicit,))")
+    assert explicit == make((AxisType.Explicit,)) and hash(explicit) == hash(make((AxisType.Explicit,)))
+    assert len({make(kind) for kind in AxisType}) == 3 and explicit.abstract_mesh.axis_types == (AxisType.Explicit,)
+    copied = copy.deepcopy(explicit) if isinstance(explicit, AbstractMesh) else explicit
+    assert copied == explicit
     with pytest.raises(ValueError, match="axis_types: expected one for each of 1 axes; got 2"):
         make((AxisType.Auto, AxisType.Auto))
-    with pytest.raises(TypeError, match="axis_types: expected AxisType.Auto for each axis; got str"):
+    with pytest.raises(TypeError, match="axis_types: expected an AxisType for each axis; got str"):
         make(("auto",))
     assert repr(AxisType.Auto) == "Auto" and [t.name for t in AxisType] == ["Auto", "Explicit", "Manual"]
 

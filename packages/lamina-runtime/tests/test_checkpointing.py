@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from lamina_ir import CallbackError, DTypeError, ShapeDtypeStruct, ShapeError, trees
 from lamina_runtime import device_put, devices, transfer_guard
-from lamina_runtime._checkpoint import storage, tree_metadata
+from lamina_runtime.checkpointing import _storage as storage, _tree_metadata as tree_metadata
 from lamina_runtime.checkpointing import CheckpointError, latest, load, save, steps
 from lamina_runtime._sharding.shardings import mapped_sharding, replicated_sharding
 from lamina_tracing import enable_x64, jit, lax, pure_callback
@@ -379,7 +379,7 @@ KILLED = """
 import os, random, signal, sys, time
 import numpy as np
 from lamina_runtime import checkpointing
-from lamina_runtime._checkpoint import storage
+from lamina_runtime.checkpointing import _storage as storage
 folder, seed = sys.argv[1], int(sys.argv[2])
 
 def state(step):

@@ -178,7 +178,7 @@ def test_rolled_loops_are_bitwise_equal(f, monkeypatch):
     rolled = jit(f).lower(ROWS).compile()(ROWS)
     executable_cache._compile_options.cache_clear()
     with monkeypatch.context() as patched:
-        patched.setattr(_jaxlib, "disable_loop_unrolling", lambda options: options)
+        patched.setattr(_jaxlib, "add_extra_options", lambda options, extra: options)
         executable_cache.clear_memory()
         usual = jit(lambda x: f(x)).lower(ROWS).compile()(ROWS)
     executable_cache._compile_options.cache_clear()
@@ -188,6 +188,6 @@ def test_rolled_loops_are_bitwise_equal(f, monkeypatch):
 def test_disable_loop_unrolling_is_accepted_by_jaxlib():
     plain = _jaxlib.CompileOptions()
     plain.env_option_overrides = [("xla_cpu_enable_fast_math", False)]
-    rolled = _jaxlib.disable_loop_unrolling(plain)
+    rolled = _jaxlib.add_extra_options(plain, {"xla_cpu_disable_loop_unrolling": ""})
     assert b"xla_cpu_disable_loop_unrolling" in rolled.SerializeAsString()
     assert b"xla_cpu_enable_fast_math" in rolled.SerializeAsString() and rolled.num_replicas == plain.num_replicas

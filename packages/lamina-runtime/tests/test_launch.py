@@ -1,4 +1,5 @@
 """`python -m lamina_runtime.launch`, called in this process if possible, with programs that do not import lamina."""
+import json
 import os
 import signal
 import subprocess
@@ -153,3 +154,11 @@ print(rt.process_index(), rt.device_count(), float(jit(lambda x: lax.reduce_sum(
                           timeout=120)
     assert done.returncode == 0, done.stderr
     assert "0 4 6.0" in done.stdout and "1 4 6.0" in done.stdout, done.stdout
+
+
+def test_result_as_json(program, capfd):
+    path = program("if rank == 1: sys.exit(3)\ntime.sleep(100)\n")
+    assert launch.main(["-n", "2", "--json", path]) == 3
+    found = json.loads(capfd.readouterr().err.splitlines()[-1])
+    assert found == {"status": 3, "timed_out": False, "signal": None, "first_failed": 1, "processes": [
+        {"process": 0, "status": -signal.SIGTERM}, {"process": 1, "status": 3}]}

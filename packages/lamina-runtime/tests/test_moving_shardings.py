@@ -1,4 +1,6 @@
 """`reshard`, the mesh in scope of `set_mesh`, and copies to the host that start early."""
+import pickle
+
 import numpy as np
 import pytest
 from lamina_parallel import AxisType, Mesh, PartitionSpec as P, set_mesh, shard_map, smap
@@ -56,8 +58,9 @@ def test_reshard_refuses_trees_that_do_not_match():
 
 def test_types_of_axes():
     assert make_mesh((4, 2), ("x", "y"), (AxisType.Auto, AxisType.Auto)) == MESH
-    with pytest.raises(ValueError, match="expected AxisType.Auto for each axis; got AxisType.Explicit"):
-        make_mesh((8,), ("x",), axis_types=AxisType.Explicit)
+    explicit = make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    assert explicit != MESH and explicit.axis_types == (AxisType.Explicit, AxisType.Auto)
+    assert pickle.loads(pickle.dumps(explicit)) == explicit
 
 
 def test_sharding_of_one_device():

@@ -38,6 +38,15 @@ def test_long_body_is_never_one_kernel():
     assert loop_byte_threshold(make_jaxpr(lambda xs: lax.scan(body, np.float32(1), xs))(XS)) == 1024
 
 
+def test_calls_of_calls_are_examined_once():
+    f = jit(lax.sin)
+    for _ in range(60):
+        f = (lambda g: jit(lambda x: g(g(x))))(f)
+    assert loop_byte_threshold(make_jaxpr(f)(1.0)) == 0
+    with pytest.raises(ValueError, match="equations"):
+        f(1.0)
+
+
 def test_large_and_small_loops_in_one_program():
     def both(c, xs, many):
         return run(c, xs), lax.scan(lambda c, _: (lax.sin(c), None), many, None, length=3)[0]
@@ -55,10 +64,10 @@ def test_results_and_derivatives():
         return np.array(out)
 
     np.testing.assert_allclose(jit(run)(np.float32(1), XS), reference(np.float32(1)), rtol=1e-5, atol=1e-6)
-    slope = jit(grad(lambda c: lax.reduce_sum(run(c, XS), (0,))))(np.float32(1))
+    derivative = jit(grad(lambda c: lax.reduce_sum(run(c, XS), (0,))))(np.float32(1))
     eps = 1e-3
     between = (run_64(1 + eps) - run_64(1 - eps)) / (2 * eps)
-    np.testing.assert_allclose(slope, between, rtol=1e-4)
+    np.testing.assert_allclose(derivative, between, rtol=1e-4)
 
 
 def run_64(c):

@@ -56,18 +56,6 @@ def test_static_argnums_out_of_range():
         jit(lambda x: x, static_argnums=3)
 
 
-def test_methods_and_kwargs():
-    class Model:
-        def __init__(self, w):
-            self.w = w
-
-        @functools.partial(jit, static_argnums=0)
-        def __call__(self, x, *, bias):
-            return lax.add(lax.mul(x, self.w), bias)
-
-    np.testing.assert_array_equal(np.asarray(Model(2.0)(X, bias=1.0)), 2 * X + 1)
-
-
 def test_function_must_return_arrays():
     with pytest.raises(TypeError, match="returned str at output\\['a'\\]"):
         jit(lambda x: {"a": "no"})(1.0)

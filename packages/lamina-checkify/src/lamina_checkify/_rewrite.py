@@ -3,7 +3,8 @@
 `Rewriter` walks a program twice. `collect` finds the conditions of all equations, also in nested programs, by the rules
 in `checkify_rules`: this gives the static `Table` and the types of the error's leaves. `run` then evaluates the program
 with a `State`, those leaves. An equation with nested programs that contain conditions is replaced by one whose programs
-return a state too, by the region signature of its primitive: a loop carries it, a map returns the state of each member.
+return a state too. The region signature of its primitive determines how: a loop carries the state, a map returns the
+state of each member.
 
 A rewritten program starts with a state without an error; the equation that contains it merges its state. So calls and
 rules of custom derivatives keep their operands, and a program that is called twice is rewritten once.

@@ -1,16 +1,30 @@
-"""`python -m lamina [--as LEVEL] [--report] program.py args...` or `-m module args...`: run a program written for JAX."""
+"""`python -m lamina [--as LEVEL] [--report] program.py args...` or `-m module args...`: run a program written for JAX.
+
+Its `--help` lists the commands of all packages.
+"""
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import runpy
 import sys
+import textwrap
 import traceback
 
 from ._importer import as_jax
-from ._missing_names import format_report
+from ._missing_names import format_report, missing_names
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
+
+# command -> what it does
+COMMANDS = {
+    "python -m lamina": "run a program written for JAX on lamina",
+    "python -m lamina.launch": "run a program in several processes of this machine",
+    "python -m lamina_runtime.coordinator": "run the coordinator of a program in several processes, where it must be "
+                                            "started before the program",
+    **{f"python -m lamina_{layer}.conformance": f"test the selected implementation of the layer `{layer}`"
+       for layer in ("ir", "tracing", "autodiff", "batching", "parallel", "lowering", "runtime", "numpy")}}
 
 
 def main(arguments: list[str]) -> int:
@@ -19,41 +33,67 @@ def main(arguments: list[str]) -> int:
     Args:
       arguments: the arguments after `python -m lamina`.
     """
-    parser = argparse.ArgumentParser(prog="python -m lamina", description="Run a program written for JAX on lamina.",
-                                     usage="%(prog)s [-h] [--as LEVEL] [--report] (program.py | -m module) [args...]")
-    parser.add_argument("--as", dest="level", default="0.4.30", metavar="LEVEL",
-                        help="the release of JAX whose interface is offered, from 0.4.30 (default) to 0.12")
-    parser.add_argument("--report", action="store_true",
-                        help="print at the end which names of jax were missing; also printed if the program fails")
-    parser.add_argument("-m", dest="module", action="store_true", help="run a module instead of a file")
-    parser.add_argument("program", help="the file or module")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the program")
+    parser = _make_parser()
     given = parser.parse_args(arguments)
+    if given.program is None:
+        if not given.json:
+            parser.error("the following arguments are required: program")
+        print(json.dumps(COMMANDS))
+        return 0
     try:
         as_jax(given.level)
     except ValueError as e:
         parser.error(str(e))
     sys.argv = [given.program, *given.args]
-    status = 0
-    try:
-        if given.module:
-            sys.path.insert(0, "")
-            runpy.run_module(given.program, run_name="__main__", alter_sys=True)
-        else:
-            # `run_path` sets sys.path[0] only for folders and archives; a script finds modules in its own folder.
-            sys.path.insert(0, _folder(given.program))
-            runpy.run_path(given.program, run_name="__main__")
-    except SystemExit as e:
-        status = _print_exit(e)
-    except BaseException:  # the report follows the traceback
-        traceback.print_exc()
-        status = 1
+    status = _run(given.program, given.module)
     report = format_report()
-    if report and (given.report or status):
+    if given.json:
+        print(json.dumps({"status": status, "missing": [name._asdict() for name in missing_names()]}), file=sys.stderr)
+    elif report and (given.report or status):
         print(f"lamina: {report}", file=sys.stderr)
     elif given.report:
         print("lamina: no name of jax was missing", file=sys.stderr)
     return status
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    width = 78
+    commands = [textwrap.fill(f"{command}: {about}", width, initial_indent="  ", subsequent_indent="      ",
+                              break_on_hyphens=False) for command, about in COMMANDS.items()]
+    parser = argparse.ArgumentParser(
+        prog="python -m lamina", description="Run a program written for JAX on lamina.",
+        usage="%(prog)s [-h] [--as LEVEL] [--report] [--json] (program.py | -m module) [args...]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(["commands (each has --help and --json):", *commands]))
+    parser.add_argument("--as", dest="level", default="0.4.30", metavar="LEVEL",
+                        help="the release of JAX whose interface is offered, from 0.4.30 (default) to 0.12")
+    parser.add_argument("--report", action="store_true",
+                        help="print at the end which names of jax were missing; also printed if the program fails")
+    parser.add_argument("--json", action="store_true",
+                        help="print the report as one line of JSON, with the exit status, on standard error; without a "
+                             "program, print the commands as JSON")
+    parser.add_argument("-m", dest="module", action="store_true", help="run a module instead of a file")
+    parser.add_argument("program", nargs="?", help="the file or module")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the program")
+    return parser
+
+
+def _run(program: str, is_module: bool) -> int:
+    """Run a file or a module as `__main__`; return its exit status."""
+    try:
+        if is_module:
+            sys.path.insert(0, "")
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            # `run_path` sets sys.path[0] only for folders and archives; a script finds modules in its own folder.
+            sys.path.insert(0, _folder(program))
+            runpy.run_path(program, run_name="__main__")
+    except SystemExit as e:
+        return _print_exit(e)
+    except BaseException:  # the report follows the traceback
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def _folder(program: str) -> str:

@@ -134,6 +134,8 @@ class JaxImporter(importlib.metadata.DistributionFinder):
         import_module = importlib.import_module
         import_module("lamina_compat._version")
         import_module("lamina").devices  # loads the packages
+        import_module("lamina_runtime.stages").Traced.show_program = staticmethod(_show_program)
+        import_module("lamina_autodiff").custom_jvp.zero_of_integer = staticmethod(_zero_of_integer)
         import_module("lamina_tracing.extend").hide_frames_of(str(Path(__file__).parent) + os.sep)
         for name in _UNVIEWED:
             if sys.modules.get(name, self) is None:  # the runtime blocks the import of these names
@@ -151,6 +153,17 @@ class JaxImporter(importlib.metadata.DistributionFinder):
 def _set_defaults(level: str) -> None:
     """Give the settings of lamina the defaults of a release; an error if there is no such release."""
     importlib.import_module("lamina_ir.config").as_jax(level)
+
+
+def _show_program(program: Any) -> Any:
+    """Return a program in JAX's vocabulary, for `jax.jit(f).trace(...).jaxpr`."""
+    return importlib.import_module("lamina_compat._vocabulary").to_jax_program(program)
+
+
+def _zero_of_integer(aval: Any) -> Any:
+    """Return the zero tangent of an integer for a rule: zeros of its own dtype at the level 0.4, else of dtype float0."""
+    dtypes, lax = (importlib.import_module(name) for name in ("lamina_ir.dtypes", "lamina_tracing.lax"))
+    return lax.full(aval.shape, 0, aval.dtype if installed_version().startswith("0.4.") else dtypes.float0)
 
 
 class _JaxDistribution(importlib.metadata.Distribution):

@@ -6,8 +6,11 @@ registered the rule.
 """
 from __future__ import annotations
 
+import functools
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -18,12 +21,40 @@ from lamina_tracing import primitives
 from lamina_tracing.extend import find_user_source, hide_frames_of, typeof
 from typing_extensions import override
 
-from ._vocabulary import JAX_PRIMITIVES, TRANSLATIONS, JaxPrimitive, from_jax_equation, to_jax_equation
+from ._vocabulary import JAX_PRIMITIVES, TRANSLATIONS, JaxPrimitive, from_jax_equation, show_primitive, to_jax_equation
 
-__all__ = ["Constant", "JaxRule", "OWN", "RefusedTable", "RuleView", "bound_function", "check_pair", "check_rule",
-           "check_sequence", "format_value", "pick", "put_back", "register", "result_avals", "tangent_aval"]
+__all__ = ["Constant", "JaxRule", "MissingRule", "OWN", "RefusedTable", "RuleView", "UnreadTable", "bound_function",
+           "check_pair", "check_rule", "check_sequence", "format_value",
+           "pick", "put_back", "register", "result_avals", "tangent_aval"]
 
 hide_frames_of(str(Path(__file__).parent))
+
+
+class _EarlierRules(threading.local):
+    """The rules that this thread applies next in place of those that replaced them.
+
+    A program may replace a rule of lamina by one that calls it. In JAX's form that rule binds its primitive, which would
+    apply the new rule again.
+    """
+
+    def __init__(self) -> None:
+        self._rules: dict[tuple[Primitive, str], Function] = {}
+
+    def pop(self, key: tuple[Primitive, str]) -> Function | None:
+        """Return the rule to apply, once."""
+        return self._rules.pop(key, None) if self._rules else None
+
+    @contextmanager
+    def applied(self, key: tuple[Primitive, str], rule: Function) -> Iterator[None]:
+        """Apply `rule` in place of the next rule of a primitive and view."""
+        self._rules[key] = rule
+        try:
+            yield
+        finally:
+            self._rules.pop(key, None)
+
+
+_earlier = _EarlierRules()
 
 
 class JaxRule(ABC):
@@ -41,16 +72,26 @@ class JaxRule(ABC):
         self.prim, self.rule, self.view = prim, rule, view
         self.line = find_user_source(3)
 
-    def arrange(self, params: Params, count: int) -> tuple[Params, Sequence[Any]]:
-        """Return JAX's params, and what each of JAX's operands is: a position among `count` operands, or a `Constant`."""
+    def arrange(self, params: Params, operands: Sequence[Any]) -> tuple[Params, Sequence[Any]]:
+        """Return JAX's params, and what each of JAX's operands is: a position among the operands, or a `Constant`.
+
+        Args:
+          params: the params of lamina.
+          operands: values or types.
+        """
         if self.prim not in TRANSLATIONS or self.prim is prims.expand_dims_p:
-            return params, range(count)
-        _, shown, places = to_jax_equation(self.prim, params, range(count), Constant)
+            return params, range(len(operands))
+        _, shown, places = to_jax_equation(self.prim, params, range(len(operands)), Constant, operands)
         return shown, places
 
     @abstractmethod
-    def __call__(self, *args: Any, **params: Any) -> Any:
+    def call(self, *args: Any, **params: Any) -> Any:
         """Apply the rule to arguments in lamina's form."""
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        """Apply the rule, or the earlier one that it replaced, if it calls that one."""
+        earlier = _earlier.pop((self.prim, self.view))
+        return self.call(*args, **params) if earlier is None else earlier(*args, **params)
 
     def describe(self) -> str:
         """Return the start of an error message: table, primitive and line."""
@@ -88,6 +129,21 @@ _COMPOSITE: Final = frozenset([
 OWN.update((shown, shown.own) for shown in JAX_PRIMITIVES.values() if isinstance(shown, JaxPrimitive))
 
 
+# Primitives of JAX that occur in no program of lamina, and need no rules.
+_CALL: Final = "its bind runs the function, so the rules of the primitives inside apply"
+_NO_RULES: Final[dict[str, str]] = {
+    "call": _CALL, "closed_call": _CALL, "random_gamma": "its bind draws with other primitives, whose rules apply",
+    "remat_opt": "lamina makes no equation of it"}
+
+
+class MissingRule(KeyError):
+    """A primitive has no rule in a table; the message says why."""
+
+    @override
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class RuleView(MutableMapping[Primitive, Function]):
     """A rule table as a mapping from primitives to rules in JAX's form.
 
@@ -111,21 +167,43 @@ class RuleView(MutableMapping[Primitive, Function]):
         if own not in self.table:
             if prim in _COMPOSITE:
                 return self._derive(prim)
-            raise KeyError(prim)
+            raise MissingRule(self._explain(prim))
         rule = self.table[own]
         if isinstance(rule, JaxRule) and rule.view == self.name:
             return rule.rule
         if own is not prim:
-            return self._derive(prim)
+            return self._keep(own, rule, self._derive(prim))
+        shown = TRANSLATIONS[prim].primitive if prim in TRANSLATIONS else prim
+        if shown == prim and shown is not prim:  # rules of lamina's object get JAX's params too
+            return self._keep(own, rule, self._derive(shown))
         read = self._read(prim, rule)
-        return read if prim not in TRANSLATIONS else lambda *args, **params: read(
-            *args, **from_jax_equation(prim, params, ())[1])
+        if prim.subprograms:
+            return self._keep(own, rule, lambda *args, **params: read(*args, **from_jax_equation(prim, params, ())[1]))
+        return self._keep(own, rule, read)
+
+    def _keep(self, own: Primitive, rule: Function, shown: Function) -> Function:
+        """Return the rule in JAX's form; it applies `rule` of lamina also when the table has another one."""
+        def apply(*args: Any, **params: Any) -> Any:
+            current = dict.get(self.table, own, rule)
+            if current is rule or not isinstance(current, JaxRule):
+                return shown(*args, **params)
+            with _earlier.applied((own, current.view), rule):
+                return shown(*args, **params)
+        return functools.update_wrapper(apply, shown)
 
     def _own(self, prim: Primitive) -> Primitive:
         """Return lamina's primitive; KeyError for a key that is no primitive."""
         if not isinstance(prim, Primitive):
             raise KeyError(prim)
         return OWN.get(prim, prim)
+
+    def _explain(self, prim: Primitive) -> str:
+        """Return why a primitive has no rule."""
+        own = OWN.get(prim, prim)
+        reason = self.table.missing_rules.get(own) or _NO_RULES.get(prim.name)
+        if reason is None and own.family and "transposes" in self.name:
+            reason = "it is linear in none of its operands"
+        return f"{self.name}: `{prim.name}` has no rule{': ' + reason if reason else '; ' + _explain_missing(self.name, prim)}"
 
     @override
     def __setitem__(self, prim: Primitive, rule: Function) -> None:
@@ -150,7 +228,8 @@ class RuleView(MutableMapping[Primitive, Function]):
 
     @override
     def __iter__(self) -> Iterator[Primitive]:
-        return iter([prim for prim in {**dict.fromkeys(prims.ALL), **dict.fromkeys(self.table)} if prim in self.table])
+        found = [prim for prim in {**dict.fromkeys(prims.ALL), **dict.fromkeys(self.table)} if prim in self.table]
+        return iter([show_primitive(prim) for prim in found])
 
     @override
     def __len__(self) -> int:
@@ -163,21 +242,35 @@ class RuleView(MutableMapping[Primitive, Function]):
     __hash__ = object.__hash__
 
 
-class RefusedTable(dict[Primitive, Function]):
-    """A table of JAX that lamina has no use for: it is empty, and an assignment raises an error.
+class UnreadTable(dict[Primitive, Function]):
+    """A table of JAX that accepts rules and is not read: results do not depend on it.
 
     Args:
-      name: the name in messages, such as `ad.call_param_updaters`.
-      reason: why, and what to use instead.
+      name: the name in messages, such as `partial_eval.padding_rules`.
+      reason: why results do not depend on its rules.
     """
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__()
         self.name, self.reason = name, reason
 
+
+class RefusedTable(UnreadTable):
+    """A table of JAX whose rules could change results: it is empty, and an assignment raises an error.
+
+    Args:
+      name: as in the base class.
+      reason: why, and what to use instead.
+    """
+
     @override
     def __setitem__(self, key: object, value: object) -> NoReturn:
         raise NotImplementedError(f"{self.name}: {self.reason}")
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise NotImplementedError(f"{self.name}: {self.reason}")
+
+    setdefault = update = __ior__ = _refuse
 
 
 def check_rule(view: str, prim: object, rule: object) -> None:

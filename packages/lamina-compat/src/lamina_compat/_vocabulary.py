@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, Var, prims
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Var, prims
 from lamina_ir.typing import Outputs, Params, ParamValue, Value
 from lamina_tracing import make_jaxpr as _make_jaxpr
 from lamina_tracing.extend import bind, stage, typeof
 from lamina_tracing.primitives import select_n_p
 from typing_extensions import override
 
+from ._added_params import ADDED, add_params, complete_params, remove_params
 from ._importer import installed_version
 from ._unspecified import UNSPECIFIED
 
 __all__ = ["JAX_PRIMITIVES", "TRANSLATIONS", "JaxPrimitive", "RuleThunk", "Translation", "from_jax_equation", "from_jax_jaxpr",
-           "from_jax_program", "jit_p", "make_jaxpr", "pjit_p", "to_jax_equation", "to_jax_jaxpr", "to_jax_program"]
+           "from_jax_program", "is_level_0_4", "jit_p", "make_jaxpr", "pjit_p", "show_primitive", "to_jax_equation",
+           "to_jax_jaxpr", "to_jax_program"]
 
 
 class JaxPrimitive(Primitive):
@@ -37,8 +39,11 @@ class JaxPrimitive(Primitive):
         self.name, self.own, self.is_same = name, own, is_same
         self.custom_bind = self._bind_own
         self.infer = self._infer
+        self.bind_functions: Callable[..., Any] | None = None  # `bind` of functions in place of params, of custom calls
 
     def _bind_own(self, /, *args: Value, **params: ParamValue) -> Outputs:
+        if self.bind_functions is not None and args and hasattr(args[0], "call_wrapped"):
+            return self.bind_functions(*args, **params)
         prim, own_params, operands = from_jax_equation(self, params, args)
         made = bind(prim, *operands, **own_params)
         return list(made) if self.multiple else made
@@ -70,6 +75,7 @@ class Translation(NamedTuple):
       from_jax: `from_jax(params)` returns lamina's params.
       order: JAX's operands are lamina's at these positions; None: the same ones.
       bodies: params whose program JAX has without constants; these become operands.
+      reads_types: whether `to_jax` reads the types of the operands.
     """
 
     primitive: Primitive
@@ -77,13 +83,19 @@ class Translation(NamedTuple):
     from_jax: Callable[[Params], Params]
     order: tuple[int, ...] | None = None
     bodies: str = ""
+    reads_types: bool = False
 
 
 class RuleThunk:
-    """The param of a custom call that holds a rule of lamina. JAX's is a function that stages the rule."""
+    """The param of a custom call that holds a rule of lamina. JAX's is a function that stages the rule.
 
-    def __init__(self, rule: Any) -> None:
-        self.rule = rule
+    Args:
+      rule: the rule.
+      call: the name of the function with the rule, which JAX's params lack.
+    """
+
+    def __init__(self, rule: Any, call: str) -> None:
+        self.rule, self.call = rule, call
 
     def __call__(self, *args: object) -> Any:
         """Raise NotImplementedError."""
@@ -104,9 +116,10 @@ def _call_to_pjit(params: Params, avals: Sequence[Any]) -> Params:
     n, m = len(closed.in_avals), len(closed.out_avals)
     donated = tuple(params["donated_invars"] or ())
     return dict(jaxpr=to_jax_program(closed), in_shardings=(UNSPECIFIED,) * n, out_shardings=(UNSPECIFIED,) * m,
-                in_layouts=(None,) * n, out_layouts=(None,) * m, resource_env=None,
+                in_layouts=(None,) * n, out_layouts=(None,) * m,
                 donated_invars=donated + (False,) * (n - len(donated)), name=params["name"], keep_unused=False,
-                inline=bool(params["inline"]), **({} if _is_old() else {"ctx_mesh": None, "compiler_options_kvs": ()}))
+                inline=bool(params["inline"]),
+                **({"resource_env": None} if is_level_0_4() else {"ctx_mesh": None, "compiler_options_kvs": ()}))
 
 
 def _pjit_to_call(params: Params) -> Params:
@@ -142,46 +155,52 @@ def _pmap_from_jax(params: Params) -> Params:
 
 
 def _jvp_call_to_jax(params: Params, avals: Sequence[Any]) -> Params:
-    return dict(name=params["name"], call_jaxpr=to_jax_program(params["call_jaxpr"]), jvp_jaxpr_thunk=RuleThunk(params["jvp"]),
-                jvp_jaxpr_fun=RuleThunk(params["jvp"]), num_consts=params["num_consts"], symbolic_zeros=False)
+    return {"call_jaxpr": to_jax_program(params["call_jaxpr"]),
+            "jvp_jaxpr_thunk" if is_level_0_4() else "jvp_jaxpr_fun": RuleThunk(params["jvp"], params["name"]),
+            "num_consts": params["num_consts"], "symbolic_zeros": False}
 
 
-def _rule_of(params: Params, name: str) -> Any:
+def _thunk_of(params: Params, name: str) -> RuleThunk:
     thunk = params[name]
     if not isinstance(thunk, RuleThunk):
         raise NotImplementedError(f"{name} of an equation must be that of a program that lamina staged; got "
                                   f"{type(thunk).__name__}. Define the function with jax.custom_jvp or jax.custom_vjp")
-    return thunk.rule
+    return thunk
 
 
 def _jvp_call_from_jax(params: Params) -> Params:
-    return dict(call_jaxpr=from_jax_program(params["call_jaxpr"]), jvp=_rule_of(params, "jvp_jaxpr_thunk"), name=params["name"],
+    thunk = _thunk_of(params, "jvp_jaxpr_thunk" if "jvp_jaxpr_thunk" in params else "jvp_jaxpr_fun")
+    return dict(call_jaxpr=from_jax_program(params["call_jaxpr"]), jvp=thunk.rule, name=thunk.call,
                 num_consts=params["num_consts"])
 
 
 def _vjp_call_to_jax(params: Params, avals: Sequence[Any]) -> Params:
     body = to_jax_program(params["call_jaxpr"])
-    return dict(**{_body_of_vjp_call(): body}, fwd_jaxpr_thunk=RuleThunk(params["fwd"]), bwd=RuleThunk(params["bwd"]),
-                name=params["name"], num_consts=params["num_consts"], out_trees=None, symbolic_zeros=False)
+    return dict(**{_body_of_vjp_call(): body}, fwd_jaxpr_thunk=RuleThunk(params["fwd"], params["name"]),
+                bwd=RuleThunk(params["bwd"], params["name"]), num_consts=params["num_consts"], out_trees=None,
+                symbolic_zeros=False)
 
 
-def _is_old() -> bool:
+def is_level_0_4() -> bool:
+    """Return whether the level is a release 0.4 of JAX."""
     return installed_version().startswith("0.4.")
 
 
 def _body_of_vjp_call() -> str:
-    return "fun_jaxpr" if _is_old() else "call_jaxpr"
+    return "fun_jaxpr" if is_level_0_4() else "call_jaxpr"
 
 
 def _vjp_call_from_jax(params: Params) -> Params:
     body = params["fun_jaxpr"] if "fun_jaxpr" in params else params["call_jaxpr"]
-    return dict(call_jaxpr=from_jax_program(body), fwd=_rule_of(params, "fwd_jaxpr_thunk"),
-                bwd=_rule_of(params, "bwd"), name=params["name"], num_consts=params["num_consts"])
+    fwd = _thunk_of(params, "fwd_jaxpr_thunk")
+    return dict(call_jaxpr=from_jax_program(body), fwd=fwd.rule, bwd=_thunk_of(params, "bwd").rule, name=fwd.call,
+                num_consts=params["num_consts"])
 
 
 def _scan_to_jax(params: Params, avals: Sequence[Any]) -> Params:
     body = to_jax_program(params["jaxpr"])
-    return {**params, "jaxpr": body, "linear": (False,) * len(body.in_avals), "_split_transpose": False}
+    return {**params, "jaxpr": body,
+            **({"linear": (False,) * len(body.in_avals), "_split_transpose": False} if is_level_0_4() else {})}
 
 
 def _scan_from_jax(params: Params) -> Params:
@@ -199,6 +218,11 @@ def _while_to_jax(params: Params, avals: Sequence[Any]) -> Params:
 def _while_from_jax(params: Params) -> Params:
     return {"max_iters": None, **params, "body_jaxpr": from_jax_program(params["body_jaxpr"]),
             "cond_jaxpr": from_jax_program(params["cond_jaxpr"])}
+
+
+def _cond_to_jax(params: Params, avals: Sequence[Any]) -> Params:
+    branches = tuple(map(to_jax_program, params["branches"]))
+    return {"branches": branches, **({"linear": (False,) * len(branches[0].in_avals)} if is_level_0_4() else {})}
 
 
 def _cond_from_jax(params: Params) -> Params:
@@ -220,6 +244,55 @@ def _scatter_from_jax(params: Params) -> Params:
     return {k: v for k, v in params.items() if k not in ("update_jaxpr", "update_consts")}
 
 
+def _reduce_to_jax(params: Params, avals: Sequence[Any]) -> Params:
+    return {**params, "jaxpr": to_jax_program(params["computation"])}
+
+
+def _reduce_from_jax(params: Params) -> Params:
+    rest = {k: v for k, v in params.items() if k != "jaxpr"}
+    return {**rest, "computation": from_jax_program(params["jaxpr" if "jaxpr" in params else "computation"])}
+
+
+def _window_to_jax(params: Params, avals: Sequence[Any]) -> Params:
+    rest = {k: v for k, v in params.items() if k != "computation"}
+    closed = to_jax_program(params["computation"])
+    return {**rest, "jaxpr": closed.jaxpr, "consts": tuple(closed.consts)}
+
+
+def _window_from_jax(params: Params) -> Params:
+    if "jaxpr" not in params:
+        return params
+    rest = {k: v for k, v in params.items() if k not in ("jaxpr", "consts")}
+    return {**rest, "computation": ClosedJaxpr(from_jax_jaxpr(params["jaxpr"]), params.get("consts", ()))}
+
+
+def _selection_to_jax(params: Params, avals: Sequence[Any]) -> Params:
+    rest = {k: v for k, v in params.items() if k != "select"}
+    return {"select_prim": getattr(prims, f"{params['select']}_p"), **rest}
+
+
+def _selection_from_jax(params: Params) -> Params:
+    rest = {k: v for k, v in params.items() if k != "select_prim"}
+    return {**rest, "select": params["select_prim"].name} if "select_prim" in params else params
+
+
+def _programs_to_jax(params: Params, avals: Sequence[Any] = ()) -> Params:
+    return {k: _map_programs(v, to_jax_program) for k, v in params.items()}
+
+
+def _programs_from_jax(params: Params) -> Params:
+    return {k: _map_programs(v, from_jax_program) for k, v in params.items()}
+
+
+def _added_translation(prim: Primitive) -> Translation:
+    def to_jax(params: Params, avals: Sequence[Any]) -> Params:
+        return add_params(prim, params, avals, is_level_0_4())
+
+    def from_jax(params: Params) -> Params:
+        return remove_params(prim, params)
+    return Translation(_WITH_PARAMS[prim], to_jax, from_jax, reads_types=True)
+
+
 pjit_p: Final = JaxPrimitive("pjit", prims.xla_call_p)
 jit_p: Final = JaxPrimitive("jit", prims.xla_call_p)  # the name of pjit_p from JAX 0.7 on
 remat_p: Final = JaxPrimitive("checkpoint", prims.remat_p)
@@ -233,6 +306,16 @@ while_p: Final = JaxPrimitive("while", prims.while_p, is_same=True)
 cond_p: Final = JaxPrimitive("cond", prims.cond_p, is_same=True)
 _SCATTERS: Final = {prim: JaxPrimitive(prim.name.replace("_", "-"), prim, is_same=True) for prim in (
     prims.scatter_p, prims.scatter_add_p, prims.scatter_max_p, prims.scatter_min_p, prims.scatter_mul_p)}
+reduce_p: Final = JaxPrimitive("reduce", prims.reduce_p, is_same=True)
+reduce_window_p: Final = JaxPrimitive("reduce_window", prims.reduce_window_p, is_same=True)
+_SELECTIONS: Final = {prim: JaxPrimitive(prim.name, prim, is_same=True) for prim in (
+    prims.select_and_gather_add_p, prims.select_and_scatter_add_p)}
+# Primitives whose params differ, or are computed on the way back.
+_WITH_PARAMS: Final = {prim: JaxPrimitive(prim.name, prim, is_same=True) for prim in ADDED}
+# Primitives with lamina's params, which hold programs. JAX has a list of constants for each program of a linear solve, and
+# its maps have other descriptions of the mesh; it has no primitive of a transposed call or of `xmap`.
+_WITH_PROGRAMS: Final = {prim: JaxPrimitive(prim.name, prim, is_same=True) for prim in (
+    prims.custom_vmap_call_p, prims.linear_solve_p, prims.shard_map_p, prims.transposed_call_p, prims.xmap_p)}
 
 TRANSLATIONS: Final[dict[Primitive, Translation]] = {
     prims.xla_call_p: Translation(pjit_p, _call_to_pjit, _pjit_to_call),
@@ -242,11 +325,16 @@ TRANSLATIONS: Final[dict[Primitive, Translation]] = {
     prims.custom_vjp_call_p: Translation(custom_vjp_call_jaxpr_p, _vjp_call_to_jax, _vjp_call_from_jax),
     prims.scan_p: Translation(scan_p, _scan_to_jax, _scan_from_jax),
     prims.while_p: Translation(while_p, _while_to_jax, _while_from_jax),
-    prims.cond_p: Translation(cond_p, lambda params, avals: {"branches": tuple(map(to_jax_program, params["branches"]))},
-                              _cond_from_jax),
+    prims.cond_p: Translation(cond_p, _cond_to_jax, _cond_from_jax),
     prims.select_p: Translation(select_n_p, lambda params, avals: params, _same_params, order=(0, 2, 1)),
-    prims.expand_dims_p: Translation(prims.broadcast_in_dim_p, _expand_dims_to_jax, _same_params),
+    prims.expand_dims_p: Translation(_WITH_PARAMS[prims.broadcast_in_dim_p], _expand_dims_to_jax, _same_params,
+                                     reads_types=True),
     prims.psum_scatter_p: Translation(reduce_scatter_p, _same_params, _same_params),
+    prims.reduce_p: Translation(reduce_p, _reduce_to_jax, _reduce_from_jax),
+    prims.reduce_window_p: Translation(reduce_window_p, _window_to_jax, _window_from_jax),
+    **{prim: Translation(shown, _selection_to_jax, _selection_from_jax) for prim, shown in _SELECTIONS.items()},
+    **{prim: _added_translation(prim) for prim in ADDED},
+    **{prim: Translation(shown, _programs_to_jax, _programs_from_jax) for prim, shown in _WITH_PROGRAMS.items()},
     **{prim: Translation(shown, _scatter_to_jax, _scatter_from_jax) for prim, shown in _SCATTERS.items()},
 }
 # JAX's primitive -> lamina's, and its translation.
@@ -258,13 +346,22 @@ _OWN.update((id(shown), (own, TRANSLATIONS[own])) for own, shown in _NEWER.items
 # The names of primitives of JAX that differ from lamina's objects, for modules that show them.
 JAX_PRIMITIVES: Final[dict[str, Primitive]] = {
     "pjit_p": pjit_p, "jit_p": jit_p, "remat_p": remat_p, "xla_pmap_p": xla_pmap_p, "custom_jvp_call_p": custom_jvp_call_p,
+    "custom_jvp_call_jaxpr_p": custom_jvp_call_p,
     "custom_vjp_call_p": custom_vjp_call_p, "custom_vjp_call_jaxpr_p": custom_vjp_call_jaxpr_p,
     "reduce_scatter_p": reduce_scatter_p, "scan_p": scan_p, "while_p": while_p, "cond_p": cond_p,
-    **{f"{prim.name}_p": shown for prim, shown in _SCATTERS.items()}}
+    "reduce_p": reduce_p, "reduce_window_p": reduce_window_p,
+    **{f"{prim.name}_p": shown for prim, shown in (_SCATTERS | _SELECTIONS | _WITH_PARAMS | _WITH_PROGRAMS).items()}}
+
+
+def show_primitive(prim: Primitive) -> Primitive:
+    """Return JAX's primitive for one of lamina; of `expand_dims`, lamina's own one."""
+    if prim not in TRANSLATIONS or isinstance(prim, JaxPrimitive) or prim is prims.expand_dims_p:
+        return prim
+    return TRANSLATIONS[prim].primitive if is_level_0_4() else _NEWER.get(prim, TRANSLATIONS[prim].primitive)
 
 
 def to_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any], lift: Callable[[Value], Any] = lambda x: x,
-                    ) -> tuple[Primitive, Params, Sequence[Any]]:
+                    typed: Sequence[Any] | None = None) -> tuple[Primitive, Params, Sequence[Any]]:
     """Return an equation of lamina as JAX has it.
 
     Args:
@@ -272,17 +369,22 @@ def to_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any], li
       params: its params.
       operands: values, tracers or atoms.
       lift: makes an operand of the value of a constant.
+      typed: values or types of the operands, if the operands are neither.
     Returns:
       The primitive, params and operands of JAX.
     """
     found = TRANSLATIONS.get(prim) if not isinstance(prim, JaxPrimitive) else None
     if found is None:
-        return prim, {k: _map_programs(v, to_jax_program) for k, v in params.items()} if prim.subprograms else params, operands
+        return prim, _programs_to_jax(params) if prim.subprograms else params, operands
     consts = [lift(c) for c in params[found.bodies].consts] if found.bodies else []
-    avals = [getattr(x, "aval", None) or typeof(x) for x in operands] if prim is prims.expand_dims_p else []
-    shown = found.primitive if _is_old() else _NEWER.get(prim, found.primitive)
+    avals = [_type_of(x) for x in (operands if typed is None else typed)] if found.reads_types else []
+    shown = found.primitive if prim is prims.expand_dims_p else show_primitive(prim)
     moved = operands if found.order is None else [operands[i] for i in found.order]
     return shown, found.to_jax(params, avals), [*consts, *moved]
+
+
+def _type_of(x: Any) -> ShapedArray:
+    return x if isinstance(x, ShapedArray) else getattr(x, "aval", None) or typeof(x)
 
 
 def from_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any]) -> tuple[Primitive, Params, Sequence[Any]]:
@@ -299,14 +401,13 @@ def from_jax_equation(prim: Primitive, params: Params, operands: Sequence[Any]) 
     """
     found = _OWN.get(id(prim))
     if found is None:
-        if prim.subprograms:
-            params = {k: _map_programs(v, from_jax_program) for k, v in params.items()}
-        return prim, params, operands
+        return prim, _programs_from_jax(params) if prim.subprograms else params, operands
     own, translation = found
     if prim is select_n_p and len(operands) != 3:
         return prim, params, operands
     order = translation.order  # a transposition, so its own inverse
-    return own, translation.from_jax(params), operands if order is None else [operands[i] for i in order]
+    own_params = complete_params(own, translation.from_jax(params), operands)
+    return own, own_params, operands if order is None else [operands[i] for i in order]
 
 
 def _map_programs(value: ParamValue, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> ParamValue:

@@ -75,18 +75,18 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
     if not sizes:
         traced = fun_jit.trace(*args, **kwargs)
         call = f"export of `{traced.fun_name}`"
-        _check_program(call, traced.jaxpr)
+        _check_program(call, traced.program)
         lowered = [_lower_traced(call, traced, p) for p in platforms][0]
         place = lowered.placement
         options: dict[str, Any] = dict(keep_unused=traced.keep_unused)
         if len(place.devices) > 1:
             options |= dict(nr_devices=len(place.devices),
-                            in_shardings_hlo=_format_shardings(place.in_tiles, len(traced.jaxpr.in_avals)),
-                            out_shardings_hlo=_format_shardings(place.out_tiles, len(traced.jaxpr.out_avals)))
-        return Exported(fun_name=traced.fun_name, in_tree=traced.in_tree, in_avals=traced.jaxpr.in_avals,
+                            in_shardings_hlo=_format_shardings(place.in_tiles, len(traced.program.in_avals)),
+                            out_shardings_hlo=_format_shardings(place.out_tiles, len(traced.program.out_avals)))
+        return Exported(fun_name=traced.fun_name, in_tree=traced.in_tree, in_avals=traced.program.in_avals,
                         out_tree=traced.out_tree,
-                        out_avals=traced.jaxpr.out_avals, platforms=platforms, disabled_safety_checks=checks,
-                        family=convert_program_error(call, lambda: Family.from_program(traced.jaxpr)), **options)
+                        out_avals=traced.program.out_avals, platforms=platforms, disabled_safety_checks=checks,
+                        family=convert_program_error(call, lambda: Family.from_program(traced.program)), **options)
     scopes = {n.scope for n in sizes}
     if len(scopes) > 1:
         raise ValueError(f"export: the symbolic sizes of the arguments are of {len(scopes)} scopes, "
@@ -104,7 +104,7 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
         some_args, some_kwargs = trees.tree_unflatten(tree, concrete)
         traced = fun_jit.trace(*some_args, **some_kwargs)
         if last is None:
-            _check_program(f"export of `{traced.fun_name}`", traced.jaxpr)
+            _check_program(f"export of `{traced.fun_name}`", traced.program)
             for p in platforms:
                 if len(_lower_traced(f"export of `{traced.fun_name}`", traced, p).placement.devices) > 1:
                     raise ValueError(f"export of `{traced.fun_name}`: with symbolic sizes it must run on one device; got "
@@ -113,8 +113,8 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
             raise ValueError(f"export of `{traced.fun_name}`: the structure of the result depends on sizes: {last.out_tree} "
                              f"and {traced.out_tree}")
         last, at = traced, values
-        rows.append(traced.jaxpr.in_avals)
-        return traced.jaxpr
+        rows.append(traced.program.in_avals)
+        return traced.program
 
     name = getattr(fun_jit, "__name__", "function")
     call = f"export of `{name}`"

@@ -1,10 +1,10 @@
 """One program for all sizes: written down at many sizes, put into one with expressions where its numbers differ, and tried at
 others.
 
-A family is a saved program (the JSON that `lamina_ir.dumps` writes) in which some numbers are expressions of the names. The
-function is traced at sizes that are numbers, so whatever can be traced can be exported; where what it does depends on sizes in
-a way that no expression says, that is seen, and refused: the programs at other sizes, small and large, are not those that the
-expressions give.
+A family is a saved program (the JSON that `lamina_ir.dumps` writes) in which some numbers are expressions of the names.
+The function is traced at sizes that are numbers, so whatever can be traced can be exported. Then the programs at other
+sizes, small and large, are compared with those that the expressions give. If they differ, the function depends on sizes
+in a way that the expressions do not describe, and is refused.
 """
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ message itself, `str(error)`, does not contain it. `error_details` reads code an
       MissingRuleError (NotImplementedError)  a rule table has no rule for a primitive
         UnboundedLoopError, CallbackRuleError (also ValueError)
       SimplifiedTraceback                  never raised
+      ShardingTypeError (TypeError, ValueError)  the sharding of a result is ambiguous, on a mesh with `Explicit` axes
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError, ValueError, TypeError)  an axis name that is not bound
       ExecutionError (RuntimeError)        a program could not be compiled, or failed while it ran
@@ -33,9 +34,9 @@ from typing_extensions import override
 
 __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "DTypeError", "ErrorDetails",
            "ExecutionError", "KeyReuseError", "LaminaError", "LeakedTracerError", "MissingRuleError", "OutOfBoundsError",
-           "ProgramError", "ShapeError", "SimplifiedTraceback", "StaticArgumentError", "TracerArrayError", "TracerBoolError",
-           "TracerIndexError", "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError", "error_details",
-           "mark_builtin_error"]
+           "ProgramError", "ShapeError", "ShardingTypeError", "SimplifiedTraceback", "StaticArgumentError",
+           "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError",
+           "UnboundedLoopError", "error_details", "mark_builtin_error"]
 
 _PAGE = "docs/reference/errors"
 # The form of messages: `call: argument must be X; got Y. Fix`, or `call: argument: expected X; got Y. Fix`
@@ -168,6 +169,15 @@ class DTypeError(LaminaError, TypeError, ValueError):
     """
 
     code: ClassVar[str] = "LAM1102"
+
+
+class ShardingTypeError(LaminaError, TypeError, ValueError):
+    """The sharding of a result does not follow from those of the operands, on a mesh with `Explicit` axes.
+
+    Fix: pass `out_sharding=`, or change the sharding of an operand with `reshard`.
+    """
+
+    code: ClassVar[str] = "LAM1105"
 
 
 class MissingRuleError(LaminaError, NotImplementedError):

@@ -1,8 +1,8 @@
 """Propagate Taylor series through programs.
 
-Rules are looked up in `jet_rules`. A primitive without one is differentiated once by its JVP rule: the derivative of the
-results is the JVP at x and x', so their series of order n follows from the series of order n - 1 of the JVP. This ends
-at order 0, and gives every differentiable primitive a rule, also functions with custom derivatives.
+Rules are looked up in `jet_rules`. A primitive without one is differentiated once by its JVP rule. The derivative of
+the results is the JVP at x and x'. So their series of order n follows from the series of order n - 1 of the JVP. This
+ends at order 0, and gives every differentiable primitive a rule, also functions with custom derivatives.
 
 Equations with nested programs (calls, branches, loops, maps) become equations whose programs take and return all
 coefficients.

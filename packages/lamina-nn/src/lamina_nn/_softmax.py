@@ -29,9 +29,10 @@ _SOFTMAX = docstring_entries("""
 
 
 def _compute_exponentials(call: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any, Any, Any]:
-    """What functions here share: `x` less its largest element along axes, which has no derivative; the exponentials
-    of that; their
-    sum, in float32 at least, one where `where` leaves nothing; `where` in the shape of `x`."""
+    """Return the parts that functions here share: shifted `x`, exponentials, their sum, `where` in the shape of `x`.
+
+    `x` is shifted by its largest element along axes, which has no derivative. The sum is in float32 at least, and one
+    where `where` leaves nothing."""
     x = to_inexact(call, x)
     t = typeof(x)
     axes = axes_of(call, axis, len(t.shape))

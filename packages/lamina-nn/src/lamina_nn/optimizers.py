@@ -56,8 +56,9 @@ def _inverse_root(x: Any) -> Any:
 
 
 def _bias_correction(share: Any, i: Any, x: Any) -> Any:
-    """How much of all weights a running mean has seen after step `i`, in the dtype of `x`: powers of a share near 1 are taken
-    in float32 at least, in which they are not 1."""
+    """Return the sum of the weights of a running mean after step `i`, in the dtype of `x`.
+
+    Powers of a share near 1 are computed in float32 at least, in which they are not 1."""
     d = typeof(x).dtype
     return lnp.astype(1 - lnp.power(share, lnp.astype(i + 1, work_dtype(dtypes.real_dtype(d)))), d)
 

@@ -1,9 +1,9 @@
 """Long short-term memory: layers of cells that read sequences, in one direction or both, in cuDNN's layout of weights.
 
-A cell has an input gate i, a forget gate f, an output gate o and a candidate g; of an input x, a hidden state h and a cell c it
-makes `c' = sigmoid(f) c + sigmoid(i) tanh(g)` and `h' = sigmoid(o) tanh(c')`, the four being affine in x and h and standing in
-the order i, f, g, o. Dicts of weights have a key for each pseudo-layer: `layer * directions + direction`, the direction being 1
-for the reverse one.
+A cell has an input gate i, a forget gate f, an output gate o and a candidate g, in the order i, f, g, o. The four are
+affine in an input x and a hidden state h. The next cell state is `c' = sigmoid(f) c + sigmoid(i) tanh(g)`, the next
+hidden state `h' = sigmoid(o) tanh(c')`. Dicts of weights have a key for each pseudo-layer: `layer * directions +
+direction`, the direction being 1 for the reverse one.
 """
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
       pytree: tree of arrays and numbers.
     Returns:
       `(vector, unravel)`: a vector `[n]` in the dtype the leaves promote to, the default float if there are
-      none, and a function that converts such a vector back to the tree: leaves in their old shapes and dtypes, or,
-      where they all have one dtype, in the dtype of the vector it is given.
+      none, and a function that converts such a vector back to the tree. Leaves get their old shapes and dtypes. If
+      they all have one dtype, they get the dtype of the given vector.
     Raises:
       TypeError: a leaf is neither an array nor a number.
       ValueError: `unravel` is given an array of another shape.

@@ -6,11 +6,12 @@ from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, p
                                 pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
 
 from . import extend
+from ._explicit.auto_axes import auto_axes
 from ._maps import rules
 from ._version import __version__
 from ._mesh.abstract_mesh import AbstractMesh, AxisType
 from ._mesh.mesh import Mesh
-from ._mesh.set_mesh import get_abstract_mesh, get_mesh, set_mesh
+from ._mesh.set_mesh import get_abstract_mesh, get_mesh, set_mesh, use_abstract_mesh
 from ._padded.padded import padded
 from ._mesh.partition_spec import PartitionSpec
 from ._maps.pmap import pmap
@@ -19,10 +20,11 @@ from ._maps.shard_map import shard_map
 from ._maps.smap import smap
 from ._maps.xmap import AxisName, ResourceSet, xmap
 
-__all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop", "__version__",
-           "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "get_abstract_mesh", "get_mesh", "padded",
-           "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum",
-           "psum_scatter", "pswapaxes", "serial_loop", "set_mesh", "shard_map", "smap", "xeinsum", "xmap"]
+__all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop",
+           "__version__", "all_gather", "all_to_all", "auto_axes", "axis_index", "axis_size", "extend",
+           "get_abstract_mesh", "get_mesh", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax",
+           "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "set_mesh",
+           "shard_map", "smap", "use_abstract_mesh", "xeinsum", "xmap"]
 
 del rules
 

@@ -135,8 +135,8 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
       shape: shape of the result.
       {dtype}
       mode: "low" draws each from one uniform number, so that none is above what the smallest of these gives (16.6 in
-        float32, 6.9 in float16); "high" from two, for a tail that is right further out. None is "low",
-        or "high" where `config.high_dynamic_range_gumbel` is set.
+        float32, 6.9 in float16). "high" draws each from two, for a tail that is right further out. None is "low", or
+        "high" where `config.high_dynamic_range_gumbel` is set.
     Returns: {result}
     Raises:
       ValueError: another `mode`.

@@ -176,7 +176,7 @@ _bernoulli = jit(_bernoulli_core, static_argnums=(2, 3, 4), inline=True)
 
 @takes_names
 def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """-1 or 1 with equal chance.
+    """Draw -1 or 1 with equal chance.
 
     Args:
       {key}

@@ -171,8 +171,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       coordinator_bind_address: `host:port` at which a coordinator started here listens. Default: `coordinator_address`.
     Raises:
       RuntimeError: called twice, or after a device was used; there is no token.
-      ValueError: an argument is missing or out of range; the host is unknown, or is the loopback although other
-        machines must reach it; the process index is taken; the processes differ in their number, versions or 64-bit
+      ValueError: an argument is missing or out of range. The host is unknown, or is the loopback although other
+        machines must reach it. The process index is taken. The processes differ in their number, versions or 64-bit
         setting.
       PermissionError: the coordinator has another token, or a missing process was rejected because of its token.
       TimeoutError: no coordinator was at the address, or some processes did not come in time; names them.

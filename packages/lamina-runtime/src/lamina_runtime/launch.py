@@ -10,6 +10,7 @@ import argparse
 import collections
 import contextlib
 import ctypes
+import json
 import os
 import selectors
 import signal
@@ -199,6 +200,15 @@ class _Run:
         return status if status > 0 else 128 - status
 
 
+    def print_json(self, status: int) -> None:
+        """Print the result as one line of JSON; a negative status of a process is the signal that ended it."""
+        first = None if self.first_failed is None else self.first_failed.rank
+        with contextlib.suppress(OSError):
+            print(json.dumps({"status": status, "timed_out": self.timed_out, "signal": self.signal, "first_failed": first,
+                              "processes": [{"process": m.rank, "status": m.status} for m in self.members]}),
+                  file=sys.stderr, flush=True)
+
+
 def _print(text: str) -> None:
     with contextlib.suppress(OSError):
         print(f"lamina.launch: {text}", file=sys.stderr, flush=True)
@@ -234,8 +244,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--timeout", type=_positive(float), metavar="S",
                         help="end all processes after S seconds (status 124)")
     parser.add_argument("-m", dest="module", action="store_true", help="the program is the name of a module")
-    parser.add_argument("program")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    parser.add_argument("--json", action="store_true",
+                        help="print one line of JSON at the end, on standard error: the exit status of each process")
+    parser.add_argument("program", help="the file or module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
     options = parser.parse_args(argv)
     if not options.module and not os.path.exists(options.program):
         parser.error(f"no such program: {options.program}")
@@ -259,7 +271,10 @@ def main(argv: list[str] | None = None) -> int:
         run = _Run(members, options.timeout)
         with run.signals():
             run.run()
-        return run.exit_status()
+        status = run.exit_status()
+        if options.json:
+            run.print_json(status)
+        return status
     finally:
         for m in members:
             m.send(signal.SIGKILL)

@@ -116,12 +116,12 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Hashable],
     Args:
       axis_shapes: lengths of the axes.
       axis_names: a name for each.
-      axis_types: None, or `AxisType.Auto` for all axes or each.
+      axis_types: an `AxisType` for all axes, or one for each; None: `AxisType.Auto`.
       devices: the devices; default: the first devices of all.
     Returns:
       A `Mesh`.
     Raises:
-      ValueError: there are too few devices, the number of `devices` does not match, or an axis type is not `Auto`.
+      ValueError: there are too few devices, or the number of `devices` or axis types does not match.
 
     >>> make_mesh((1,), ("x",))
     Mesh('x': 1)

@@ -55,9 +55,8 @@ def pjit(fun: Function | None = None, in_shardings: Tree = UNSPECIFIED, out_shar
       fun: the function.
       in_shardings, out_shardings: as of `jit`.
       in_axis_resources, out_axis_resources: the former names of these. Here None means replicated.
-      static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, device, backend, inline,
-      compiler_options,
-        abstracted_axes: as of `jit`.
+      static_argnums, static_argnames, donate_argnums, donate_argnames: as of `jit`.
+      keep_unused, device, backend, inline, compiler_options, abstracted_axes: as of `jit`.
     Returns:
       A function like `fun`.
     Raises:

@@ -25,14 +25,16 @@ _session: tuple[Any, str] | None = None
 _server: object = None
 
 TraceAnnotation, _Session = _jaxlib.profiler_classes()
-"""Context manager that names the enclosed work in the profile. Keywords are shown as metadata."""
+TraceAnnotation.__doc__ = """Context manager that names the enclosed work in the profile. Keywords are shown as metadata."""
 
 ProfileData, ProfilePlane, ProfileLine, ProfileEvent = _jaxlib.profile_reader_classes()
 """Readers of recorded profiles: `ProfileData.from_file(path)` of a file `*.xplane.pb` has `planes`, these have `lines`,
 these have `events`, each with `name`, `start_ns`, `duration_ns` and `stats`. They are jaxlib's classes."""
 
 ProfileOptions = _jaxlib.profile_recorder().ProfileOptions
-"""What a profile records: `host_tracer_level` (0 to 3), `python_tracer_level` (0 or 1), ... It is jaxlib's class."""
+ProfileOptions.__doc__ = """Choose what a profile records: `host_tracer_level` (0 to 3), `python_tracer_level` (0 or 1), ...
+
+It is jaxlib's class; see its attributes."""
 
 
 class StepTraceAnnotation(TraceAnnotation):  # type: ignore[misc, valid-type]

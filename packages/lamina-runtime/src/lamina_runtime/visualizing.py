@@ -142,7 +142,7 @@ class Picture:
         return self.svg
 
     def _repr_html_(self) -> str:
-        return f"<div>{self.svg}</div>"
+        return f"<div>{drawing.embed_svg(self.svg)}</div>"
 
     @override
     def __repr__(self) -> str:

@@ -62,8 +62,8 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float =
       maxiter: at most so many steps, of two products each; None for ten times as many as there are numbers in `b`.
       {M}
     Returns:
-      `(x, info)`: a tree like `b`, and an int32: 0 where the tolerance is met, else how many steps were made (at
-      least 1): too few, or as many as there were before the method broke down.
+      `(x, info)`: a tree like `b`, and an int32. It is 0 where the tolerance is met, else the number of steps that
+      were made (at least 1): too few, or those before the method broke down.
     Raises: {ShapeError, TypeError}
 
     Derivative: in `b` and in what A is made of, by a system of the transpose; none in `x0`.

@@ -53,9 +53,9 @@ def minimize(fun: Callable[..., Any], x0: ArrayLike, args: tuple[Any, ...] = (),
       args: more arguments of `fun`.
       method: "BFGS" (in any case of letters).
       tol: the `gtol` where the options have none.
-      options: `maxiter`, at most so many steps, by default `200 n`; `gtol`, how small the gradient is to be, 1e-5;
-        `norm`, the order of the norm it is measured in, inf; `line_search_maxiter`, at most so many points along a
-        line, 20.
+      options: `maxiter`, the maximal number of steps, by default `200 n`. `gtol`, the bound on the norm of the
+        gradient, by default 1e-5. `norm`, the order of that norm, by default inf. `line_search_maxiter`, the maximal
+        number of points along a line, by default 20.
     Returns:
       `OptimizeResults`; look at its `success`.
     Raises:

@@ -22,8 +22,8 @@ from ._jit.custom_call import (
     results_to_arrays, stage_sharing_outer)
 from ._jit.jit_spec import contains_tracer
 from ._jit.signature_cache import StagedProgram
-from .lax._index_checks import should_check_bounds
-from .lax._named_axis_reductions import ReductionAxes, gather_named_axes, parse_reduction_axes, select_member
+from .lax.indexing._index_checks import should_check_bounds
+from .lax.reductions._named_axes import ReductionAxes, gather_named_axes, parse_reduction_axes, select_member
 from .lax._util.operands import check_no_axis_name, is_axis_name
 from .lax.named_einsum import split_einsum_spec
 from .lax.reductions import max_and_gap

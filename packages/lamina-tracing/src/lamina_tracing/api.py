@@ -10,18 +10,20 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
+from typing_extensions import override
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, ShapedArray, config, shaped, trees
 from lamina_ir.extend import check_axis_name
 from lamina_ir.trees import PyTreeDef
-from lamina_ir.typing import Function, Tree, Value
+from lamina_ir.typing import Function, Sharding, Tree, Value
 
 from ._core.args import get_duck_typed_avals, flatten_results
 from ._core.signature import function_name, wraps
 from ._core.static_args import StaticArgs
 from ._core.staging import stage
-from ._core.trace import (EVALUATION, AxisFrame, extend_axis_env, trace_state, extend_name_stack,
+from ._core.trace import (EVALUATION, AxisFrame, StateChange, extend_axis_env, trace_state, extend_name_stack,
                           notify_staging_hooks)
 from ._core import tracer
+from ._core.tracer import Tracer
 from ._diagnostics.tracebacks import api_boundary
 from ._typing import Unchecked
 
@@ -60,7 +62,7 @@ def ensure_compile_time_eval() -> AbstractContextManager[None]:
     return _EagerEvaluation()
 
 
-class _EagerEvaluation:
+class _EagerEvaluation(StateChange):
     """Context manager that makes the evaluation trace current; interrupt-safe like `extend_axis_env` in trace.py."""
 
     __slots__ = ("_old",)
@@ -74,16 +76,10 @@ class _EagerEvaluation:
             self._leave()
             raise
 
+    @override
     def _leave(self) -> None:
         trace_state.trace = self._old
         notify_staging_hooks()
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._leave()
-        except BaseException:
-            self._leave()
-            raise
 
 
 def _stage_tree(call: str, fun: Function, statics: StaticArgs, args: Sequence[Tree], kwargs: dict[str, Tree],
@@ -222,7 +218,8 @@ def typeof(x: Value | ShapeDtypeStruct) -> ShapedArray:
     Args:
       x: array, number, traced value, or an object with shape and dtype such as a `ShapeDtypeStruct`.
     Returns:
-      A `ShapedArray`. Of a traced value it also has the mapped axes over which the value varies.
+      A `ShapedArray`. Of a traced value it also has the mapped axes over which the value varies. Of an array on a mesh
+      with `Explicit` axes it has the sharding: it is printed as `float32[8@x,4]`.
     Raises:
       TypeError: `x` is something else.
 
@@ -230,11 +227,18 @@ def typeof(x: Value | ShapeDtypeStruct) -> ShapedArray:
     (ShapedArray(int32[], weak_type=True), ShapedArray(float32[2,3]))
     """
     if isinstance(x, ShapeDtypeStruct):
-        return shaped(x.shape, x.dtype, x.weak_type)
+        return shaped(x.shape, x.dtype, x.weak_type).with_sharding(_explicit_sharding(x, len(x.shape)))
     try:
-        return tracer.typeof(x)
+        aval = tracer.typeof(x)
     except TypeError as error:
         raise type(error)(f"typeof: x: {error}") from None
+    return aval if isinstance(x, Tracer) else aval.with_sharding(_explicit_sharding(x, aval.ndim))
+
+
+def _explicit_sharding(x: Value, ndim: int) -> Sharding:
+    """Return the sharding of an array on a mesh with `Explicit` axes, with an entry for each dimension; else None."""
+    sharding = getattr(x, "sharding", None)
+    return None if sharding is None else getattr(sharding, "explicit_of_rank", lambda n: None)(ndim)
 
 
 def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:

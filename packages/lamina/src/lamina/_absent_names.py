@@ -8,8 +8,8 @@ from typing import Final
 
 COMPAT: Final = "inner names of JAX are found under lamina.as_jax()"
 REFS: Final = "internal to the references of JAX; programs here hold ref_get and ref_set, see lamina.ref"
-EXPLICIT: Final = ("shardings in types are absent by design; the compiler chooses shardings, and "
-                   "lax.with_sharding_constraint or lamina.device_put sets them")
+EXPLICIT: Final = ("use make_mesh(axis_types=), reshard, auto_axes and out_sharding for shardings that are part of types; "
+                   "docs/how-to/explicit-sharding.md shows them")
 HELPER: Final = "a helper of JAX's module, not part of its documented interface"
 IMPORTED: Final = "a name that JAX's module imports from another one"
 KERNELS: Final = "absent by design: kernels for one device are written outside of lamina, and called with lamina.extend.ffi"
@@ -90,9 +90,8 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
                                                                       "extend.core.primitives": "jit_p"}),
 
     # Names of later releases that are absent by design.
-    (EXPLICIT, {"": "auto_pcast remove_size_one_mesh_axis_from_type use_abstract_mesh",
-                "sharding": "ManualAxisType UnreducedKind auto_axes explicit_axes no_collectives "
-                            "use_abstract_mesh"}),
+    (EXPLICIT, {"": "auto_pcast remove_size_one_mesh_axis_from_type",
+                "sharding": "ManualAxisType UnreducedKind explicit_axes no_collectives"}),
     ("internal to JAX's autodiff; lamina_autodiff.extend has the rules of derivatives", {"": "ad"}),
     ("use lamina.jit(inline=True)", {"": "Inline"}),
     ("use gc.get_referrers on the arrays of lamina.live_arrays", {"": "array_garbage_collection_guard"}),

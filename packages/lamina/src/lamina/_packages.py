@@ -10,7 +10,7 @@ from lamina_ir import ShapeDtypeStruct
 from lamina_ir.dtypes import float0
 from lamina_ir.trees import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 from lamina_parallel import PartitionSpec as P
-from lamina_parallel import get_abstract_mesh, get_mesh, pmap, set_mesh, shard_map, smap
+from lamina_parallel import get_abstract_mesh, get_mesh, pmap, set_mesh, shard_map, smap, use_abstract_mesh
 from lamina_runtime import (Device, NamedSharding, Shard, block_until_ready, clear_caches, copy_to_host_async,
                             default_backend, default_device, device_count, device_get, device_put, device_put_replicated,
                             device_put_sharded, devices, effects_barrier, host_count, host_id, host_ids, live_arrays,
@@ -38,4 +38,5 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "ShapeDtypeStruct", "Shard",
            "process_count", "process_index", "process_indices", "pure_callback", "remat", "reshard", "set_mesh", "shard_map",
            "smap", "threefry_partitionable", "transfer_guard", "transfer_guard_device_to_device",
            "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree_flatten", "tree_leaves", "tree_map",
-           "tree_structure", "tree_unflatten", "typeof", "value_and_grad", "vjp", "vmap", "xla_computation"]
+           "tree_structure", "tree_unflatten", "typeof", "use_abstract_mesh", "value_and_grad", "vjp", "vmap",
+           "xla_computation"]

@@ -12,8 +12,8 @@ from lamina_ir.extend import check_axis_names
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Tree, Value
 from lamina_tracing import lax
-from lamina_tracing.extend import (EVALUATION, api_boundary, is_counted_once, get_duck_typed_avals, function_name,
-                                   trace_state, get_function_source, stage, typeof, wraps)
+from lamina_tracing.extend import (EVALUATION, api_boundary, constrain, is_counted_once, get_duck_typed_avals, function_name,
+                                   keep_shardings, trace_state, get_function_source, stage, typeof, wraps)
 
 from .._engine.arg_checks import (match_weak_type, check_function, check_input, check_scalar_output, resolve_argnums,
                                   check_cotangents, get_leaf_avals, scalar_like, zeros_of)
@@ -66,11 +66,21 @@ def _linearize_tree(call: str, fun: Function, args: Sequence[Tree], has_aux: boo
     avals = get_leaf_avals(call, fun, flat, tree)
     active = [dtypes.is_inexact(a.dtype) for a in avals]
     run, info = _flat_function(fun, tree, has_aux, call, source, positions)
+    kept = keep_shardings(flat)
+    if kept is not None:
+        run = _constrain_arguments(run, kept)
     out, program = linearize(run, flat, active)
+    if kept is not None:
+        program.has_shardings = True
     out_tree, aux_tree, n = info
     # Auxiliary results have no cotangents. Without them, equations that only they need are dead.
     program.outs = program.outs[:n]
     return avals, active, tree, out, program, out_tree, aux_tree, n
+
+
+def _constrain_arguments(run: Function, kept: Sequence[Any]) -> Function:
+    """Return a function that constrains its arguments to the shardings that they have, and so their cotangents."""
+    return lambda *xs: run(*[constrain(x, params) for x, params in zip(xs, kept, strict=True)])
 
 
 def _pull(fun: Function | None, program: LinearizedFunction, avals: Sequence[ShapedArray], active: Sequence[bool],
@@ -79,6 +89,9 @@ def _pull(fun: Function | None, program: LinearizedFunction, avals: Sequence[Sha
     line = trace_state.source
     if fun is not None and line is None and trace_state.trace is not EVALUATION:
         trace_state.source = get_function_source(fun)
+    elif fun is not None and getattr(program, "has_shardings", False):
+        source = get_function_source(fun)  # marked, so that no operation of the transpose is refused
+        trace_state.source = None if source is None else source.backward()
     try:
         return _pull_back(program, avals, active, cts, free)
     finally:

@@ -1,11 +1,12 @@
 """`custom_jvp`: a function with a user-defined JVP rule."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import ClassVar
 
 from typing_extensions import override
-from lamina_ir import ClosedJaxpr, prims, ShapedArray, trees
+from lamina_ir import ClosedJaxpr, dtypes, prims, ShapedArray, trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Params, Tree, Value
 from lamina_tracing.extend import (
@@ -14,6 +15,7 @@ from lamina_tracing.extend import (
 
 from .rule_checks import (SymbolicZero, check_type, tangent_aval, staging_rules, output_path, refuse_closures,
                           zero_tangent)
+from .._engine.arg_checks import float0_zeros
 from .._engine.jvp_trace import add_tangents, instantiate, JVPTrace
 from .base import P, R, CustomRuleCall, CustomRuleFunction, refuse_late_closures
 from .._engine.rule_kinds import expand_by_mask
@@ -45,6 +47,8 @@ class custom_jvp(CustomRuleFunction[P, R]):
     kind = "custom_jvp"
     setters = "defjvp or defjvps"
     jvp: Function | None = None
+    # Makes the zero tangent of an integer or boolean argument for a rule; `as_jax` sets that of the release.
+    zero_of_integer: ClassVar[Callable[[ShapedArray], Value]] = staticmethod(float0_zeros)
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
         """Set the rule.
@@ -98,7 +102,7 @@ class _Call(CustomRuleCall):
         """Run the user's rule on flat values; return results and their tangents, None for zero."""
         f = self.f
         assert f.jvp is not None
-        given = [zero_tangent(typeof(p), f.symbolic_zeros) if t is None else t for p, t in zip(primals, tangents)]
+        given = [self._zero_of(p) if t is None else t for p, t in zip(primals, tangents)]
         pair = f.jvp(*self.static, tuple(trees.tree_unflatten(self.tree, primals)),
                      tuple(trees.tree_unflatten(self.tree, given)))
         outs, pushed = self.pair(pair, "tangent of the output")
@@ -115,6 +119,12 @@ class _Call(CustomRuleCall):
                               typeof(o).strip_weak_type())
 
         return outs, [check(i, o, t) for i, (o, t) in enumerate(zip(outs, douts))]
+
+    def _zero_of(self, primal: Value) -> Value:
+        aval, f = typeof(primal), self.f
+        if f.symbolic_zeros or dtypes.is_inexact(aval.dtype):
+            return zero_tangent(aval, f.symbolic_zeros)
+        return type(f).zero_of_integer(aval)
 
     @override
     def push(self, trace: JVPTrace, args: Sequence[Value]) -> list[Value]:

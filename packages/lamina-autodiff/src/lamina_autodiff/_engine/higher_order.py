@@ -10,7 +10,7 @@ Linearization: each subprogram is split into a known part, x -> (f(x), residuals
 
 Transpose: a call becomes a call of the transpose, and a branch is chosen by the same index. For a scan
     c[t+1] = A[t] c[t] + B[t] x[t] + C[t] k,    y[t] = D[t] c[t] + E[t] x[t] + F[t] k
-with the cotangents c*[T] of the last carry and v of y, the cotangents are (' is the transpose)
+Write c*[T] and v for the cotangents of the last carry and of y, and ' for the transpose. Then the cotangents are
     c*[t] = A[t]' c*[t+1] + D[t]' v[t],    x*[t] = B[t]' c*[t+1] + E[t]' v[t],
     k* = sum over t of C[t]' c*[t+1] + F[t]' v[t]
 So cotangents of carries are carries of a reversed scan, and cotangents of scanned operands are its stacked results. The

@@ -1,6 +1,6 @@
 """JVP rules of collectives.
 
-A collective is a function from the operands of all members to the results of all members; its derivative is that of
+A collective is a function from the operands of all members to the results of all members. Its derivative is that of
 this function. Linear collectives need no rule here.
 """
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _equal_count_unit(dtype):
 def _nearness(x, ans):
     """Return the nearness of x to ans, from 0 (far) to 1 (equal), as a constant; 0 if ans is infinite.
 
-    It is used if no element equals the max/min. That happens because a compiler may recompute x with another rounding,
-    for example with a fused multiply-add, so that the recomputed x differs from the one that was reduced.
+    It is used if no element equals the max/min. A compiler may recompute x with another rounding, for example with a
+    fused multiply-add. Then the recomputed x differs from the one that was reduced.
     """
     x, ans = lax.stop_gradient(x), lax.stop_gradient(ans)
     info = dtypes.finfo(typeof(x).dtype)

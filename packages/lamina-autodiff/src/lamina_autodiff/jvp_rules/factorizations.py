@@ -1,10 +1,10 @@
 """JVP rules of matrix factorizations: differentiate the defining equation, multiply by inverse factors, split.
 
 References: Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic
-differentiation" (2008); Murray, "Differentiation of the Cholesky decomposition" (2016); Walter, Lehmann and Lamour, "On
+differentiation" (2008). Murray, "Differentiation of the Cholesky decomposition" (2016). Walter, Lehmann and Lamour, "On
 evaluating higher-order derivatives of the QR decomposition of tall matrices with full column rank in forward and
-reverse mode algorithmic differentiation" (2012); de Hoog, Anderssen and Lukas, "Differentiation of matrix functionals
-using triangular factorization" (2011); Wan and Zhang, "Automatic differentiation for complex valued SVD" (2019);
+reverse mode algorithmic differentiation" (2012). de Hoog, Anderssen and Lukas, "Differentiation of matrix functionals
+using triangular factorization" (2011). Wan and Zhang, "Automatic differentiation for complex valued SVD" (2019).
 Schreiber and Van Loan, "A storage-efficient WY representation for products of Householder transformations" (1989).
 
 Below, dX is the tangent of X. For U with orthonormal columns, U^H U = 1 implies that Omega = U^H dU is skew-Hermitian.
@@ -148,7 +148,7 @@ def eigh_jvp(primals, tangents, *, lower):
 def _eigenvectors_jvp(t, w, v):
     """For A V = V diag(w), with X = V^-1 dA V: return dw = diag X and dV = V (F * X), normalized (Giles 3.2).
 
-    An eigenvector is determined up to a complex factor, so dV is determined up to a multiple of each column of V. The
+    An eigenvector is determined up to a complex factor, so dV is determined up to a multiple of each column of V. That
     multiple is chosen so that each column keeps length 1 and its largest entry stays real.
     """
     factors, _, order = bind(prims.lu_p, v)
@@ -190,8 +190,10 @@ def eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eigen
 
 
 def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
-    """With P = U^H dA V = A + B, A Hermitian and B skew-Hermitian: ds = diag A, dU = U (F * A + G * B) and
-    dV = V (F * A - G * B), where F[i, j] = 1 / (s[j] - s[i]) off the diagonal and G[i, j] = 1 / (s[j] + s[i]).
+    """Return ds = diag A, dU = U (F * A + G * B) and dV = V (F * A - G * B).
+
+    P = U^H dA V = A + B with A Hermitian and B skew-Hermitian. F[i, j] = 1 / (s[j] - s[i]) off the diagonal, and G[i,
+    j] = 1 / (s[j] + s[i]).
 
     This is Giles 3.3 with (P S + S P^H) / (s[j]^2 - s[i]^2) split in partial fractions: for equal singular values only
     F is infinite. On the diagonal of G * B the phase of P is split equally between u and v (complex case). Outside the

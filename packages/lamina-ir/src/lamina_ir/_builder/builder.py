@@ -46,8 +46,8 @@ class Builder(RegionBuilder):
     """Builds one program, from its inputs to its results.
 
     Operands are variables and literals of the builder, Python numbers, NumPy scalars and arrays. A Python number
-    becomes a literal of the dtype of the other operands if it is representable in it; a NumPy scalar becomes a literal
-    of its own type; an array becomes a constant (a copy). Nothing is narrowed to 32 bits.
+    becomes a literal of the dtype of the other operands if it is representable in it. A NumPy scalar becomes a literal
+    of its own type. An array becomes a constant (a copy). Nothing is narrowed to 32 bits.
 
     Args:
       replacing: an equation that the new equations replace, for `rewrite`. They may read its operands, and get its

@@ -167,6 +167,10 @@ _KINDS: dict[type, tuple[str, Callable[[object], bool]]] = {
     int: ("a whole number", lambda v: isinstance(v, (int, np.integer)) and not isinstance(v, bool)),
     float: ("a number", lambda v: isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)),
     str: ("a string", lambda v: isinstance(v, str))}
+# The page of `help()`, below the sentence of the setting.
+_USAGE = ("Setting `{name}`, by default {default!r}. `config.{name}.value` reads it, `with config.{name}(value):` sets it in "
+          "this thread,\n`config.update({name!r}, value)` in the process. The environment variable LAMINA_{env} sets the "
+          "initial value.")
 _LIBRARY = ("lamina", "lamina_ir", "contextlib")  # frames that a warning skips
 
 
@@ -213,7 +217,8 @@ class Option:
         self.choices = choices
         self.check = check
         self.keyed = keyed
-        self.__doc__ = self.help = help
+        self.help = help
+        self.__doc__ = f"{help[:1].upper()}{help[1:]}.\n\n{_USAGE.format(name=name, default=default, env=name.upper())}"
         self.aliases, self.means, self.no_effect_reason, self.env = aliases, means, no_effect_reason, env
         self._warned = False
         self._local = _Overlay()

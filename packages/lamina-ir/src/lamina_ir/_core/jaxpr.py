@@ -34,6 +34,21 @@ def set_printer(text: Callable[..., str]) -> None:
     _text = text
 
 
+def _html(jaxpr: Jaxpr, title: str) -> str:
+    """Return a program as HTML: its types and effects, and its text."""
+    from .._util import html  # noqa: PLC0415 (on demand: only notebooks need it)
+    facts = [("arguments", _join_types(jaxpr.in_avals)), ("results", _join_types(jaxpr.out_avals)),
+             ("constants", _join_types([v.aval for v in jaxpr.constvars])), ("equations", str(len(jaxpr.eqns))),
+             ("effects", ", ".join(sorted(map(str, jaxpr.effects))))]
+    return html.fact_box(title, [(name, text) for name, text in facts if text], html.text_block(_text(jaxpr)))
+
+
+def _join_types(avals: Sequence[ShapedArray]) -> str:
+    texts = [aval.str_short() for aval in avals[:_MAX_TYPES]]
+    return ", ".join([*texts, f"and {len(avals) - _MAX_TYPES} more"] if len(avals) > _MAX_TYPES else texts)
+
+
+_MAX_TYPES = 12
 _CONTEXT = EqnContext()
 _PRETTY = frozenset(("source_info", "print_shapes", "name_stack", "custom_pp_eqn_rules", "print_effects", "use_color", "width",
                      "weak"))
@@ -237,6 +252,9 @@ class Jaxpr:
 
     __str__ = __repr__
 
+    def _repr_html_(self) -> str:
+        return _html(self, "Jaxpr")
+
 
 def _not_lists(call: str = "Jaxpr", **given: object) -> TypeError:
     name, value = next((n, v) for n, v in given.items() if not isinstance(v, (list, tuple)))
@@ -331,6 +349,9 @@ class ClosedJaxpr:
         return _text(self.jaxpr)
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return _html(self.jaxpr, "ClosedJaxpr")
 
 
 def subprograms(eqn: Eqn) -> list[ClosedJaxpr]:

@@ -24,8 +24,9 @@ class OperandGroup(NamedTuple):
     """A group of consecutive operands of one kind.
 
     Attributes:
-      kind: CONST (every iteration reads the same value), CARRY (each iteration passes it to the next; the last one, to
-        a result), SCANNED (iteration `i` reads slice `i` of the leading axis) or SELECTOR (index of the branch to run).
+      kind: CONST, CARRY, SCANNED or SELECTOR. CONST: every iteration reads the same value. CARRY: each iteration passes
+        it to the next; the last one, to a result. SCANNED: iteration `i` reads slice `i` of the leading axis.
+      SELECTOR: index of the branch to run.
       count: the number of operands: the name of a param that holds it, an int, or None for all remaining operands.
       of: the param of the region that takes them; empty: every region.
 

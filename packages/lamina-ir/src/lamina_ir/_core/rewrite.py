@@ -68,7 +68,7 @@ def walk(program: Program) -> Iterator[Eqn]:
 def map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
     """Return the equation with `f` applied to each program in its params.
 
-    `f` is also applied to the programs of its rules (`prims.Rule`), but lazily, when they are made: the program of a
+    `f` is also applied to the programs of its rules (`prims.Rule`), but lazily, when they are made. The program of a
     rule may call the function that has the rule, so eager application would not end. Rules that are Python functions do
     not change.
     """

@@ -350,9 +350,8 @@ def exceeds_residual_budget(program: ClosedJaxpr, count: int) -> bool:
     """Return whether a program would have so many residuals that recomputing them is better.
 
     This happens if a program is called from several equations, and itself calls a program from several equations, and
-    so
-    on: the number of residuals at least doubles with each level, while the number of operands does not grow. A function
-    that is merely called often is not such a case.
+    so on. The number of residuals at least doubles with each level, while the number of operands does not grow. A
+    function that is merely called often is not such a case.
 
     Args:
       program: the program to be split.

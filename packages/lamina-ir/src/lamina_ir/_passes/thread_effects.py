@@ -8,9 +8,9 @@
 - `mask_checks`: if a batched branch runs for all examples although only some of them took it, checks in it must not
   fail for the others. So each check gets a mask.
 
-All three use the same algorithm. A new value is passed to each nested program that needs it: in a loop as a new carry,
-since an iteration must see the value of the one before; in a call, branch or map as a new constant operand. The first
-two run last, directly before lowering, so no transformation sees their programs.
+All three use the same algorithm. A new value is passed to each nested program that needs it. In a loop it is a new
+carry, since an iteration must see the value of the one before. In a call, branch or map it is a new constant operand.
+The first two run last, directly before lowering, so no transformation sees their programs.
 """
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from .. import prims
 from .._core.arg_checks import CLOSED_JAXPR, ITEMS, ArgType, instance_of, check_args
 from .._types.avals import shaped
 from ..errors import ShapeError
-from .placement import Grid, Placement, count_devices, global_axis_size, infer_arg_tiles
-from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from .placement import Grid, Placement, can_split_arguments, count_devices, global_axis_size, infer_arg_tiles
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from .tiles import Tiles, make_tiles
 from ..typing import Device
 
@@ -64,15 +64,7 @@ def _find_single_nested_map(closed: ClosedJaxpr) -> Eqn | None:
         return None
     if count_devices(e.params["call_jaxpr"]) == 1 or not {*jaxpr.outvars} <= {*e.outvars}:
         return None
-    given, seen = {*jaxpr.invars}, set()
-    for v, axis in zip(e.invars, e.params["in_axes"]):
-        if isinstance(v, Literal) or v not in given:
-            if axis is not None:
-                return None
-        elif v in seen:
-            return None
-        seen.add(v)
-    return e
+    return e if can_split_arguments(closed, e, [axis is not None for axis in e.params["in_axes"]]) else None
 
 
 @check_args(closed=CLOSED_JAXPR, devices=ITEMS, local_devices=ITEMS, arg_tiles=ITEMS, donated=ITEMS)

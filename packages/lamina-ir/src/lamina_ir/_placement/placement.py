@@ -36,7 +36,8 @@ from .tiles import Tiles, make_tiles
 from ..typing import AxisName, Device
 from .._util.former_names import former_attributes
 
-__all__ = ["Grid", "Placement", "count_devices", "global_axis_size", "infer_arg_tiles", "place_map", "single_map_eqn"]
+__all__ = ["Grid", "Placement", "can_split_arguments", "count_devices", "global_axis_size", "infer_arg_tiles", "place_map",
+           "single_map_eqn"]
 
 
 # --- a program ----------------------------------------------------------------------------------------------------
@@ -290,22 +291,34 @@ def _find_single_map(closed: ClosedJaxpr) -> Eqn | None:
     if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive not in (prims.xla_pmap_p, prims.shard_map_p):
         return None
     e = jaxpr.eqns[0]
-    # Replicas cannot be nested, see docs/design/rationale.md.
+    # Replicas cannot be nested, see docs/design/decisions/0026-replicas-and-regions.md.
     if count_devices(e.params["call_jaxpr"]) > 1 or e.params.get("auto") or not {*jaxpr.outvars} <= {*e.outvars}:
         return None
     binds: Any = e.primitive.region_signature.axis_binding  # type: ignore[union-attr]
-    given = {*jaxpr.invars}
-    seen = set()
-    for v, entry in zip(e.invars, e.params[binds.ins]):
-        if isinstance(v, Literal) or v not in given:
+    mapped = [bool(binds.mapped_axes(e.params, entry)) for entry in e.params[binds.ins]]
+    return e if can_split_arguments(closed, e, mapped) else None
+
+
+def can_split_arguments(closed: ClosedJaxpr, e: Eqn, mapped: Sequence[bool]) -> bool:
+    """Return whether each mapped operand of a map is an argument of the program, and no argument is used twice.
+
+    Args:
+      closed: the program.
+      e: the map.
+      mapped: for each operand of `e`, whether it is split along an axis.
+    """
+    arguments = {*closed.jaxpr.invars}
+    seen: set[Atom] = set()
+    for v, is_mapped in zip(e.invars, mapped):
+        if isinstance(v, Literal) or v not in arguments:
             # A constant or literal is in the module, the same on each device, so it cannot be mapped.
-            if binds.mapped_axes(e.params, entry):
-                return None
+            if is_mapped:
+                return False
         # Used by two operands, which may be mapped along different axes: one argument cannot be split in two ways.
         elif v in seen:
-            return None
+            return False
         seen.add(v)
-    return e
+    return True
 
 
 @check_args(closed=CLOSED_JAXPR, devices=ITEMS, local_devices=ITEMS, donated=ITEMS)

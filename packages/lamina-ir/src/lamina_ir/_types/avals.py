@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from operator import index
 from typing import Any
 
@@ -38,12 +39,13 @@ class ShapedArray:
     Attributes:
       varying_axes: names of the mapped axes over which the value may differ between members; usually empty.
         `with_varying_axes` makes other types; see docs/design/collectives.md.
-      sharding: None, as types contain no shardings; libraries written for JAX read it.
+      sharding: None, or the sharding of an array whose mesh has `Explicit` axes. Only `typeof` returns such types; the
+        types in programs contain no shardings.
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "_hash")
     varying_axes: Axes = frozenset()  # a class attribute: nearly all types have no varying axes and need no memory for them
-    sharding = None
+    sharding: Sharding = None
     is_reference = False  # True in the type of a mutable reference, which defines `new_argument(trace, var)`
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False) -> None:
@@ -89,6 +91,14 @@ class ShapedArray:
         ShapedArray(float32[3]{i})
         """
         return _differing(self, over) if over else self
+
+    def with_sharding(self, sharding: Sharding) -> ShapedArray:
+        """Return the same type with a sharding, as `typeof` returns for arrays on a mesh with `Explicit` axes.
+
+        Args:
+          sharding: a sharding; its `explicit_entries` are the axes of each dimension. None: no sharding.
+        """
+        return self if sharding is None else _ShardedArray(self.shape, self.dtype, self.weak_type, sharding)
 
     def same_type(self, other: ShapedArray) -> bool:
         """Whether shapes and dtypes are equal; weak types and varying axes are ignored."""
@@ -194,6 +204,57 @@ class _VaryingArray(ShapedArray):
     @override
     def __reduce__(self) -> tuple[Callable[..., ShapedArray], tuple[object, ...]]:
         return _differing, (shaped(self.shape, self.dtype, self.weak_type), self.varying_axes)
+
+
+class _ShardedArray(ShapedArray):
+    """A type with a sharding over `Explicit` axes."""
+
+    __slots__ = ("sharding",)
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool, sharding: Sharding) -> None:
+        super().__init__(shape, dtype, weak_type)
+        self.sharding = sharding
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is _ShardedArray and self.sharding == other.sharding
+                                 and self.shape == other.shape and self.dtype == other.dtype
+                                 and self.weak_type == other.weak_type)
+
+    @override
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.weak_type))
+
+    @override
+    def strip_weak_type(self) -> ShapedArray:
+        return super().strip_weak_type().with_sharding(self.sharding) if self.weak_type else self
+
+    def _sizes(self) -> str:
+        return _format_sizes(self.shape, self.sharding.explicit_entries)
+
+    @override
+    def str_short(self, short_dtypes: bool = True) -> str:
+        return f"{dtypes.short_name(self.dtype)}[{self._sizes()}]"
+
+    @override
+    def str_long(self) -> str:
+        return f"{dtypes.long_name(self.dtype)}[{self._sizes()}]"
+
+    __str__ = str_long
+
+    @override
+    def __reduce__(self) -> tuple[Callable[..., ShapedArray], tuple[object, ...]]:
+        return _ShardedArray, (self.shape, self.dtype, self.weak_type, self.sharding)
+
+
+def _format_sizes(shape: Sequence[int], entries: Sequence[tuple[AxisName, ...]]) -> str:
+    """Return a shape with the mesh axes of each dimension: `8@x,4,2@(y,z)`."""
+    return ",".join([f"{n}@{_format_names(names)}" if names else str(n)
+                     for n, names in zip_longest(shape, entries, fillvalue=())])
+
+
+def _format_names(names: tuple[AxisName, ...]) -> str:
+    return str(names[0]) if len(names) == 1 else f"({','.join(map(str, names))})"
 
 
 def _no_axes() -> Iterable[tuple[AxisName, int]]:

@@ -4,9 +4,9 @@ The limit is raised while such programs are processed, and restored when the las
 jitted function also needs some 3.5 kB of C stack, of which a thread commonly has 8 MB; this determines the maximal
 depth.
 
-The limit is global, so threads share it, but there is no lock: Ctrl-C can come between any two steps, and a lock taken
-just before would never be released, so that the next call would hang. Instead, each step is one dict operation or
-idempotent, and `_update_limit` repeats until the requirements did not change while it set the limit.
+The limit is global, so threads share it, but there is no lock. Ctrl-C can come between any two steps, and a lock taken
+just before would never be released. The next call would hang. Instead, each step is one dict operation or idempotent,
+and `_update_limit` repeats until the requirements did not change while it set the limit.
 """
 from __future__ import annotations
 

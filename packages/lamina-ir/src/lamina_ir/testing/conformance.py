@@ -6,10 +6,13 @@ pytest plugin of that process.
 """
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,17 +49,43 @@ def main(layer: str, argv: Sequence[str] | None = None) -> int:
 
     Args:
       layer: import name of the layer, such as `lamina_batching`.
-      argv: arguments for pytest, such as `["-m", "not cost"]`; None for those of the command line.
+      argv: arguments for pytest, such as `["-m", "not cost"]`, and `--json`; None for those of the command line.
     Returns:
       The exit status: 0 if all tests passed, 1 if one failed, 2 if pytest is not installed.
     """
-    argv = list(sys.argv[1:] if argv is None else argv)
+    options, argv = _make_parser(layer).parse_known_args(None if argv is None else list(argv))
     if importlib.util.find_spec("pytest") is None:
         print(f"conformance tests of {layer}: pytest is not installed; pip install "
               f"'{layer.replace('_', '-')}[conformance]', or '{_DISTRIBUTION}'", file=sys.stderr)
         return 2
+    if options.json:
+        return _run_for_json(layer, argv)
     print(f"conformance tests of {layer}, on {describe_implementation(layer)}", flush=True)
     return subprocess.run(command_for(folder_of(layer), argv)).returncode
+
+
+def _make_parser(layer: str) -> argparse.ArgumentParser:
+    marks = [f"  {name}: {about}" for name, about in MARKS.items()]
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {layer}.conformance", allow_abbrev=False, usage="%(prog)s [-h] [--json] [pytest arguments]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"Run the conformance tests of {layer} on the selected implementation of the layer.",
+        epilog="\n".join(["Other arguments are passed to pytest: file names, -k EXPRESSION, -m MARK, and --every N to run",
+                          "every N-th test. The marks:", *marks]))
+    parser.add_argument("--json", action="store_true",
+                        help="print one line of JSON on standard output: counts, and the names of failed tests; the "
+                             "output of pytest goes to standard error")
+    return parser
+
+
+def _run_for_json(layer: str, argv: Sequence[str]) -> int:
+    """Run the tests and print their results as one line of JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.json"
+        status = subprocess.run([*command_for(folder_of(layer), argv), f"--results-file={path}"], stdout=2).returncode
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    print(json.dumps({"layer": layer, "implementation": describe_implementation(layer), "status": status, **found}))
+    return status
 
 
 def describe_implementation(layer: str) -> str:
@@ -119,8 +148,9 @@ _skipped: list[str] = []
 
 
 def pytest_addoption(parser: Any) -> None:
-    """Add the option `--every N`, to run a sample of the tests."""
+    """Add the options `--every N`, to run a sample of the tests, and `--results-file`."""
     parser.addoption("--every", type=int, default=1, metavar="N", help="run only every N-th test")
+    parser.addoption("--results-file", metavar="PATH", help="write counts and the names of failed tests as JSON")
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
@@ -155,7 +185,12 @@ def pytest_sessionfinish(session: Any) -> None:
         session.exitstatus = 1
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List the skipped tests."""
+def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
+    """List the skipped tests, and write the file of results."""
+    stats = terminalreporter.stats
+    if path := config.getoption("--results-file"):
+        failed = [report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())]
+        Path(path).write_text(json.dumps({"passed": len(stats.get("passed", ())), "failed": failed, "skipped": _skipped}),
+                              encoding="utf-8")
     for name in _skipped:
         terminalreporter.write_line(f"FAILED {name}: skipped; conformance tests must not be skipped")

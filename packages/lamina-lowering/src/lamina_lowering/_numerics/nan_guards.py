@@ -1,7 +1,7 @@
-"""Guards against an XLA bug on CPUs (jaxlib 0.10 to 0.12): its `exponential` converts a NaN to an integer, which is
-undefined.
+"""Guards against an XLA bug on CPUs (jaxlib 0.10 to 0.12).
 
-If the compiler knows that a NaN is constant, the result is arbitrary memory. If booleans select among constants of
+Its `exponential` converts a NaN to an integer, which is undefined. If the compiler knows that a NaN is constant, the
+result is arbitrary memory. If booleans select among constants of
 which one is NaN, as in `exp(where(p, nan, 0.))`, the compiler assumes that the NaN is never selected.
 """
 from __future__ import annotations

@@ -31,7 +31,7 @@ def sharding_constraint_lowering(ctx: Context, x: IrValue, *, sharding: str,
                                  unspecified_dims: tuple[int, ...]) -> IrValue:
     """Emit a sharding constraint; nothing if nothing is partitioned, or inside of a map that takes all devices."""
     build = ctx.module
-    if build.partitions == 1:
+    if build.partitions == 1 or sharding.startswith("{keep:"):  # of a program that is not over `Explicit` axes
         return x
     # The text numbers devices by id; the module numbers partitions.
     here = build.partitions if build.mesh is None else build.mesh.grid.devices

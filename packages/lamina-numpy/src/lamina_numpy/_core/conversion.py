@@ -162,6 +162,8 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
             typeof(a)  # refuses masked arrays
         if copy is False:
             raise ValueError("asarray: copy=False, but host memory is always copied; leave copy out")
+        if a.dtype == dtypes.float0 and d in (None, a.dtype):  # the zero tangent of integers stays on the host
+            return a  # type: ignore[return-value]
         out = _convert_numpy("asarray", np.asarray(a), d)
     elif isinstance(a, (list, tuple)):
         out = _convert_list("asarray", a, d)

@@ -13,7 +13,9 @@ import numpy as np
 from lamina_ir import ConcretizationError, dtypes, DTypeError, evaluate_primitive, prims, shaped
 from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, hooks
-from lamina_tracing.extend import as_int, resolve_requested_dtype, Tracer, typeof
+from lamina_ir.typing import Sharding
+from lamina_tracing.extend import (as_int, call_with_out_sharding, check_out_sharding, resolve_requested_dtype, Tracer,
+                                   typeof)
 
 from .._core.promotion import aval, cast, is_array, is_staging, literal, make_constant
 from .._core.axes import as_shape
@@ -30,6 +32,7 @@ _CREATION = docstring_entries("""
     k: which diagonal: 0 for the main one, positive above it, negative below.
     dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
     device: device or sharding of the result; None for the default.
+    out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     result: Array of this shape and dtype.
     ValueError: a size is negative.
     TypeError: `shape` does not contain integers, or they are traced.
@@ -50,12 +53,16 @@ _I32 = np.dtype("int32")
 def _make(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray], ops: Callable[[], Any]) -> Any:
     if dtypes.is_key(dtype):
         raise DTypeError(f"numbers are no keys; got dtype {dtypes.long_name(dtype)}. random.wrap_key_data(words) gives keys")
+    if dtype == dtypes.float0:  # the zero tangent of integers: no device has this dtype
+        return np.zeros(shape, dtype)
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
         return hooks.evaluator.array(np.asarray(host(), dtype), shaped(shape, dtype))
     return ops()
 
 
 def _fill(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
+    if dtype == dtypes.float0:
+        return np.zeros(shape, dtype)
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
         return hooks.evaluator.array(np.full(shape, value, dtype), shaped(shape, dtype))
     return lax.broadcast_in_dim(make_constant(value, dtype), shape, ())
@@ -66,10 +73,11 @@ def _resolve_float(dtype: Any) -> np.dtype:
 
 
 @fill_docstring(_CREATION)
-def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None,
+          out_sharding: Sharding = None) -> Array:
     """An array of zeros.
 
-    Args: {shape, dtype, device}
+    Args: {shape, dtype, device, out_sharding}
     Returns: {result}
     Raises: {ValueError, TypeError, DTypeError}
 
@@ -79,15 +87,19 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     Array([[0., 0.],
            [0., 0.]], dtype=float32)
     """
+    if out_sharding is not None:
+        check_out_sharding("zeros", out_sharding)
+        return call_with_out_sharding("zeros", lambda: zeros(shape, dtype), (), out_sharding)
     out = _fill(as_shape("zeros", shape), 0, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
 
 @fill_docstring(_CREATION)
-def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None,
+         out_sharding: Sharding = None) -> Array:
     """An array of ones.
 
-    Args: {shape, dtype, device}
+    Args: {shape, dtype, device, out_sharding}
     Returns: {result}
     Raises: {ValueError, TypeError, DTypeError}
 
@@ -96,15 +108,19 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None
     >>> ones(2, dtype="int32")
     Array([1, 1], dtype=int32)
     """
+    if out_sharding is not None:
+        check_out_sharding("ones", out_sharding)
+        return call_with_out_sharding("ones", lambda: ones(shape, dtype), (), out_sharding)
     out = _fill(as_shape("ones", shape), 1, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
 
 @fill_docstring(_CREATION)
-def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None,
+          out_sharding: Sharding = None) -> Array:
     """An array of zeros, where NumPy leaves the values open.
 
-    Args: {shape, dtype, device}
+    Args: {shape, dtype, device, out_sharding}
     Returns: {result}
     Raises: {ValueError, TypeError, DTypeError}
 
@@ -113,10 +129,14 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     >>> empty(2)
     Array([0., 0.], dtype=float32)
     """
+    if out_sharding is not None:
+        check_out_sharding("empty", out_sharding)
+        return call_with_out_sharding("empty", lambda: empty(shape, dtype), (), out_sharding)
     return zeros(as_shape("empty", shape), dtype, device=device)
 
 
-def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None,
+         out_sharding: Sharding = None) -> Array:
     """An array whose every element is a given value.
 
     Args:
@@ -124,6 +144,7 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
       fill_value: a number, or an array or list that broadcasts to `shape`; may be traced.
       dtype: element type; None for that of `fill_value`.
       device: device or sharding of the result; None for the default.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     Returns:
       Array of this shape and dtype, in the units of `fill_value`; complex numbers lose their imaginary part in a real
       dtype.
@@ -142,6 +163,9 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
+    if out_sharding is not None:
+        check_out_sharding("full", out_sharding)
+        return call_with_out_sharding("full", lambda value: full(shape, value, dtype), (fill_value,), out_sharding)
     shape = as_shape("full", shape)
     if isinstance(fill_value, (list, tuple)):
         fill_value = asarray(fill_value)
@@ -191,7 +215,7 @@ def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | 
     Array([0, 0], dtype=int32)
     """
     shape, d, weak = _resolve_like("zeros_like", a, dtype, shape)
-    return _set_weak(zeros(shape, d, device=device), weak)
+    return _set_weak(zeros(shape, d, device=_choose_device(a, shape, device)), weak)
 
 
 @fill_docstring(_LIKE)
@@ -209,7 +233,7 @@ def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | N
     Array([[1, 1, 1]], dtype=int32)
     """
     shape, d, weak = _resolve_like("ones_like", a, dtype, shape)
-    return _set_weak(ones(shape, d, device=device), weak)
+    return _set_weak(ones(shape, d, device=_choose_device(a, shape, device)), weak)
 
 
 def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
@@ -260,7 +284,17 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     Array([7, 7], dtype=int32)
     """
     shape, d, weak = _resolve_like("full_like", a, dtype, shape)
-    return _set_weak(full(shape, fill_value, d, device=device), weak)
+    if d == dtypes.float0:
+        return zeros(shape, d)
+    return _set_weak(full(shape, fill_value, d, device=_choose_device(a, shape, device)), weak)
+
+
+def _choose_device(a: Any, shape: tuple[int, ...], device: Any) -> Any:
+    """Return the device for an array like `a`: by default the sharding of `a` if it is part of its type."""
+    if device is not None or isinstance(a, Tracer) or getattr(a, "shape", None) != shape:
+        return device
+    sharding = getattr(a, "sharding", None)
+    return None if sharding is None else getattr(sharding, "explicit_of_rank", lambda ndim: None)(len(shape))
 
 
 def _require_concrete(call: str, x: Any) -> Any:
@@ -283,7 +317,8 @@ def _make_traced_bound_error(call: str, x: Any) -> Exception:
 
 
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
-           dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+           dtype: DTypeLike | None = None, *, device: Any = None,
+           out_sharding: Sharding = None) -> Array:
     """Evenly spaced numbers from a start up to, but not with, a stop.
 
     Args:
@@ -292,6 +327,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
       step: the distance, which may be negative; None for 1. The three are known real numbers.
       dtype: element type; None for the common one of the numbers given.
       device: device or sharding of the result; None for the default.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     Returns:
       Array `[n]`, `n = ceil((stop - start) / step)`, or 0 where that is negative; in the units of `start`. In an
       integer dtype start and step are cut to integers first.
@@ -308,6 +344,9 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     >>> arange(3.0)
     Array([0., 1., 2.], dtype=float32)
     """
+    if out_sharding is not None:
+        check_out_sharding("arange", out_sharding)
+        return call_with_out_sharding("arange", lambda: arange(start, stop, step, dtype), (), out_sharding)
     lo, hi = (0, start) if stop is None else (start, stop)
     begin, end, by = (_require_concrete("arange", x) for x in (lo, hi, 1 if step is None else step))
     if dtype is None:

@@ -133,9 +133,9 @@ arccosh = acosh = _make_float_unary("arccosh", prims.acosh_p, "Inverse of `cosh`
 arctanh = atanh = _make_float_unary("arctanh", prims.atanh_p, "Inverse of `tanh`.", "`1 / (1 - x**2)`.",
                                     ">>> arctanh(np.array([0., 1., 2.]))\nArray([ 0., inf, nan], dtype=float32)",
                                     more=" Infinite at -1 and 1, NaN for real `x` outside of them.")
-exp = _make_float_unary("exp", prims.exp_p, "e to the power of each element.", "`exp(x)`.",
+exp = _make_float_unary("exp", prims.exp_p, "Return e to the power of each element.", "`exp(x)`.",
                         ">>> exp(np.array([0., -np.inf]))\nArray([1., 0.], dtype=float32)")
-exp2 = _make_float_unary("exp2", prims.exp2_p, "2 to the power of each element.", "`log(2) * exp2(x)`.",
+exp2 = _make_float_unary("exp2", prims.exp2_p, "Return 2 to the power of each element.", "`log(2) * exp2(x)`.",
                          ">>> exp2(np.array([3, -1]))\nArray([8. , 0.5], dtype=float32)")
 expm1 = _make_float_unary("expm1", prims.expm1_p, "`exp(x) - 1`, accurate near zero.", "`exp(x)`.",
                           ">>> expm1(1e-10)\nArray(1.e-10, dtype=float32, weak_type=True)")
@@ -272,7 +272,7 @@ def fabs(x: ArrayLike, /) -> Array:
 
 @public_api()
 def sign(x: ArrayLike, /) -> Array:
-    """-1, 0 or 1 for elements below, at and above zero.
+    """Return -1, 0 or 1 for elements below, at and above zero.
 
     Args:
       x: number array.

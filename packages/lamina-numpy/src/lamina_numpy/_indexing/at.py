@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 from lamina_ir import config, dtypes
+from lamina_ir.typing import Sharding
 from lamina_tracing import ArrayLike, lax
-from lamina_tracing.extend import Tracer, has_jax_array, read_jax_array, repeat_elementwise, typeof
+from lamina_tracing.extend import (Tracer, call_with_out_sharding, check_out_sharding, has_jax_array, read_jax_array,
+                                   repeat_elementwise, typeof)
 from lamina_tracing.lax import GatherScatterMode
 
 from .bounds import check_bounds, is_check_enabled
@@ -107,10 +109,12 @@ class AtIndexer:
 class AtReference:
     """`x.at[index]`: methods that return a changed copy of `x`.
 
-    Each method takes, besides its values: `indices_are_sorted` and `unique_indices` (promises that may make it faster),
-    `mode` ('drop', the default, skips positions outside the array; 'clip' moves them to the nearest inside; 'wrap' takes
-    them modulo the length of the axis;
-    'promise_in_bounds' says there are none) and `wrap_negative_indices` (whether -1 is the last position).
+    In addition to its values each method takes:
+
+    - `indices_are_sorted` and `unique_indices`: promises that may make it faster.
+    - `mode`: 'drop', the default, skips positions outside the array. 'clip' moves them to the nearest inside. 'wrap'
+      takes them modulo the length of the axis. 'promise_in_bounds' is a promise that there are none.
+    - `wrap_negative_indices`: whether -1 is the last position.
     """
 
     __slots__ = ("array", "index")
@@ -124,15 +128,21 @@ class AtReference:
         return f"AtReference({self.array!r}, {self.index!r})"
 
     def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
-            fill_value: Any = None, wrap_negative_indices: bool = True) -> Any:
+            fill_value: Any = None, wrap_negative_indices: bool = True, out_sharding: Sharding = None) -> Any:
         """`x[index]` with choices: mode 'fill' reads `fill_value` outside the array, 'clip' (the default) the nearest.
+
+        `out_sharding` is the sharding of the result over `Explicit` axes of a mesh.
 
         >>> from lamina_numpy import arange
         >>> arange(3.).at[7].get(mode="fill", fill_value=-1)
         Array(-1., dtype=float32)
         """
-        return take_index(self.array, self.index, mode, fill_value, (bool(indices_are_sorted), bool(unique_indices)),
-                          wrap_negative_indices)
+        flags = (bool(indices_are_sorted), bool(unique_indices))
+        if out_sharding is not None:
+            check_out_sharding("x.at[index].get", out_sharding)
+            return call_with_out_sharding("get", lambda x: take_index(
+                x, self.index, mode, fill_value, flags, wrap_negative_indices), (self.array,), out_sharding)
+        return take_index(self.array, self.index, mode, fill_value, flags, wrap_negative_indices)
 
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False,
               mode: Any = None, wrap_negative_indices: bool = True) -> Any:
@@ -206,8 +216,14 @@ def _make_method(verb: str, says: str, example: str) -> Callable[..., Any]:
         return made
 
     def method(self: AtReference, values: ArrayLike, *, indices_are_sorted: bool = False,
-               unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True) -> Any:
+               unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
+               out_sharding: Sharding = None) -> Any:
         x, index = self.array, self.index
+        if out_sharding is not None:
+            check_out_sharding(f"x.at[index].{verb}", out_sharding)
+            return call_with_out_sharding(verb, lambda x, values: _change(
+                verb, x, index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (x, values),
+                out_sharding)
         if type(index) is int and mode is None and type(values) is not list and type(values) is not tuple \
                 and not isinstance(x, Tracer) and not isinstance(values, Tracer):
             shape = x.shape

@@ -135,8 +135,8 @@ def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None
       right: whether a bin holds the larger of its two bounds instead of the smaller.
       method: as of `searchsorted`; None for "scan".
     Returns:
-      Integer array of the shape of `x` and the default integer dtype, in `[0, n]`: `i` where `x` is between
-      `bins[i-1]` and `bins[i]`, 0 or `n` where it is outside of all; NaN counts as larger than all numbers.
+      Integer array of the shape of `x` and the default integer dtype, in `[0, n]`. It is `i` where `x` is between
+      `bins[i-1]` and `bins[i]`, 0 or `n` where it is outside of all. NaN counts as larger than all numbers.
     Raises:
       ValueError: `bins` does not have one axis, or another `method`.
       TypeError: `x` or `bins` is neither an array nor a number.

@@ -50,13 +50,13 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
       pad_width: `(before, after)` per axis, known and not negative, or anything that broadcasts to `(n, 2)`; or a
         dict from axes to such, or to a number for both.
       mode: "constant"; "edge" (the last element), "reflect" and "symmetric" (mirrored at it, or behind it), "wrap"
-        (from the other end); "linear_ramp"; "maximum", "minimum", "mean", "median" of the axis; "empty" (zeros); or
-        a function `f(line, (before, after), axis, kwargs)` that gives the whole line of the result for one that has
+        (from the other end); "linear_ramp"; "maximum", "minimum", "mean", "median" of the axis; "empty" (zeros). Or a
+        function `f(line, (before, after), axis, kwargs)` that returns the whole line of the result for one that has
         zeros there.
-      kwargs: of "constant" `constant_values` and of "linear_ramp" `end_values`, a number or what broadcasts to `(n,
-        2)`, 0 unless given; of "reflect" and "symmetric" `reflect_type`, "even" or "odd" (twice the edge minus the
-        mirrored); of the statistics `stat_length`, how many elements from each end count, all unless given; of a
-        function, anything.
+      kwargs: "constant" takes `constant_values` and "linear_ramp" takes `end_values`: a number or an array that
+        broadcasts to `(n, 2)`, by default 0. "reflect" and "symmetric" take `reflect_type`, "even" or "odd" (twice the
+        edge minus the mirrored). The statistics take `stat_length`, the number of elements from each end that count, by
+        default all. A function takes anything.
     Returns:
       Array of the dtype and units of `array`, longer by the widths; statistics of integers are rounded, ramps
       rounded down, other values cast.

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, dtypes, prims
-from lamina_ir.typing import Function
+from lamina_ir.typing import Function, Sharding
 from lamina_tracing import Array, DTypeLike, lax
-from lamina_tracing.extend import refuse_out_sharding, split_einsum_spec, typeof, resolve_requested_dtype
+from lamina_tracing.extend import call_with_out_sharding, check_out_sharding, split_einsum_spec, typeof, resolve_requested_dtype
 
 from .._core.promotion import aval, cast, literal, promote_all, refuse_out
 from .._core.public_api import jitted_core
@@ -128,7 +128,7 @@ def _check_names(subscripts: str, xs: Sequence[Any], terms: Sequence[Term]) -> N
 
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
            preferred_element_type: DTypeLike | None = None, _dot_general: Function = lax.dot_general,
-           out_sharding: None = None) -> Array:
+           out_sharding: Sharding = None) -> Array:
     """Sums of products over labelled axes.
 
     Args:
@@ -145,14 +145,14 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
         "high" or "highest", or one per operand.
       preferred_element_type: element type to sum in, and of the result; None for that of the operands.
       _dot_general: multiplies two operands in place of `lax.dot_general`, with its arguments.
-      out_sharding: must be None: all mesh axes are `Auto`.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     Returns:
       Array of the result's axes, in the dtype that all operands promote to (integers keep theirs and may overflow)
       or `preferred_element_type`, and the product of their units. Axes of length 1 broadcast.
     Raises:
-      ValueError: `subscripts` does not fit the number of operands or of their axes, names a result's axis twice or
-        one that is nowhere, or a mapped axis that its operand lacks; or `optimize` is a path that does not fit;
-        or `out_sharding` is given.
+      ValueError: `subscripts` does not fit the number of operands or of their axes. Or it names a result's axis twice,
+        an axis that no operand has, or a mapped axis that its operand lacks. Or `optimize` is a path that does not
+        fit, or `out_sharding` names an axis that is not `Explicit`.
       UnboundAxisError: a name is not bound.
       ShapeError: one label has two lengths.
       TypeError: an operand is neither an array nor a number, or `preferred_element_type` cannot hold the products.
@@ -172,13 +172,17 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     Array(6., dtype=float32)
     """
     refuse_out("einsum", out)
-    refuse_out_sharding("einsum", out_sharding)
     if not isinstance(subscripts, str):
         subscripts, found = _parse_interleaved((subscripts, *operands))
         operands = tuple(found)
     xs = [asarray(x) if isinstance(x, (list, tuple)) else x for x in operands]
     if isinstance(optimize, (list, tuple)):
         optimize = tuple(tuple(step) if isinstance(step, (list, tuple)) else step for step in optimize)
+    if out_sharding is not None:
+        check_out_sharding("einsum", out_sharding)
+        return call_with_out_sharding("einsum", lambda *arrays: einsum(
+            subscripts, *arrays, optimize=optimize, precision=precision, preferred_element_type=preferred_element_type,
+            _dot_general=_dot_general), tuple(xs), out_sharding)
     if _dot_general is not lax.dot_general:  # a user's function, which may close over traced values: nothing is jitted
         return _contract_all(xs, subscripts, optimize, partial(_call_dot_general, _dot_general), precision,
                              preferred_element_type)

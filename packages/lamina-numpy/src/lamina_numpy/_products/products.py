@@ -4,13 +4,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lamina_ir.typing import Sharding
+
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_ir.extend import docstring_entries
 from lamina_ir.prims import as_dot_precision
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import (check_axes, check_axis, is_axis_name, check_no_axis_name, refuse_out_sharding, typeof,
-                                   resolve_requested_dtype)
+from lamina_tracing.extend import (call_with_out_sharding, check_axes, check_axis, check_no_axis_name, check_out_sharding,
+                                   is_axis_name, resolve_requested_dtype, typeof)
 
 from .._core.promotion import (aval, broadcast, broadcast_shapes_of, cast, convert, equation, pair, promote_all,
                                refuse_out)
@@ -131,14 +133,14 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
 
 @public_api("precision", "preferred_element_type", "out_sharding", entries=_PRODUCT)
 def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None,
-           out_sharding: None = None) -> Array:
+           out_sharding: Sharding = None) -> Array:
     """Matrix product; leading axes broadcast.
 
     Args:
       a, b: number or boolean arrays `[..., m, n]` and `[..., n, k]`; `[n]` on the left is a row, on the right a
         column, which the result drops.
       {precision, preferred_element_type}
-      out_sharding: must be None: all mesh axes are `Auto`.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     Returns:
       Array `[..., m, k]`, in the dtype that both promote to (integers keep theirs and may overflow; booleans are
       combined by and, summed by or) or `preferred_element_type`, and the product of their units.
@@ -146,7 +148,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
       ShapeError: the summed axes have different lengths, an operand has no axes, or the leading ones do not
         broadcast.
       {TypeError}
-      ValueError: `precision` is unknown, or `out_sharding` is given.
+      ValueError: `precision` is unknown, or `out_sharding` names an axis that is not `Explicit`.
 
     Derivative: linear in either operand.
     Source: meaning of `numpy.matmul`; one `dot_general` of StableHLO.
@@ -154,7 +156,10 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
     >>> matmul(np.ones((2, 3)), np.ones(3))
     Array([3., 3.], dtype=float32)
     """
-    refuse_out_sharding("matmul", out_sharding)
+    if out_sharding is not None:
+        check_out_sharding("matmul", out_sharding)
+        return call_with_out_sharding("matmul", lambda x, y: matmul(
+            x, y, precision=precision, preferred_element_type=preferred_element_type), (a, b), out_sharding)
     x, y, s, t = _get_avals("matmul", a, b)
     n, m = len(s), len(t)
     if not n or not m:
@@ -355,13 +360,13 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
 
     Args:
       a, b: number or boolean arrays.
-      axes: a number n, for the last n axes of `a` with the first n of `b` in order; or two axes, or two sequences
-        of axes, one of `a` and one of `b`; negative ones count from the end.
+      axes: a number n, for the last n axes of `a` with the first n of `b` in order. Or two axes, or two sequences of
+        axes, one of `a` and one of `b`. Negative ones count from the end.
       {precision, preferred_element_type}
     Returns:
-      Array of the other axes of `a`, then those of `b`, in the dtype that both promote to (integers keep theirs and
-      may overflow; booleans are combined by and, summed by or) or `preferred_element_type`, and the product of
-      their units.
+      Array of the other axes of `a`, then those of `b`. Its dtype is the one that both promote to, or
+      `preferred_element_type`; its units are the product of theirs. Integers keep their dtype and may overflow;
+      booleans are combined by and, summed by or.
     Raises:
       ShapeError: paired axes have different lengths, are not there, or are named twice.
       TypeError: `a` or `b` is neither an array nor a number, has too few axes, or `axes` names more of one than of

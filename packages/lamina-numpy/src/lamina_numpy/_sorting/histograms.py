@@ -182,8 +182,10 @@ def _count_by_comparison(x: Any, edges: Any) -> Any:
 
 
 def _count_cells(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np.dtype) -> Any:
-    """Weights per cell of a grid of bins, flat samples given per axis; numbers of samples, as floats, where there are none:
-    counted as integers, in at least float32, since half precision counts no further than 256 or 2048."""
+    """Return the sum of weights per cell of a grid of bins; the flat samples are given per axis.
+
+    Without weights return the number of samples as floats. They are counted as integers, in at least float32, since
+    half precision counts no further than 256 or 2048."""
     weights = None if weights is None else ravel(asarray(weights))
     sizes = [typeof(x).shape[0] for x in (*columns, *(() if weights is None else (weights,)))]
     if len(set(sizes)) > 1:
@@ -220,8 +222,9 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: ArrayLi
       weights: number array of n elements; None for 1 each.
       density: give shares per unit of volume, whose integral is 1, instead of counts.
     Returns:
-      `(counts, edges)`: an array of d axes, in the dtype of `weights`; without them numbers as floats, in float32
-      at least; divided by a sum where `density`, NaN if that is 0; and a list of d arrays of edges.
+      `(counts, edges)`: an array of d axes, and a list of d arrays of edges. The counts have the dtype of `weights`;
+      without weights they are floats, float32 at least. With `density` they are divided by a sum, and NaN if that is
+      0.
     Raises:
       ValueError: `sample` has more than two axes, or the lengths of `bins` or `range` are not d.
       ValueError: `bins` is below 1, or has more than one axis, or the ends of `range` are in the wrong order.

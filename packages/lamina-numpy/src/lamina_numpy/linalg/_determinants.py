@@ -164,9 +164,11 @@ def _volume_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _adjugate_around(a: Any) -> Any:
-    """adj(a) in a form whose derivatives of every order exist: det(a) = det(U) det(V^H) det(B) of B = U^H a V with constant U
-    and V, in blocks, of which the last, of the three least singular values, is written out. Zeros in the other block, which is
-    inverted, are raised to next to nothing: four derivatives of det are right there too."""
+    """Return adj(a) in a form whose derivatives of every order exist.
+
+    det(a) = det(U) det(V^H) det(B) of B = U^H a V with constant U and V. B is computed in blocks; the last, of the
+    three least singular values, is written out. The other block is inverted, so its zeros are replaced by tiny
+    numbers: four derivatives of det are right there too."""
     u, s, vh = _linalg.svd(lax.stop_gradient(a))
     d, n = typeof(s).dtype, typeof(s).shape[-1]
     least, top = literal(float(np.finfo(d).tiny) ** 0.25, d), s[..., :1]  # of which no power needed here overflows

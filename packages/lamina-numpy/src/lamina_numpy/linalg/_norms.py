@@ -85,10 +85,10 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
 
     Args:
       x: number array `[...]`.
-      ord: for vectors a number p for `sum(|x|**p)**(1/p)`, 0 for how many are not zero, inf or -inf for the largest
-        or smallest size; for matrices "fro" or None for the root of the sum of squares, "nuc" for the sum of the
-        singular values, 2 or -2 for the largest or smallest of them, 1 or -1 for the largest or smallest column sum
-        of sizes, inf or -inf for that of rows. None: the root of the sum of squares.
+      ord: None is the root of the sum of squares. For vectors, a number p is `sum(|x|**p)**(1/p)`, 0 the number of
+        elements that are not zero, inf or -inf the largest or smallest size. For matrices, "fro" is the root of the sum
+        of squares, "nuc" the sum of the singular values, 2 or -2 the largest or smallest of them. 1 or -1 is the
+        largest or smallest column sum of sizes, inf or -inf that of rows.
       axis: an int or the name of a mapped axis for vectors, two of them (rows, columns) for matrices; None takes all of
         `x`. Negative ones count from the end.
       keepdims: leave the axes in place with length 1.
@@ -169,9 +169,8 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
     Args:
       x: number array `[..., m, n]`.
       keepdims: leave the axes in place with length 1.
-      ord: "fro" or None for the root of the sum of squares, "nuc" for the sum of the singular values, 2 or -2 for
-        the largest or smallest of them, 1 or -1 for the largest or smallest column sum of sizes, inf or -inf for
-        that of rows.
+      ord: "fro" or None is the root of the sum of squares, "nuc" the sum of the singular values, 2 or -2 the largest or
+        smallest of them. 1 or -1 is the largest or smallest column sum of sizes, inf or -inf that of rows.
     Returns:
       Real array `[...]`, in the units of `x`; float of the precision of `x`, but float32 for half precision with
       the orders "nuc", 2 and -2 of matrices.

@@ -37,9 +37,10 @@ def _compute_from_svd(rtol: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any]:
 
 @partial(custom_jvp, nondiff_argnums=(2, 3))
 def _compute_parts(a: Any, rtol: Any, hermitian: bool, cut: bool) -> tuple[Any, ...]:
-    """P = pinv(a), the projectors 1 - K P and 1 - P K, K being what is kept of a, and what is cut off, a - K. The
-    derivatives of all
-    are made of these alone: as differences they would lose the digits of the condition twice."""
+    """Return P = pinv(a), the projectors 1 - K P and 1 - P K, and, if `cut`, the part a - K that is cut off.
+
+    K is the part of a that is kept. The derivatives of all are made of these alone: as differences they would lose the
+    digits of the condition twice."""
     u, s, vh = svd(a, False, True, hermitian)
     p, good = _compute_from_svd(rtol, u, s, vh)
     kept = [choose_by(layout.expand_dims(good, -2), x, 0) for x in (u, adjoint(vh))]
@@ -50,8 +51,10 @@ def _compute_parts(a: Any, rtol: Any, hermitian: bool, cut: bool) -> tuple[Any, 
 
 
 def _compute_turns(args: Any, da: Any, hermitian: bool, cut: bool) -> Any:
-    """All parts, the change of `a` that counts, and how right and left singular vectors that are kept turn to those that are
-    cut off: each is an element of `da` and, where something is cut off, a share of the other."""
+    """Return all parts, the change of `a` that counts, and the rotations of right and left singular vectors.
+
+    These are the rotations of vectors that are kept to those that are cut off. Each is an element of `da` and, where
+    something is cut off, a share of the other."""
     parts = _compute_parts(args[0], args[1], hermitian, cut)
     da = ufuncs.multiply(0.5, ufuncs.add(da, adjoint(da))) if hermitian else da
     p, left, right, *rest = parts

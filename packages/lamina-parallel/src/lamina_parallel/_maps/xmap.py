@@ -296,7 +296,8 @@ def xmap(fun: Function, in_axes: Tree, out_axes: Tree, *, axis_sizes: Mapping[Ha
     Args:
       fun: function of arrays and trees of them, as positional arguments.
       in_axes: for each array of the arguments a dict from dimension to axis name, or a list of the names of its leading
-        dimensions that ends with `...` (without it, the list names all); a tree of these that is a prefix of the arguments.
+        dimensions that ends with `...`. Without the `...` the list names all. Or a tree of these that is a prefix of
+        the arguments.
       out_axes: the same for the result; dimensions count in the returned array. Along an axis that the value lacks it is
         repeated; every axis that it has must be named.
       axis_sizes: axis name -> size, needed for axes that no argument has.
@@ -309,8 +310,8 @@ def xmap(fun: Function, in_axes: Tree, out_axes: Tree, *, axis_sizes: Mapping[Ha
       A function of unmapped arrays. It has `lower`, `trace` and the other steps of a jitted function.
     Raises:
       TypeError: a mapping, a name or an array is of the wrong type, or keyword arguments are passed.
-      ValueError: axes or sizes do not fit; a result has an axis that `out_axes` leaves out; or resources are not in scope,
-        do not divide the size, or are shared by two axes of one value. The message names the argument.
+      ValueError: axes or sizes do not fit; a result has an axis that `out_axes` leaves out. Or resources are not in
+        scope, do not divide the size, or are shared by two axes of one value. The message names the argument.
       RuntimeError: no platform is called `backend`, or none of its devices can be used.
 
     >>> import numpy as np

@@ -4,18 +4,21 @@ from __future__ import annotations
 import enum
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from typing_extensions import override
 
-__all__ = ["AbstractMesh", "AxisType", "check_axis_types"]
+__all__ = ["AbstractMesh", "AxisType", "format_axes", "normalize_axis_types"]
 
 
 class AxisType(enum.Enum):
     """What decides how arrays are split over a mesh axis.
 
-    All axes are `Auto`: the compiler chooses, and sharding constraints guide it. `Explicit`, which makes shardings part of
-    the types of arrays, exists for comparisons only; `shard_map` takes the axes that are `Manual` as an argument.
+    Attributes:
+      Auto: the compiler chooses, and sharding constraints guide it. The default.
+      Explicit: the sharding is part of the type of an array. Each operation computes the sharding of its result from
+        those of its operands, and is refused if that is ambiguous.
+      Manual: the function sees one block of the array; `shard_map` makes its axes manual.
     """
 
     Auto = enum.auto()
@@ -27,25 +30,29 @@ class AxisType(enum.Enum):
         return self.name
 
 
-def check_axis_types(call: str, axis_types: AxisType | Sequence[AxisType] | None, count: int) -> None:
-    """Check the types of `count` axes, which must be `Auto`.
+def normalize_axis_types(call: str, axis_types: AxisType | Sequence[AxisType] | None, count: int) -> tuple[AxisType, ...]:
+    """Return the types of `count` axes; `Auto` for each if none are given.
 
     Raises:
       TypeError: one is not an AxisType.
-      ValueError: one is not `Auto`, or their number is wrong.
+      ValueError: their number is wrong.
     """
     if axis_types is None:
-        return
+        return (AxisType.Auto,) * count
     given = (axis_types,) * count if isinstance(axis_types, AxisType) else tuple(axis_types)
     for kind in given:
         if not isinstance(kind, AxisType):
-            raise TypeError(f"{call}: axis_types: expected AxisType.Auto for each axis; got {type(kind).__name__}: "
+            raise TypeError(f"{call}: axis_types: expected an AxisType for each axis; got {type(kind).__name__}: "
                             f"{kind!r:.60}")
-        if kind is not AxisType.Auto:
-            raise ValueError(f"{call}: axis_types: expected AxisType.Auto for each axis; got AxisType.{kind.name}. Shardings "
-                             "are not part of types here: the compiler chooses them, and with_sharding_constraint guides it")
     if len(given) != count:
         raise ValueError(f"{call}: axis_types: expected one for each of {count} axes; got {len(given)}")
+    return given
+
+
+def format_axes(shape: Iterable[tuple[Hashable, int]], axis_types: tuple[AxisType, ...]) -> str:
+    """Return the axes as printed in the repr of a mesh. Types are shown unless all are `Auto`."""
+    text = ", ".join([f"{name!r}: {n}" for name, n in shape])
+    return text if all(kind is AxisType.Auto for kind in axis_types) else f"{text}, axis_types={axis_types!r}"
 
 
 class AbstractMesh:
@@ -56,7 +63,7 @@ class AbstractMesh:
     Args:
       axis_sizes: the size of each axis.
       axis_names: a name for each.
-      axis_types: None, or `AxisType.Auto` for all axes or each.
+      axis_types: an `AxisType` for all axes, or one for each; None: `AxisType.Auto`.
     Attributes:
       axis_sizes, axis_names, axis_types: tuples.
       shape: name -> size, in order.
@@ -73,6 +80,7 @@ class AbstractMesh:
 
     axis_sizes: tuple[int, ...]
     axis_names: tuple[Hashable, ...]
+    axis_types: tuple[AxisType, ...]
 
     def __init__(self, axis_sizes: Sequence[int], axis_names: Hashable | Sequence[Hashable],
                  axis_types: AxisType | Sequence[AxisType] | None = None) -> None:
@@ -87,12 +95,8 @@ class AbstractMesh:
             raise ValueError(f"AbstractMesh: axis_names: expected a name for each of {len(sizes)} axes; got {names}")
         if len(set(names)) < len(names):
             raise ValueError(f"AbstractMesh: axis_names: a name occurs twice in {names}. Give each axis its own name")
-        check_axis_types("AbstractMesh", axis_types, len(names))
+        self.axis_types = normalize_axis_types("AbstractMesh", axis_types, len(names))
         self.axis_sizes, self.axis_names = sizes, names
-
-    @property
-    def axis_types(self) -> tuple[AxisType, ...]:
-        return (AxisType.Auto,) * len(self.axis_names)
 
     @property
     def shape(self) -> OrderedDict[Hashable, int]:
@@ -118,12 +122,13 @@ class AbstractMesh:
 
     @override
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, AbstractMesh) and self.shape_tuple == other.shape_tuple
+        return (isinstance(other, AbstractMesh) and self.shape_tuple == other.shape_tuple
+                and self.axis_types == other.axis_types)
 
     @override
     def __hash__(self) -> int:
-        return hash(self.shape_tuple)
+        return hash((self.shape_tuple, self.axis_types))
 
     @override
     def __repr__(self) -> str:
-        return f"AbstractMesh({', '.join([f'{name!r}: {n}' for name, n in self.shape_tuple])})"
+        return f"AbstractMesh({format_axes(self.shape_tuple, self.axis_types)})"

@@ -86,7 +86,7 @@ def find_conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = 
     """Describe the first conflict between the resources of a program; None if there is none.
 
     Two axes that share a mesh axis or a loop must not occur in the type of one value, nor in an equation over one of
-    them: a device's block belongs to only one of the two. A nested map that needs devices itself is a conflict, too.
+    them. A device's block belongs to only one of the two. A nested map that needs devices itself is a conflict, too.
     `mesh` is the mesh of the resources, if a nested xmap may have another one.
     """
     users: dict[str, list[Hashable]] = {}

@@ -17,12 +17,13 @@ import numpy as np
 from typing_extensions import override
 from lamina_ir import config
 from lamina_ir.typing import CacheKey, Device
+from lamina_tracing.extend import explicit_meshes
 
-from .abstract_mesh import AbstractMesh, AxisType, check_axis_types
+from .abstract_mesh import AbstractMesh, AxisType, format_axes, normalize_axis_types
 
 __all__ = ["Block", "Mesh", "enter_mesh", "exit_mesh", "local_mesh_shape", "mesh_in_scope"]
 
-# The part of the cache key: names, sizes and ids of the devices. The mesh itself would keep its devices alive.
+# The part of the cache key: names, sizes, ids of the devices, types of the axes. The mesh itself would keep its devices alive.
 _in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
                           help="the mesh of `with mesh:`, which sets it")
 
@@ -52,16 +53,16 @@ class Mesh:
     Args:
       devices: an array or nested list of devices, of one platform, each once.
       axis_names: a name for each axis of it, or one name.
-      axis_types: None, or `AxisType.Auto` for all axes or each.
+      axis_types: an `AxisType` for all axes, or one for each; None: `AxisType.Auto`.
     Attributes:
       devices: an array of devices.
-      axis_names: a tuple.
+      axis_names, axis_types: tuples.
       shape: name -> length of the axis, in order.
       size: the number of devices.
     Raises:
       TypeError: `devices` contains something else than devices, or a name is invalid.
-      ValueError: there is no device, a device occurs twice, devices are of two platforms, or the number of names is wrong,
-        or an axis type is not `Auto`.
+      ValueError: there is no device, a device occurs twice, devices are of two platforms, or the number of names or
+        axis types is wrong.
 
     >>> from lamina_parallel.testing import fake_devices
     >>> mesh = Mesh(np.reshape(fake_devices(8), (4, 2)), ("x", "y"))
@@ -73,18 +74,21 @@ class Mesh:
 
     devices: np.ndarray
     axis_names: tuple[Hashable, ...]
+    axis_types: tuple[AxisType, ...]
 
     def __init__(self, devices: Device, axis_names: Hashable | Sequence[Hashable],
                  axis_types: AxisType | Sequence[AxisType] | None = None) -> None:
         grid = _grid(devices)
         names = tuple(axis_names) if isinstance(axis_names, (tuple, list)) else (axis_names,)
         flat = _check_devices(grid, names)
-        check_axis_types("Mesh", axis_types, len(names))
+        self.axis_types = normalize_axis_types("Mesh", axis_types, len(names))
+        if AxisType.Explicit in self.axis_types:
+            explicit_meshes[:] = [True]
         grid.flags.writeable = False
         self.devices, self.axis_names = grid, names
-        self._key = names, grid.shape, tuple(flat)
+        self._key = names, grid.shape, tuple(flat), self.axis_types
         self._hash = hash(self._key)
-        self.token = names, grid.shape, flat[0].platform, tuple([d.id for d in flat])
+        self.token = names, grid.shape, flat[0].platform, tuple([d.id for d in flat]), self.axis_types
 
     @property
     def flat_devices(self) -> tuple[Device, ...]:
@@ -100,15 +104,15 @@ class Mesh:
         """The lengths of the axes."""
         return self.devices.shape
 
-    @property
-    def axis_types(self) -> tuple[AxisType, ...]:
-        """`AxisType.Auto` for each axis."""
-        return (AxisType.Auto,) * len(self.axis_names)
+    @cached_property
+    def explicit_axes(self) -> frozenset[Hashable]:
+        """The names of the axes whose type is `Explicit`."""
+        return frozenset([name for name, kind in zip(self.axis_names, self.axis_types) if kind is AxisType.Explicit])
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
-        """The names and sizes of the axes, without the devices."""
-        return AbstractMesh(self.axis_sizes, self.axis_names)
+        """The names, sizes and types of the axes, without the devices."""
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     @property
     def shape_tuple(self) -> tuple[tuple[Hashable, int], ...]:
@@ -171,7 +175,7 @@ class Mesh:
         if not own.any() or not own[inside].all():
             raise ValueError(f"local_mesh: this process's devices {self.local_devices} are no block of {self}, whose devices "
                              f"are {self.device_ids.tolist()}. Give the devices of a process adjacent positions")
-        return self if own.all() else Mesh(self.devices[inside], self.axis_names)
+        return self if own.all() else Mesh(self.devices[inside], self.axis_names, self.axis_types)
 
     def __enter__(self) -> Mesh:
         enter_mesh(self)
@@ -193,11 +197,28 @@ class Mesh:
 
     @override
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return Mesh, (self.devices, self.axis_names)
+        return Mesh, (self.devices, self.axis_names, self.axis_types)
 
     @override
     def __repr__(self) -> str:
-        return f"Mesh({', '.join([f'{name!r}: {n}' for name, n in self.shape.items()])})"
+        return f"Mesh({format_axes(self.shape.items(), self.axis_types)})"
+
+    def _repr_html_(self) -> str:
+        from lamina_ir.extend import html  # noqa: PLC0415 (on demand: only notebooks need it)
+        facts = [("axes", ", ".join([f"{name!r}: {n}" for name, n in self.shape.items()])),
+                 ("devices", f"{self.size} ({self.flat_devices[0].platform})")]
+        if self.is_multi_process:
+            facts.append(("this process", f"{len(self.local_devices)} devices"))
+        several = self.devices.ndim > 1
+        rows = self.devices.reshape(self.devices.shape[0] if several else 1, -1)
+        across = ", ".join(map(str, self.axis_names[several:]))
+        note = f"{self.axis_names[0]} down, {across} across" if several else f"{across} across"
+        texts = [[_device_text(d, self.is_multi_process) for d in row] for row in rows.tolist()]
+        return html.fact_box("Mesh", facts, html.text_table(texts, note))
+
+
+def _device_text(device: Device, with_process: bool) -> str:
+    return f"{device.platform}:{device.id}{f' of process {device.process_index}' if with_process else ''}"
 
 
 def enter_mesh(mesh: Mesh | None) -> Block:
@@ -318,5 +339,5 @@ def _check_devices(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Device
 
 
 def _check_scope(value: object) -> None:
-    if value is not None and not (isinstance(value, tuple) and len(value) == 4):
+    if value is not None and not (isinstance(value, tuple) and len(value) == 5):
         raise TypeError(f"config mesh: the setting is changed only by `with mesh:`; got {value!r:.60}")

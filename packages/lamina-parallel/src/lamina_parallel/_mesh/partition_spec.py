@@ -13,10 +13,11 @@ from lamina_ir import ShapedArray
 from lamina_ir.extend import Tiles, make_tiles
 from lamina_ir.typing import CacheKey, Device
 
+from .abstract_mesh import AxisType
 from .mesh import Mesh, mesh_in_scope
 
-__all__ = ["PartitionSpec", "UNCONSTRAINED", "format_placement", "parse_mesh", "partition_spec_from_tiles",
-           "tiles_from_partition_spec"]
+__all__ = ["PartitionSpec", "UNCONSTRAINED", "check_explicit_spec", "explicit_spec", "format_placement", "parse_mesh",
+           "partition_spec_from_tiles", "spec_entries", "spec_from_entries", "tiles_from_partition_spec"]
 
 
 class _Unconstrained:
@@ -67,6 +68,14 @@ class PartitionSpec(tuple):
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return PartitionSpec, tuple(self)
 
+    def check_explicit(self, call: str) -> None:
+        """Raise ValueError unless this spec names only `Explicit` axes of the mesh in scope."""
+        mesh = mesh_in_scope()
+        if mesh is None:
+            raise ValueError(f"{call}: out_sharding: {self!r} names axes of a mesh, and no mesh is in scope. Use set_mesh, or "
+                             "give NamedSharding(mesh, spec)")
+        check_explicit_spec(mesh, self, f"{call}: out_sharding")
+
     def constraint(self, aval: ShapedArray) -> tuple[str, tuple[int, ...]]:
         """Return the params of `with_sharding_constraint` for this spec, over the mesh in scope."""
         mesh = mesh_in_scope()
@@ -75,6 +84,75 @@ class PartitionSpec(tuple):
                              "block `with mesh:`, or give NamedSharding(mesh, spec)")
         tiles, free = tiles_from_partition_spec(mesh, self, aval.ndim, "with_sharding_constraint")
         return format_placement(tiles, mesh.flat_devices, mesh), free
+
+
+def spec_entries(spec: PartitionSpec) -> tuple[tuple[Hashable, ...], ...]:
+    """Return the names of each entry as a tuple; () for None and UNCONSTRAINED.
+
+    Args:
+      spec: the spec.
+    Returns:
+      A tuple with a tuple of names for each entry.
+
+    >>> spec_entries(PartitionSpec("x", None, ("y", "z")))
+    (('x',), (), ('y', 'z'))
+    """
+    return tuple([() if e is None or e is UNCONSTRAINED else e if isinstance(e, tuple) else (e,) for e in spec])
+
+
+def spec_from_entries(entries: Sequence[tuple[Hashable, ...]]) -> PartitionSpec:
+    """Return the spec with these names in each entry.
+
+    Args:
+      entries: for each dimension a tuple of names.
+    Returns:
+      A spec with as many entries.
+
+    >>> spec_from_entries([("x",), (), ("y", "z")])
+    PartitionSpec('x', None, ('y', 'z'))
+    """
+    return PartitionSpec(*[None if not e else e[0] if len(e) == 1 else e for e in entries])
+
+
+def explicit_spec(mesh: Mesh, spec: PartitionSpec, ndim: int) -> PartitionSpec:
+    """Return a spec restricted to the `Explicit` axes of a mesh, with an entry for each of `ndim` dimensions.
+
+    Args:
+      mesh: the mesh.
+      spec: a spec over it.
+      ndim: the number of dimensions.
+    Returns:
+      A spec.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> from lamina_parallel import AxisType
+    >>> mesh = Mesh(fake_devices(4), "x", AxisType.Explicit)
+    >>> explicit_spec(mesh, PartitionSpec("x"), 2)
+    PartitionSpec('x', None)
+    """
+    found = [tuple([name for name in names if name in mesh.explicit_axes]) for names in spec_entries(spec)]
+    return spec_from_entries(found + [()] * (ndim - len(found)))
+
+
+def check_explicit_spec(mesh: Mesh, spec: PartitionSpec, call: str) -> None:
+    """Check that the axes of a spec have the type `Explicit`.
+
+    Args:
+      mesh: the mesh.
+      spec: a spec over it.
+      call: the call and the argument, for messages.
+    Raises:
+      ValueError: an axis has another type.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> from lamina_parallel import AxisType
+    >>> check_explicit_spec(Mesh(fake_devices(4), "x", AxisType.Explicit), PartitionSpec("x"), "zeros")
+    """
+    for name in (name for names in check_spec(mesh, spec, call) for name in names or ()):
+        if name not in mesh.explicit_axes:
+            kind = mesh.axis_types[mesh.axis_names.index(name)]
+            raise ValueError(f"{call}: expected None or a spec of Explicit axes; got {spec!r}, where {name!r} has the type "
+                             f"AxisType.{kind.name}. Use lax.with_sharding_constraint on the result")
 
 
 def check_spec(mesh: Mesh, spec: Any, call: str) -> list[tuple[Hashable, ...] | None]:
@@ -196,7 +274,8 @@ def format_placement(tiles: Tiles, devices: Sequence[Device], mesh: Mesh | None 
     """Format tiles on devices as the text of a `sharding_constraint`.
 
     Devices are numbered by the order of their ids, because the program may use another order of devices than the
-    sharding. The names and lengths of the mesh axes follow if all names are identifiers.
+    sharding. The names, lengths and types of the mesh axes follow if all names are identifiers; the type `Auto` is
+    left out.
 
     Args:
       tiles: the tiles of the array.
@@ -213,7 +292,8 @@ def format_placement(tiles: Tiles, devices: Sequence[Device], mesh: Mesh | None 
     number = {i: n for n, i in enumerate(sorted(ids))}
     text = f"{tiles.renumber([number[i] for i in ids]).text()} on {devices[0].platform}:{','.join(map(str, ids))}"
     if mesh is not None and all(isinstance(name, str) and name.isidentifier() for name in mesh.axis_names):
-        text += f" of {','.join([f'{name}={n}' for name, n in mesh.shape.items()])}"
+        types = ["" if kind is AxisType.Auto else f":{kind.name}" for kind in mesh.axis_types]
+        text += f" of {','.join([f'{name}={n}{kind}' for (name, n), kind in zip(mesh.shape.items(), types)])}"
     return text
 
 
@@ -234,6 +314,8 @@ def parse_mesh(text: str, devices: Sequence[Device]) -> Mesh | None:
     if not mesh_text:
         return None
     axes = [axis.split("=") for axis in mesh_text.split(",")]
+    sizes, _, types = zip(*[size.partition(":") for _, size in axes])
     grid = np.empty(len(devices), object)
     grid[:] = devices
-    return Mesh(grid.reshape([int(n) for _, n in axes]), [name for name, _ in axes])
+    return Mesh(grid.reshape([int(n) for n in sizes]), [name for name, _ in axes],
+                [AxisType[kind] if kind else AxisType.Auto for kind in types])

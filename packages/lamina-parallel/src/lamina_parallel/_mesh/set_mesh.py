@@ -1,12 +1,14 @@
-"""`set_mesh`: the mesh of a thread or of a block; `get_mesh` and `get_abstract_mesh` return it."""
+"""The mesh of a thread or of a block: `set_mesh`, `use_abstract_mesh`, `get_mesh`, `get_abstract_mesh`."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .abstract_mesh import AbstractMesh
 from .mesh import Block, Mesh, enter_mesh, exit_mesh, mesh_in_scope
 
-__all__ = ["get_abstract_mesh", "get_mesh", "set_mesh"]
+__all__ = ["get_abstract_mesh", "get_mesh", "set_mesh", "use_abstract_mesh"]
 
 
 class _Latest(threading.local):
@@ -82,3 +84,35 @@ def get_abstract_mesh() -> AbstractMesh:
     True
     """
     return get_mesh().abstract_mesh
+
+
+@contextmanager
+def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
+    """Use the axes of an abstract mesh in a block: the devices of the mesh in scope, with other types of axes.
+
+    Args:
+      mesh: an `AbstractMesh`, with the names and sizes of the axes of the mesh in scope.
+    Returns:
+      A context manager.
+    Raises:
+      TypeError: it is no `AbstractMesh`.
+      ValueError: no mesh is in scope, or it has other axes.
+
+    Source: `jax.sharding.use_abstract_mesh`, which also accepts a mesh without devices, for tracing alone.
+
+    >>> from lamina_parallel import AxisType
+    >>> from lamina_parallel.testing import fake_devices
+    >>> with set_mesh(Mesh(fake_devices(4), "x")), use_abstract_mesh(AbstractMesh((4,), ("x",), AxisType.Explicit)):
+    ...     get_mesh()
+    Mesh('x': 4, axis_types=(Explicit,))
+    """
+    if not isinstance(mesh, AbstractMesh):
+        raise TypeError(f"use_abstract_mesh: mesh must be an AbstractMesh; got {type(mesh).__name__}: {mesh!r:.60}. "
+                        "Use set_mesh for a Mesh")
+    devices = mesh_in_scope()
+    if devices is None:
+        raise ValueError(f"use_abstract_mesh: a mesh with devices must be in scope; got {mesh!r} without one. Use set_mesh")
+    if (devices.axis_names, devices.axis_sizes) != (mesh.axis_names, mesh.axis_sizes):
+        raise ValueError(f"use_abstract_mesh: mesh must have the axes of the mesh in scope, {devices!r}; got {mesh!r}")
+    with Mesh(devices.devices, mesh.axis_names, mesh.axis_types):
+        yield

@@ -1,4 +1,6 @@
-"""Run a per-row program over all slots: a map over devices, of a batch or of a loop over the rounds of each device."""
+"""Run a per-row program over all slots.
+
+It is a map over devices, of a batch or of a loop over the rounds of each device."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence

@@ -5,7 +5,9 @@ the phases are inlined, together with the calls that contain collectives.
 """
 from __future__ import annotations
 
-from lamina_ir import Atom, ClosedJaxpr, Eqn, eqn_axis_names, inline_calls, Jaxpr, Literal, prims, rewrite
+from collections.abc import Callable
+
+from lamina_ir import Atom, ClosedJaxpr, Eqn, eqn_axis_names, inline_calls, Jaxpr, Literal, Primitive, prims, rewrite
 from lamina_ir.extend import dce_equation, stack_depth
 
 from .split_phases import AxisNames, split_phases, make_program, find_free_vars
@@ -59,25 +61,13 @@ def inline_axis_calls(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
 
     A checkpoint is replaced by its phases, each of which is a checkpoint.
     """
-    def has_collective(e: Eqn) -> bool:
-        return e.primitive in _CALLS and not names.isdisjoint(eqn_axis_names(e))
-
-    inlined: set[ClosedJaxpr] = set()
-
-    def as_call(e: Eqn) -> list[Eqn] | None:
-        if not has_collective(e):
-            return None
-        body = e.params["call_jaxpr"]
+    def split(e: Eqn) -> ClosedJaxpr:
         # The user asked for a checkpoint of the whole body. It cannot contain a collective that runs between loops,
         # so each phase gets one.
-        body = checkpoint_phases(body, names) if e.primitive is prims.remat_p else body
-        inlined.add(body)
-        params = {**prims.xla_call_p.defaults, "call_jaxpr": body, "name": e.params["name"]}
-        return [e.replace(primitive=prims.xla_call_p, params=params)]
+        body: ClosedJaxpr = e.params["call_jaxpr"]
+        return checkpoint_phases(body, names) if e.primitive is prims.remat_p else body
 
-    if any(map(has_collective, closed.jaxpr.eqns)):
-        closed = inline_calls(rewrite(closed, as_call, nested=has_collective), lambda e: e.params["call_jaxpr"] in inlined)
-    return _drop_copies(closed)
+    return _drop_copies(_inline(closed, names, _CALLS, split))
 
 
 def drop_derivative_rules(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
@@ -86,21 +76,28 @@ def drop_derivative_rules(closed: ClosedJaxpr, names: AxisNames) -> ClosedJaxpr:
     A call with rules is batched with all results batched. Without rules the result of a reduction over the axis is
     unbatched, so that it is not stored once per position.
     """
-    def has_rules(e: Eqn) -> bool:
-        return e.primitive in _CALLS_WITH_RULES and not names.isdisjoint(eqn_axis_names(e))
+    return _inline(closed, names, _CALLS_WITH_RULES, lambda e: e.params["call_jaxpr"])
+
+
+def _inline(closed: ClosedJaxpr, names: AxisNames, calls: frozenset[Primitive],
+            find_body: Callable[[Eqn], ClosedJaxpr]) -> ClosedJaxpr:
+    """Inline the bodies of some kinds of calls if they contain collectives over the axes."""
+    def is_inside(e: Eqn) -> bool:
+        return e.primitive in _CALLS and not names.isdisjoint(eqn_axis_names(e))
 
     inlined: set[ClosedJaxpr] = set()
 
     def as_call(e: Eqn) -> list[Eqn] | None:
-        if not has_rules(e):
+        if e.primitive not in calls or not is_inside(e):
             return None
-        inlined.add(e.params["call_jaxpr"])
-        params = {**prims.xla_call_p.defaults, "call_jaxpr": e.params["call_jaxpr"], "name": e.params["name"]}
+        body = find_body(e)
+        inlined.add(body)
+        params = {**prims.xla_call_p.defaults, "call_jaxpr": body, "name": e.params["name"]}
         return [e.replace(primitive=prims.xla_call_p, params=params)]
 
-    if not any(e.primitive in _CALLS and not names.isdisjoint(eqn_axis_names(e)) for e in closed.jaxpr.eqns):
+    if not any(map(is_inside, closed.jaxpr.eqns)):
         return closed
-    return inline_calls(rewrite(closed, as_call), lambda e: e.params["call_jaxpr"] in inlined)
+    return inline_calls(rewrite(closed, as_call, nested=is_inside), lambda e: e.params["call_jaxpr"] in inlined)
 
 
 def _drop_copies(closed: ClosedJaxpr) -> ClosedJaxpr:

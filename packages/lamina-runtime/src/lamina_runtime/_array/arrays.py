@@ -16,8 +16,8 @@ from lamina_ir.typing import Device, Sharding, Value
 from typing_extensions import override
 
 from .. import _jaxlib
-from .._backend import (backends, deletion, error_translation, fork_state, launch_guards, transfer_counters, transfer_guard,
-                        waiting)
+from .._backend import (backends, deletion, error_translation, fork_state, launch_guards, progress, transfer_counters,
+                        transfer_guard, waiting)
 from . import reshard
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
@@ -41,12 +41,20 @@ def put(x: Value, device: Device, committed: bool, aval: ShapedArray | None = No
     """
     if aval is None:
         aval = aval_of(x)
-    transfer_counters.count_to_device(1, aval.size * aval.dtype.itemsize)
+    size = aval.size * aval.dtype.itemsize
+    transfer_counters.count_to_device(1, size)
     if isinstance(x, np.ndarray) and not x.dtype.isnative:  # jaxlib ignores the byte order
         x = x.astype(aval.dtype)
     if fork_state.is_disabled:
         return _host_array(aval, [x])
-    return _device_put(aval, sharding or shardings.single_device_sharding(device), [x], [device], committed, False, _COPY)
+    copy = _device_put if size < progress.LARGE else _put_and_show
+    return copy(aval, sharding or shardings.single_device_sharding(device), [x], [device], committed, False, _COPY)
+
+
+def _put_and_show(aval: ShapedArray, *rest: object) -> ArrayImpl:
+    """`_device_put` of large arrays: shown on a terminal if it takes long."""
+    with progress.operation(f"copying {aval.str_long()} to devices"):
+        return _device_put(aval, *rest)
 
 
 def put_pieces(aval: ShapedArray, sharding: Sharding, pieces: Sequence[ArrayImpl | np.ndarray],
@@ -62,7 +70,8 @@ def put_pieces(aval: ShapedArray, sharding: Sharding, pieces: Sequence[ArrayImpl
         # If two pieces share memory, jaxlib's copy during the call fails ("bad_function_call"). So copy here.
         pieces = [np.array(p) if isinstance(p, np.ndarray) else p for p in pieces]
         return _device_put(aval, sharding, pieces, devices, committed, False, _jaxlib.ZERO_COPY)
-    return _device_put(aval, sharding, pieces, devices, committed, False, _COPY)
+    copy = _device_put if sum(host_sizes) < progress.LARGE else _put_and_show
+    return copy(aval, sharding, pieces, devices, committed, False, _COPY)
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -153,6 +162,8 @@ def get_member(x: ArrayImpl, index: int) -> ArrayImpl:
     sharding = x._sharding
     dims = sharding.mapped_dims
     shape = x.aval.shape
+    if sharding._mesh is not None and sharding._mesh.explicit_axes:
+        return None  # the sharding of a row is ambiguous
     if not dims or dims[0] != 0 or len(dims) != 1 or sharding.shard_shape(shape)[0] != 1:
         return None
     n = shape[0]
@@ -213,7 +224,11 @@ def host_value(x: ArrayImpl) -> np.ndarray:
         # A read of the buffer would wait inside of jaxlib, where a lost process cannot end the wait.
         if waiting.has_hook:
             waiting.wait_for(x)
-        value, copied = _read_to_host(x, x._sharding, aval)
+        if aval.size * aval.dtype.itemsize < progress.LARGE:
+            value, copied = _read_to_host(x, x._sharding, aval)
+        else:
+            with progress.operation(f"reading {aval.str_long()} on the host"):
+                value, copied = _read_to_host(x, x._sharding, aval)
     except (BufferError, *_jaxlib.LAUNCH_ERRORS) as e:
         raise _read_failure("np.asarray", x, e)
     transfer_counters.count_to_host(1, value.nbytes)

@@ -132,6 +132,13 @@ class KeyArray:
             element.states = np.asarray(self.states[i], object)
         return element
 
+    def _repr_html_(self) -> str:
+        from lamina_ir.extend import html  # noqa: PLC0415 (on demand: only notebooks need it)
+
+        from .._sharding.sharding_html import placement_text  # noqa: PLC0415 (likewise)
+        facts = [("bytes", f"{self.nbytes:,}"), ("placement", placement_text(self.sharding))]
+        return html.fact_box(f"Array {self.aval.str_long()}", [*facts, *([("values", "deleted")] if self.is_deleted() else ())])
+
     def __array__(self, *args: object, **kwargs: object) -> np.ndarray:
         raise TypeError(f"PRNG keys cannot be converted to a NumPy array; got {self.aval.str_long()}. Use "
                         "random.key_data(keys) for the raw uint32 data")

@@ -73,6 +73,8 @@ def _iter(self: Array) -> Iterator[Array]:
     if not shape:
         raise TypeError(f"iteration over a rank-0 array {self.aval.str_long()}")
     sharding = self._sharding
+    if sharding._mesh is not None and sharding._mesh.explicit_axes:
+        return (self[i] for i in range(shape[0]))
     single = type(sharding) is SingleDeviceSharding
     if not single and shape[0]:
         if get_member(self, 0) is not None:
@@ -105,6 +107,11 @@ def _format(self: Array, spec: str) -> str:
     if not spec and not _readable(self):
         return format_array(self)
     return format(host_value(self)[()] if not self.aval.shape else host_value(self), spec)
+
+
+def _repr_html(self: Array) -> str:
+    from .array_html import array_html  # noqa: PLC0415 (on demand: only notebooks need it)
+    return array_html(self)
 
 
 def _item(self: Array, *index: int) -> bool | int | float | complex:
@@ -252,6 +259,7 @@ METHODS: dict[str, object] = {
     "__hash__": _hash,
     "__repr__": format_array,
     "__str__": _str,
+    "_repr_html_": _repr_html,
     "__format__": _format,
     "__reduce__": lambda self: (_restore, (np.array(host_value(self)), self.aval.dtype, self.aval.weak_type,
                                            pickle.dumps(self._sharding) if self._committed else None)),

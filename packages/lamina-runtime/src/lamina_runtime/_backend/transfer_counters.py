@@ -25,9 +25,10 @@ class TransferCounts(NamedTuple):
 def transfer_counts() -> TransferCounts:
     """Return the counts of transfers between host and devices since the process began.
 
-    Counted are the transfers that Python makes: each host array that is put on a device, once per device, and each
-    array that is read on the host, also on CPU devices, where reading copies nothing. Not counted are host arguments on
-    jaxlib's fast path (the first such call is counted), and values that callbacks exchange with their program.
+    Transfers that Python makes are counted. These are each host array that is put on a device, once per device, and
+    each array that is read on the host. Reads on CPU devices count too, although they copy nothing. Not counted are
+    host arguments on jaxlib's fast path (the first such call is counted), and values that callbacks exchange with their
+    program.
 
     >>> from lamina_runtime import device_put
     >>> before = transfer_counts()

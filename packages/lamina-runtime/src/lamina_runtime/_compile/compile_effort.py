@@ -161,9 +161,12 @@ def _is_small_product(e: Eqn) -> bool:
 class _Steady:
     """Check whether the cheap emitter preserves the quality of a program's digits, and its speed.
 
-    One pass collects four facts: the number of equations (all, and those with large arrays), which values may hold a
-    product that could be fused with a sum, whether a last digit depends on the emitter, and whether random bits are
-    drawn.
+    One pass collects four facts:
+
+    - the number of equations, of all and of those with large arrays;
+    - the values that may hold a product that could be fused with a sum;
+    - whether a last digit depends on the emitter;
+    - whether random bits are drawn.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from lamina_lowering import Lowered
 
 from .. import _jaxlib
 from . import compiler as compile_compiler, disk_cache
-from .._backend import client_state, deletion, error_translation, fork_state
+from .._backend import client_state, deletion, error_translation, fork_state, progress
 from .._sharding import shardings
 from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
 
@@ -188,7 +188,9 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
         _count("misses")
         failures = error_translation.CallbackFailures() if options.continue_after_error else None
         functions = [error_translation.guard_callback(f, failures) for f in lowered.host_functions]
-        made = compiler.compile(lowered, devices, _compile_options(options, tuple(d.id for d in devices)), functions)
+        settings = _compile_options(options, tuple(d.id for d in devices))
+        with progress.operation(f"compiling `{lowered.name}`"):
+            made = compiler.compile(lowered, devices, settings, functions)
         return LoadedExecutable(made, object(), _BASE + _PER_CODE * len(lowered.bytecode()), devices[0], failures)
     from hashlib import sha256  # noqa: PLC0415 (imported late: it costs a process that compiles nothing a millisecond or two)
     code = lowered.bytecode()
@@ -250,7 +252,8 @@ def _load_or_compile(compiler: Compiler, lowered: Lowered, code_size: int, key: 
             _count("disk_hits")
             return LoadedExecutable(found, key, _BASE + _PER_STORED * len(payload), devices[0], payload=payload)
     start = time.perf_counter()
-    made = compiler.compile(lowered, devices, settings)
+    with progress.operation(f"compiling `{lowered.name}`"):
+        made = compiler.compile(lowered, devices, settings)
     seconds = time.perf_counter() - start
     _count("misses")
     if path is None:

@@ -3,18 +3,24 @@
 XLA's CPU backend launches each operation of a loop's body on its own, at 50 to 500 ns each. It compiles a loop to one
 kernel instead if the arrays that enter the loop take fewer bytes than a threshold (1 KB by default). The stacked operands
 of a scan count in full, so hardly any scan is below it. Here the threshold is chosen per program by the work of one
-iteration: the loop of a small body becomes one kernel, however many iterations it has.
+iteration. So the loop of a small body becomes one kernel, however many iterations it has.
 
-Measured with jaxlib 0.10.2, time of one kernel / time of separate operations: scans of elementwise bodies of 16 to 4,096
-elements 0.2 to 1.0, their gradients 0.3 to 0.5; RNN cells of 8 to 64 features 0.5 to 0.9; the gradient of 4,000 steps of
-an ODE 0.15; sorts, scatters and calls of libraries about 1. The compile time is 0.4 to 0.8. Slower are large products
-(1.3 with 256 x 256) and the compilation of bodies of about a thousand equations (3).
+The times of one kernel, compared with separate operations (jaxlib 0.10.2):
+
+- Scans of elementwise bodies of 16 to 4,096 elements take 0.2 to 1.0, their gradients 0.3 to 0.5.
+- RNN cells of 8 to 64 features take 0.5 to 0.9, the gradient of 4,000 steps of an ODE 0.15.
+- Sorts, scatters and calls of libraries take about 1.
+
+The compile time is 0.4 to 0.8. Large products are slower (1.3 with 256 x 256), and so is the compilation of bodies of about
+a thousand equations (3).
 """
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-from lamina_ir import ClosedJaxpr, Eqn, ShapedArray, prims, walk
+from lamina_ir import ClosedJaxpr, Eqn, ShapedArray, prims, subprograms
+from lamina_ir.extend import stack_depth
 from lamina_ir.extend.unchecked import get_primitives
 
 __all__ = ["loop_byte_threshold"]
@@ -30,31 +36,61 @@ _SMALL_FAMILIES = frozenset((
     "random_keys", "custom"))
 
 
+class _LoopFacts(NamedTuple):
+    """Facts of a program and of those in it.
+
+    Attributes:
+      equations: their number, those of a program that is called twice counted twice.
+      is_small: whether all are small enough for one kernel.
+      small: the largest threshold that a loop of a small body needs; 0 if there is none.
+      large: the smallest operands of a loop of a large body, in bytes; 0 if there is none.
+      has_long_body: whether the body of a loop has too many equations.
+    """
+
+    equations: int
+    is_small: bool
+    small: int
+    large: int
+    has_long_body: bool
+
+
 def loop_byte_threshold(closed: ClosedJaxpr) -> int:
     """Return the number of bytes below which XLA compiles a loop of the program to one kernel; 0: its default.
 
     Loops of large bodies are above it. If such a loop has smaller operands than a loop of a small body, the default stays.
     """
-    return closed.memo("loop threshold", lambda: _threshold(closed))
+    with stack_depth.with_recursion_limit():  # nested programs are visited recursively
+        facts = _find_facts(closed)
+    if facts.small and not (facts.large and facts.small > facts.large):
+        return facts.small
+    return _DEFAULT if facts.has_long_body else 0  # later versions of jaxlib have a larger default
 
 
-def _threshold(closed: ClosedJaxpr) -> int:
-    small = large = 0
-    has_long_body = False
-    for e in walk(closed):
-        if e.primitive is not prims.scan_p and e.primitive is not prims.while_p:
-            continue
-        # XLA may add operands, such as constants that it moves out of the loop.
-        size = sum(_count_bytes(v.aval) for v in (*e.invars, *e.outvars))
-        body = [inner for name in e.primitive.subprograms for inner in walk(e.params[name])]
-        has_long_body = has_long_body or len(body) > _MAX_EQUATIONS
-        if len(body) <= _MAX_EQUATIONS and all(map(_is_small, body)):
-            small = max(small, 2 * size + _DEFAULT)
-        else:
-            large = min(large or size, size)
-    if small and not (large and small > large):
-        return small
-    return _DEFAULT if has_long_body else 0  # later versions of jaxlib have a larger default
+def _find_facts(closed: ClosedJaxpr) -> _LoopFacts:
+    """Return the facts, memoized on each program: calls of calls would otherwise be visited exponentially often."""
+    return closed.memo("loop facts", lambda: _collect_facts(closed))
+
+
+def _collect_facts(closed: ClosedJaxpr) -> _LoopFacts:
+    equations, is_small, small, large, has_long_body = 0, True, 0, 0, False
+    for e in closed.jaxpr.eqns:
+        inner = [_find_facts(program) for program in subprograms(e)] if e.primitive.subprograms else []
+        count = sum([f.equations for f in inner])
+        has_small_body = all(f.is_small for f in inner)
+        equations, is_small = equations + 1 + count, is_small and has_small_body and _is_small(e)
+        thresholds, sizes = [f.small for f in inner], [f.large for f in inner if f.large]
+        has_long_body = has_long_body or any(f.has_long_body for f in inner)
+        if e.primitive is prims.scan_p or e.primitive is prims.while_p:
+            # XLA may add operands, such as constants that it moves out of the loop.
+            size = sum([_count_bytes(v.aval) for v in (*e.invars, *e.outvars)])
+            has_long_body = has_long_body or count > _MAX_EQUATIONS
+            if has_small_body and count <= _MAX_EQUATIONS:
+                thresholds.append(2 * size + _DEFAULT)
+            else:
+                sizes.append(size)
+        small = max([small, *thresholds])
+        large = min([large, *sizes] if large else sizes, default=0)
+    return _LoopFacts(equations, is_small, small, large, has_long_body)
 
 
 def _is_small(e: Eqn) -> bool:

@@ -20,7 +20,7 @@ from .. import _jaxlib
 from .._array import arrays, key_array, key_reuse_check, transfer
 from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
 from .._compile import executable_cache
-from . import jit_call
+from . import explicit_types, jit_call
 from .._execute import effects, executable, piecewise
 from .._placement import resolve
 from .._sharding import shardings
@@ -261,14 +261,15 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
     launch_guards.check_usable("evaluation", name, args)
     try:
         if piecewise.must_run_piecewise(closed):
-            program = piecewise.PiecewiseProgram("evaluation", name, closed, args)
+            program, layout = piecewise.PiecewiseProgram("evaluation", name, closed, args), None
         else:
-            placement = resolve.resolve_placement("evaluation", name, closed, args)
+            closed, layout = explicit_types.add_types(name, name, closed, args, None, True) or (closed, None)
+            placement = resolve.resolve_placement("evaluation", name, closed, args, user_shardings=layout)
             program = executable.get_or_compile("evaluation", closed, name, placement)
         if not transfer_guard.any_guard_set:
-            return program.run(args), program
+            return program.run(args, layout), program
         with transfer_guard.allowing_scalars(args):
-            return program.run(args), program
+            return program.run(args, layout), program
     except _jaxlib.JaxRuntimeError as e:
         raise executable.make_execution_error("evaluation", name, e, args) from e
 

@@ -16,6 +16,7 @@ import inspect
 import pickle
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import MethodType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -37,7 +38,8 @@ from .._compile import executable_cache
 from .._debug import nan_checks
 from .._execute import executable, piecewise
 from .._array import key_array, key_reuse_check
-from . import donation_warnings, multi_process_call_cache, stages, user_shardings as dispatch_user_shardings
+from . import (donation_warnings, explicit_types, multi_process_call_cache, stages,
+               user_shardings as dispatch_user_shardings)
 from .._placement import resolve
 from .._sharding import shardings
 from .._launch import multi_process
@@ -258,10 +260,7 @@ class _CacheMissHandler:
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and contains_tracer(flat):
             return spec.inline_call(args, kwargs), None, True
-        if multi_process.active_sessions:
-            with global_view(flat):
-                staged = spec.trace_call(args, kwargs, flat, tree, static)
-        else:
+        with explicit_types.enter_mesh_of(flat), global_view(flat) if multi_process.active_sessions else nullcontext():
             staged = spec.trace_call(args, kwargs, flat, tree, static)
         donated = spec.donated(args, kwargs)
         if (trace_state.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names
@@ -327,6 +326,10 @@ class _CacheMissHandler:
         if user_shardings is not None:
             flat = user_shardings.place_args(spec, flat)
         has_moved_args = user_shardings is not None and any(x is not y for x, y in zip(flat, args_before))
+        typed = explicit_types.add_types(f"{kind} of `{spec.name}`", spec.name, staged.closed, flat, user_shardings,
+                                         spec.is_library_function)
+        if typed is not None:
+            staged, user_shardings = staged._replace(closed=typed[0]), typed[1]
         if user_shardings is not None or facts.process_axis_sizes is None or not piecewise.must_run_piecewise(staged.closed):
             placement = resolve.resolve_placement(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend,
                                                   user_shardings, lambda: spec.describe_axis_size(staged, tree), format_arg)

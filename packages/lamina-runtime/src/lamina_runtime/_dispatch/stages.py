@@ -7,12 +7,12 @@ from __future__ import annotations
 import copy
 import functools
 from importlib import import_module
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from types import ModuleType
 
 import numpy as np
-from lamina_ir import ShapeDtypeStruct, ShapedArray, trees
+from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, ShapedArray, trees
 from lamina_ir.extend import Placement, explain_mismatch, has_keys, lower_keys, lower_key_aval
 from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
@@ -29,7 +29,7 @@ from .._backend import backends, launch_guards
 from .._compile import executable_cache
 from .._execute import executable
 from .._array import key_array, key_reuse_check
-from . import donation_warnings, user_shardings
+from . import donation_warnings, explicit_types, user_shardings
 from .._placement import resolve
 from .._array.memory_layout import DeviceLocalLayout, Format, Layout
 from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaComputation
@@ -143,9 +143,12 @@ class Traced(_Stage):
     """A traced call.
 
     Attributes:
-      jaxpr: its program.
+      program: its program.
       fun_name, keep_unused: of the jitted function.
+      show_program: returns the program that `jaxpr` shows; `as_jax` sets it, for programs in JAX's vocabulary.
     """
+
+    show_program: ClassVar[Callable[[ClosedJaxpr], ClosedJaxpr]] = staticmethod(lambda program: program)
 
     def __init__(self, spec: CallSpec, staged: StagedProgram, in_tree: PyTreeDef, donated: tuple[bool, ...],
                  arg_specs: Sequence[ShapedArray | resolve.ArgSpec]) -> None:
@@ -154,9 +157,14 @@ class Traced(_Stage):
         self._in_tree = in_tree
         self._donated = donated
         self._arg_specs = arg_specs  # for each argument its type, or an `ArgSpec` if it is committed
-        self.jaxpr = staged.closed
+        self.program = staged.closed
         self.fun_name = spec.name
         self.keep_unused = spec.keep_unused
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The program; in JAX's vocabulary if `as_jax` was called."""
+        return type(self).show_program(self.program)
 
     def lower(self, lowering_platforms: Sequence[str] | None = None, *, platform: str | None = None) -> Lowered:
         """Lower the call to a StableHLO module.
@@ -171,7 +179,7 @@ class Traced(_Stage):
                 raise ValueError(f"lower of `{self.fun_name}`: a module is for one platform; got "
                                  f"lowering_platforms={named}, platform={platform!r}. Lower once per platform")
             platform = named[0]
-        if any(a.is_reference for a in self.jaxpr.in_avals):
+        if any(a.is_reference for a in self.program.in_avals):
             raise NotImplementedError(f"lower of `{self.fun_name}`: an argument is a mutable reference. Lower a function of "
                                       "its value, lamina.ref.discharge(f), or call the jitted function")
         return Lowered(self, platform)
@@ -193,6 +201,12 @@ class Lowered(_Stage):
         self._in_tree, self._donated = traced._in_tree, traced._donated
         self._layout = user_shardings.get_user_shardings(spec, staged._replace(closed=self._lowered_closed), self._in_tree)
         self._arg_specs = traced._arg_specs
+        typed = explicit_types.add_types(f"{spec.call} of `{spec.name}`", spec.name, self._lowered_closed, self._arg_specs,
+                                         self._layout)
+        if typed is not None:
+            self._lowered_closed, layout = typed
+            ins = tuple([getattr(x, "_sharding", None) if s is None else s for x, s in zip(self._arg_specs, layout.ins)])
+            self._layout = user_shardings.UserShardings(ins, layout.outs, layout.devices, self._in_tree)
         self._place = _placement(self, self._arg_specs)
         own = backends.lowering_platform(self._place.devices[0])
         self._rules = merged_rules(platform or own)

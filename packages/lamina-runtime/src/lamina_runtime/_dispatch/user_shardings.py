@@ -33,14 +33,14 @@ class UserShardings:
     Attributes:
       ins, outs: for each flat argument and result its sharding, or None.
       devices: the devices of all these shardings; None if there are none.
-      in_tree: tree of the arguments.
+      in_tree: tree of the arguments; None if no argument has a user's sharding.
       mesh: the mesh of the first NamedSharding; None if there is none.
     """
 
     __slots__ = ("ins", "outs", "devices", "in_tree", "mesh")
 
     def __init__(self, ins: tuple[Sharding | None, ...], outs: tuple[Sharding | None, ...],
-                 devices: tuple[Device, ...] | None, in_tree: PyTreeDef) -> None:
+                 devices: tuple[Device, ...] | None, in_tree: PyTreeDef | None) -> None:
         self.ins, self.outs, self.devices, self.in_tree = ins, outs, devices, in_tree
         self.mesh = next((s._mesh for s in (*ins, *outs) if s is not None and s._mesh is not None), None)
 
@@ -50,6 +50,7 @@ class UserShardings:
         for i, (x, sharding) in enumerate(zip(flat, self.ins)):
             if sharding is not None:
                 if type(x) is ArrayImpl and x._committed and x._sharding != sharding:
+                    assert self.in_tree is not None
                     raise ValueError(f"jit of `{spec.name}`: {spec.argument_path(self.in_tree, i)} ({x.aval.str_long()}) is "
                                      f"committed to {x._sharding}; in_shardings specifies {sharding}. Move it with "
                                      "device_put")

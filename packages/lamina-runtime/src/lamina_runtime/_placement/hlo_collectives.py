@@ -39,8 +39,8 @@ class CollectiveInstruction(NamedTuple):
         """Return the bytes that a device sends per execution, among `devices` devices; None if groups are unknown.
 
         Assumes an algorithm that sends the fewest bytes, such as a ring. With n devices in a group and operands of b
-        bytes: 2 (n-1)/n b for an all-reduce, (n-1) b for an all-gather, (n-1)/n b for a reduce-scatter or an
-        all-to-all, b for a permute or a broadcast. Rounded up.
+        bytes, rounded up: 2 (n-1)/n b for an all-reduce, (n-1) b for an all-gather. (n-1)/n b for a reduce-scatter or
+        an all-to-all, b for a permute or a broadcast.
         """
         if self.groups is None:
             return None

@@ -302,7 +302,8 @@ class Plan(NamedTuple):
         return f"<div>{self.svg()}<pre>{drawing.escape_xml(str(self))}</pre></div>"
 
     def _repr_html_(self) -> str:
-        return self.html()
+        from lamina_ir.extend import html  # noqa: PLC0415 (on demand: only notebooks need it)
+        return html.fact_box("Plan", (), html.text_block(str(self)), drawing.embed_svg(self.svg()))
 
 
 def group_similar_arrays(arrays: Sequence[ArrayPlan]) -> list[ArrayPlan]:

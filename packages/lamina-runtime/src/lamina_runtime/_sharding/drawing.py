@@ -12,7 +12,7 @@ from lamina_ir.extend import Tiles
 from lamina_ir.typing import Device
 from lamina_parallel import Mesh
 
-__all__ = ["Block", "block_holders", "block_tables", "draw_array", "draw_mesh_and_arrays", "escape_xml",
+__all__ = ["Block", "block_holders", "block_tables", "draw_array", "draw_mesh_and_arrays", "embed_svg", "escape_xml",
            "format_block", "format_devices", "format_holders", "format_ids"]
 
 Block = tuple[tuple[int, int], ...]  # (begin, end) along each dimension
@@ -99,6 +99,7 @@ _MAX_STRIPES = 16
 _BAND = 7  # height of the stripes above a text
 _SHEET_WIDTH = 1000
 Colours = Callable[[Any], str]
+Label = Callable[[Block], str]
 
 
 class _Drawing:
@@ -126,8 +127,16 @@ class _Drawing:
     def svg(self) -> str:
         wide, high = math.ceil(self.wide) + 2, math.ceil(self.high) + 2
         return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="-1 -1 {wide} {high}" '
-                'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12" fill="#111">'
-                f'<rect x="-1" y="-1" width="{wide}" height="{high}" fill="#fff"/>{"".join(self.shapes)}</svg>')
+                f'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12" {_INK}>'
+                f'<rect x="-1" y="-1" width="{wide}" height="{high}" {_PAPER}/>{"".join(self.shapes)}</svg>')
+
+
+_INK, _PAPER = 'fill="#111"', 'fill="#fff"'  # of a drawing that is a file of its own
+
+
+def embed_svg(svg: str) -> str:
+    """Return a drawing for a page: it has no background, and its text the colour of the page's text."""
+    return svg.replace(_INK, 'fill="currentColor"', 1).replace(_PAPER, 'fill="none"', 1)
 
 
 def colours_of(mesh: np.ndarray) -> Colours:
@@ -147,8 +156,8 @@ def colours_of(mesh: np.ndarray) -> Colours:
 
 
 def _draw_table(drawing: _Drawing, y: float, held: Held, rows: list[list[Block]], colours: Colours,
-                cell: tuple[float, float], labelled: bool) -> None:
-    """Draw a table of blocks; if `labelled`, with the devices and the index range of each block."""
+                cell: tuple[float, float], labelled: bool, label: Label) -> None:
+    """Draw a table of blocks; if `labelled`, with the devices and the label of each block."""
     wide, high = cell
     many = len(rows) * len(rows[0]) > 256  # such tables have no tooltips
     for r, row in enumerate(rows):
@@ -163,22 +172,22 @@ def _draw_table(drawing: _Drawing, y: float, held: Held, rows: list[list[Block]]
                 if labelled:  # text on stripes is hard to read
                     drawing.box(x, top + _BAND, wide, high - _BAND, 'fill="#fff" fill-opacity="0.7"')
             fill = "none" if len(shown) > 1 else colours(shown[0])
-            title = "" if many else f"{format_block(block)} on {format_holders(devices)}"
+            title = "" if many else f"{label(block)} on {format_holders(devices)}"
             edge = min(1.0, (min(wide, high) - 2) / 8)  # thin blocks have no edge, which would cover them
-            line = f' stroke="#444" stroke-width="{edge:g}"' if edge > 0 else ""
+            line = f' stroke="#777" stroke-width="{edge:g}"' if edge > 0 else ""
             drawing.box(x, top, wide, high, f'fill="{fill}"{line} pointer-events="all"', title)
             if labelled:
-                middle = ' text-anchor="middle"'
+                middle = ' text-anchor="middle" fill="#222"'  # on light colours, also of a dark page
                 drawing.text(x + wide / 2, top + high / 2 - 1, format_holders(devices), middle)
-                drawing.text(x + wide / 2, top + high / 2 + 13, format_block(block), f'{middle} fill="#222"')
+                drawing.text(x + wide / 2, top + high / 2 + 13, label(block), middle)
 
 
-def _draw_blocks(held: Held, colours: Colours) -> _Drawing:
+def _draw_blocks(held: Held, colours: Colours, label: Label = format_block) -> _Drawing:
     """Draw the blocks of one array. Labels are in the boxes if these are large enough, else only in tooltips."""
     drawing, found = _Drawing(), block_tables(held)
     columns, rows = max(len(table[0]) for _, table in found), max(len(table) for _, table in found)
     some = itertools.islice(held.items(), 256)
-    letters = max(max(len(format_holders(devices)), len(format_block(block))) for block, devices in some)
+    letters = max(max(len(format_holders(devices)), len(label(block))) for block, devices in some)
     labelled = columns * (letters * _CHAR + 10) <= 2 * _WIDTH and rows * 38 <= 2 * _HEIGHT
     cell = (letters * _CHAR + 10, 38.0) if labelled else (
         min(_WIDTH / columns, max(40.0, 160 / columns)), min(_HEIGHT / rows, 40.0))
@@ -187,30 +196,30 @@ def _draw_blocks(held: Held, colours: Colours) -> _Drawing:
         if lead:
             drawing.text(0, y + 12, lead)
             y += 18
-        _draw_table(drawing, y, held, table, colours, cell, labelled)
+        _draw_table(drawing, y, held, table, colours, cell, labelled, label)
         y += cell[1] * len(table) + _GAP / 2
     if len(found) > _MAX_TABLES:
         drawing.text(0, y + 12, f"... and {len(found) - _MAX_TABLES} more, the last at {found[-1][0]}")
     if not labelled:
         drawing.text(0, drawing.high + _LINE, f"{rows * len(found)} x {columns} blocks of "
-                     f"{' x '.join([str(b - a) for a, b in next(iter(held))])}", ' fill="#444"')
+                     f"{' x '.join([str(b - a) for a, b in next(iter(held))])}", ' fill-opacity="0.7"')
     return drawing
 
 
 def _with_title(title: Sequence[str], inner: _Drawing) -> _Drawing:
     drawing = _Drawing()
     for k, text in enumerate(title):
-        drawing.text(0, 12 + k * _LINE, text, ' font-weight="bold"' if k == 0 else ' fill="#444"')
+        drawing.text(0, 12 + k * _LINE, text, ' font-weight="bold"' if k == 0 else ' fill-opacity="0.7"')
     drawing.put(inner, 0, drawing.high + 4)
     return drawing
 
 
-def draw_array(title: str, held: Held) -> str:
-    """Return the SVG of one array."""
+def draw_array(title: str, held: Held, label: Label = format_block) -> str:
+    """Return the SVG of one array. `label` makes the text of a block."""
     every = sorted({d for devices in held.values() for d in devices}, key=lambda d: d.id)
     line = np.empty(len(every), object)
     line[:] = every
-    return _with_title([title], _draw_blocks(held, colours_of(line))).svg()
+    return _with_title([title] if title else [], _draw_blocks(held, colours_of(line), label)).svg()
 
 
 def draw_mesh_and_arrays(title: str, mesh: Mesh, groups: Sequence[tuple[str, Sequence[tuple[str, str, Held]]]]) -> str:
@@ -258,9 +267,9 @@ def _draw_mesh(mesh: Mesh, colours: Colours) -> _Drawing:
     for i, device in enumerate(mesh.flat_devices):
         r, c = divmod(i, columns)
         at = ", ".join([f"{name}={k}" for name, k in zip(names, np.unravel_index(i, sizes))])
-        drawing.box(c * wide, y + r * high, wide, high, f'fill="{colours(device)}" stroke="#444" stroke-width="0.5"',
+        drawing.box(c * wide, y + r * high, wide, high, f'fill="{colours(device)}" stroke="#777" stroke-width="0.5"',
                     f"{format_devices([device])} at {at}" if mesh.size <= 256 else "")
         if labelled:
             drawing.text(c * wide + wide / 2, y + r * high + high / 2 + 4, format_devices([device]),
-                         ' text-anchor="middle"')
+                         ' text-anchor="middle" fill="#222"')
     return drawing

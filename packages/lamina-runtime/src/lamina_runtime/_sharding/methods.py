@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 from lamina_ir.extend import Tiles, make_tiles
-from lamina_parallel.extend import format_placement
+from lamina_parallel.extend import check_explicit_spec, explicit_spec, format_placement, spec_entries
 from lamina_ir.typing import CacheKey, Device, Function, Sharding, Tree
 from lamina_ir import ShapedArray
 from lamina_parallel import Mesh, PartitionSpec
@@ -140,6 +140,23 @@ def _constraint(self: Sharding, aval: ShapedArray) -> tuple[str, tuple[int, ...]
     return text, sharding.unconstrained_dims
 
 
+def _check_explicit(self: Sharding, call: str) -> None:
+    """Raise ValueError unless the sharding is a NamedSharding over `Explicit` axes."""
+    if self._mesh is None:
+        raise ValueError(f"{call}: out_sharding: expected None, a PartitionSpec or a NamedSharding; got {self}")
+    check_explicit_spec(self._mesh, self._spec, f"{call}: out_sharding")
+
+
+def _explicit_of_rank(self: Sharding, ndim: int) -> Sharding:
+    """Return the sharding over the `Explicit` axes of its mesh, with an entry for each of `ndim` dimensions.
+
+    None if the mesh has no such axes.
+    """
+    if self._mesh is None or not self._mesh.explicit_axes:
+        return None
+    return shardings.named_sharding(self._mesh, explicit_spec(self._mesh, self._spec, ndim), ndim)
+
+
 # --- comparing, printing, pickling ----------------------------------------------------------------------------------
 def _equal_single(self: Sharding, other: Any) -> bool:
     return self is other or (type(other) is _Single and self._device == other._device)
@@ -175,6 +192,11 @@ def _repr_gspmd(self: Sharding) -> str:
     if self._hlo_sharding.is_replicated():
         return f"ReplicatedSharding(devices=[{devices}])"
     return f"GSPMDSharding({self._hlo_sharding}, devices=[{devices}])"
+
+
+def _repr_html(self: Sharding) -> str:
+    from .sharding_html import sharding_html  # noqa: PLC0415 (on demand: only notebooks need it)
+    return sharding_html(self)
 
 
 # A pickle contains the module and name of the function that `__reduce__` returns. Renaming or moving one of these
@@ -245,6 +267,8 @@ def _install() -> None:
     # jaxlib's call path tests for exactly these two classes, so they get their methods by assignment instead of by
     # subclassing. jaxlib looks up `memory_kind` and `_to_xla_hlo_sharding` in Python, on the class.
     one, many, replicated = _Single, _Gspmd, HloSharding.replicate()
+    _jaxlib.Sharding.__doc__ = ("The base class of all shardings, which say how an array is divided over devices. "
+                                "`x.sharding` is one; `NamedSharding` makes one.")
     one._to_xla_hlo_sharding = lambda self, ndim: replicated
     many._to_xla_hlo_sharding = lambda self, ndim: self.__dict__.get("plain_tiles", self._hlo_sharding)
     one.__eq__, many.__eq__ = _equal_single, _equal_gspmd
@@ -252,6 +276,7 @@ def _install() -> None:
     many.__hash__ = lambda self: hash(self.placement_key)
     one.__repr__ = lambda self: _repr_named(self) or f"SingleDeviceSharding(device={self._device!r})"
     many.__repr__ = _repr_gspmd
+    one._repr_html_ = many._repr_html_ = _repr_html
     copyreg.pickle(_jaxlib.Device, lambda self: (find_device, (self.platform, self.id)))
     one.num_devices = 1
     many.num_devices = property(lambda self: len(self._internal_device_list))
@@ -275,6 +300,8 @@ def _install() -> None:
         kind.unconstrained_dims, kind.alias_id = (), 0
         kind.mesh, kind.spec = _named_property("mesh"), _named_property("spec")
         kind.__reduce__ = _reduce
+        kind.explicit_of_rank, kind.check_explicit = _explicit_of_rank, _check_explicit
+        kind.explicit_entries = property(lambda self: spec_entries(self._spec))
         kind.check_compatible_aval, kind.constraint = _check_aval, _constraint
         kind.reshape, kind.transpose, kind.replicate = _reshape, _transpose, _replicate
         kind.T = property(_transpose)

@@ -276,8 +276,8 @@ def _hlo_tiles(tiles: Tiles) -> HloTiles:
 def process_part_sharding(devices: tuple[Device, ...], tiles: Tiles) -> Sharding:
     """Return the sharding of this process's part of an array that spans processes.
 
-    With one local device this is a `GSPMDSharding` too, not the `SingleDeviceSharding` of that device's own arrays:
-    for jaxlib it still is the array of all processes, which must not be read as a single-device array.
+    With one local device this is a `GSPMDSharding` too, not the `SingleDeviceSharding` of that device's own arrays. For
+    jaxlib it still is the array of all processes, which must not be read as a single-device array.
     """
     return gspmd_sharding(devices, _REPLICATED) if tiles.is_replicated else gspmd_sharding(devices, _hlo_tiles(tiles))
 

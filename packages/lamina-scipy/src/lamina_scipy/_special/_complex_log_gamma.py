@@ -22,8 +22,10 @@ _SHIFTS = 8
 
 
 def _loggamma_right(z: Any) -> Any:
-    """log gamma of z with a real part from 1/2 up: by Stirling's formula, DLMF 5.11.1, where it is small after eight steps of
-    the recurrence; near its zeros 1 and 2 by the series 5.7.3."""
+    """Return log gamma of z with a real part from 1/2 up.
+
+    Near its zeros 1 and 2 it is computed by the series DLMF 5.7.3, elsewhere by Stirling's formula, 5.11.1. If z is
+    small, eight steps of the recurrence come first."""
     wide = typeof(z).dtype == np.complex128
     series = NEAR_ONE if wide else NEAR_ONE[22:]
     one, two = lnp.abs(z - 1.0) < 0.3, lnp.abs(z - 2.0) < 0.3

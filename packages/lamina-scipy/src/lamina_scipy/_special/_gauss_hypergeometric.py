@@ -93,8 +93,10 @@ def _rate(a: Any, b: Any, c: Any, s: Any) -> Any:
 
 
 def _find_start(a: Any, b: Any, c: Any, end: Any, series: tuple[Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
-    """Where integration starts, as 1 - x, with the function, x times its derivative and the error: at 1/2, where `series` is
-    the power series, if that is good; else at a smaller x where its terms decrease from the first on."""
+    """Return where integration starts, as 1 - x, with the function, x times its derivative and the error.
+
+    It starts at 1/2, where `series` is the power series, if that is good; else at a smaller x where its terms decrease
+    from the first on."""
     limit = 0.5 * lnp.minimum(lnp.abs(c), 1.0 + lnp.abs(c)) / (1.0 + lnp.abs(a)) / (1.0 + lnp.abs(b))
     begin = lax.stop_gradient(lnp.maximum(1.0 - lnp.minimum(limit, 0.25), end))
     other = _sum_series(a, b, c, 1.0 - begin, (1.0, 1.0))

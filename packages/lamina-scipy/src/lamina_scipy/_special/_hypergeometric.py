@@ -107,10 +107,11 @@ def _rate(p: Any, b: Any, x: Any) -> Any:
 
 
 def _integrate_ode(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
-    """u = exp(-y / 2) M(p, b, y) as a number and a power of 2^20, by its differential equation (of DLMF 13.2.1) from where the
-    powers are good; and an error estimate, relative to the larger of it and its derivative. Errors go on as a second
-    solution does
-    that begins elsewhere, and is scaled to size 1 at each step."""
+    """Return u = exp(-y / 2) M(p, b, y) as a number and a power of 2^20, and an error estimate.
+
+    The differential equation (of DLMF 13.2.1) is integrated from where the powers are good. The estimate is relative
+    to the larger of u and its derivative. Errors grow as a second solution does that begins elsewhere, and is scaled
+    to size 1 at each step."""
     eps = _eps(y)
     start = lax.stop_gradient(lnp.minimum(0.5 * lnp.minimum(lnp.abs(b), 1.0 + lnp.abs(b)) / (1.0 + lnp.abs(p)), y))
     value, moment, off = _sum_series(lnp.ones_like(y), p, b, start, True)
@@ -235,9 +236,8 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
       a, b, x: real arrays that broadcast to each other; integers and booleans become float.
     Returns:
       Float array of the common shape; infinite where b is 0, -1, ... unless the sum ends before. NaN where no method
-      keeps three digits in float32, nine in float64 (of the larger of it and `x` times its derivative): some negative
-      `b` with
-      an `a` and an `x` of tens, arguments of thousands.
+      keeps three digits in float32, nine in float64 (of the larger of it and `x` times its derivative). Examples are
+      some negative `b` with an `a` and an `x` of tens, and arguments of thousands.
     Raises:
       TypeError: an argument is neither an array nor a number.
       DTypeError: an argument is complex.

@@ -160,12 +160,12 @@ def gamma_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
 
 
 def _fraction_derivatives(a, b, x, y, base_a, base_b, further=False):
-    """The derivatives in a and b of the logarithm of betainc divided by x^a y^b / (a beta(a, b)), and this
-    itself, for y = 1 - x
-    and x left of its turning point; the logarithm of betainc has the derivatives `base` besides. There the fraction
-    of DLMF 8.17.22
-    settles in some multiple of sqrt(a) steps: its even part, by Lentz's method as in DiDonato and Morris, "Algorithm 708"
-    (1992), whose factors have derivatives too. NaN where it does not."""
+    """Return the derivatives in a and b of log F, and F, which is betainc divided by x^a y^b / (a beta(a, b)).
+
+    y is 1 - x, and x is left of its turning point. The logarithm of betainc also has the derivatives `base`. There the
+    fraction of DLMF 8.17.22 converges in some multiple of sqrt(a) steps. Its even part is computed by Lentz's method
+    as in DiDonato and Morris, "Algorithm 708" (1992), whose factors have derivatives too. NaN where it does not
+    converge."""
     eps = _eps(x)
 
     def is_unsettled(state: Any) -> Any:
@@ -197,8 +197,10 @@ def _fraction_derivatives(a, b, x, y, base_a, base_b, further=False):
 
 
 def _find_side(a, b, x):
-    """Where the arguments are inside; where x is right of its turning point; and of the share that is left of it, the one below
-    or the one above: its shapes, its place and the rest, and their logarithms."""
+    """Return where the arguments are inside, where x is right of its turning point, and the arguments of one share.
+
+    That share is the one left of the turning point, below or above: its shapes, its place and the rest, and their
+    logarithms."""
     good = (a > 0) & (b > 0) & (x > 0) & (x < 1)
     p, q, y = guard(good, a, 1.0), guard(good, b, 1.0), guard(good, x, 0.5)
     # of two shapes one tiny leaves little of one share: this one is taken, further out

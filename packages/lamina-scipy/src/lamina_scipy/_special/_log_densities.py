@@ -15,7 +15,9 @@ __all__ = ["compute_log_beta_density", "compute_log_gamma_density"]
 
 
 def compute_log_gamma_density(a, x):
-    """(a - 1) log x - x - log gamma(a) of arrays; of large shapes by Stirling's formula, its large parts in one deviance."""
+    """Return (a - 1) log x - x - log gamma(a) of arrays.
+
+    For large shapes it is computed by Stirling's formula, its large parts in one deviance."""
     large = (a >= 20.0) & (a < np.inf) & (x > 0)
     p, y = guard(large, a, 20.0), guard(large, x, 20.0)
     formula = deviance_term(p, y, y - p) - stirling(p) + 0.5 * lnp.log(p / (2 * math.pi)) - lnp.log(y)
@@ -28,15 +30,17 @@ def compute_log_gamma_density(a, x):
         lambda out, a, b, x: compute_log1p(-x) + digamma_step(b, a),
         lambda out, a, b, x: compute_share(a - 1.0, x) - compute_share(b - 1.0, 1.0 - x))
 def _log_beta_end(a, b, x):
-    """The logarithm of the density at an end, x: infinite, but where that end's shape is 1; its derivatives are those
-    of adjacent points."""
+    """Return the logarithm of the density at an end, x.
+
+    It is infinite, except where that end's shape is 1. Its derivatives are those of adjacent points."""
     return compute_xlogy(a - 1.0, x) + compute_xlog1py(b - 1.0, -x) + lnp.log(lnp.where(x == 0, b, a))
 
 
 def compute_log_beta_density(a, b, x):
-    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances; at both ends its limits. There the
-    derivative in the shape
-    of that end is log 0 also where this shape is 1, as on both sides of 1."""
+    """Return (a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances.
+
+    At both ends return its limits. There the derivative in the shape of that end is log 0 also where this shape is 1,
+    as on both sides of 1."""
     inside = (x > 0) & (x < 1)
     y = guard(inside, x, 0.5)
     z, both = 1.0 - y, a + b

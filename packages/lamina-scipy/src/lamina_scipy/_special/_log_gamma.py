@@ -1,7 +1,8 @@
 """log |gamma| in float32, from one logarithm to the right of 0 and two to the left, correct to a few units in the last place.
 
-With a = |x|: from 2.5 up Stirling's formula; between 0.7 and 2.5 a polynomial around the nearer zero, 1 or 2, times the
-distance from it, so that the digits near these zeros stay; below, that of a + 1 less log a; to the left of 0 by reflection.
+With a = |x|, from 2.5 up it is Stirling's formula. Between 0.7 and 2.5 it is a polynomial around the nearer zero, 1 or
+2, times the distance from it, so that the digits near these zeros stay. Below, it is that of a + 1 less log a. To the
+left of 0 it is computed by reflection.
 """
 from __future__ import annotations
 

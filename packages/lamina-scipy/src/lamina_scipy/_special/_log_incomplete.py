@@ -1,6 +1,7 @@
-"""Logarithms of the shares of the gamma and beta integrals, below and above a place, also where the shares underflow. A small
-one is log density - log rate, the rate being density / share: so far out a few steps of its continued fraction are all that it
-needs, and derivatives keep their digits. 5 steps lack at most 1.4e-8 of it where a share is 1e-13, 8 steps 1e-16
+"""Logarithms of the shares of the gamma and beta integrals, below and above a place, also where the shares underflow.
+
+A small one is log density - log rate. The rate is density / share. So far out it needs only a few steps of its
+continued fraction, and derivatives keep their digits. 5 steps lack at most 1.4e-8 of it where a share is 1e-13, 8 steps 1e-16
 where it is 1e-60.
 """
 from __future__ import annotations
@@ -67,8 +68,9 @@ def _beta_rate_above(a, b, x):
 
 
 def _log_share(share: Any, rest: Any) -> Any:
-    """Return the logarithm of a share, from its complement if that is small: XLA's log1p of float64 is off by 120 units
-    between -0.42 and -0.29."""
+    """Return the logarithm of a share, from its complement if that is small.
+
+    XLA's log1p of float64 is off by 120 units between -0.42 and -0.29."""
     more = share > 0.75
     return lnp.where(more, lnp.log1p(-guard(more, lnp.minimum(rest, 0.5), 0.25)), lnp.log(lnp.where(more, 1.0, share)))
 
@@ -77,9 +79,11 @@ def _make_log_share(shares: Callable[..., Any], log_density: Callable[..., Any],
                     rate: Callable[..., Any],
                     curve: Callable[..., Any], above: bool, ends: tuple[float, ...],
                     inner: tuple[float, ...]) -> Callable[..., Any]:
-    """Return the log share of shapes and a place, from the share and its complement, `shares`, and the derivatives of the
-    lower share, `in_shapes`; in the tails, from density and rate, which see `inner` arguments elsewhere. Arguments are
-    between 0 and `ends`."""
+    """Return the log share of shapes and a place.
+
+    It is computed from the share and its complement, `shares`, and the derivatives of the lower share, `in_shapes`. In
+    the tails it is computed from density and rate; elsewhere these get `inner` arguments. Arguments are between 0 and
+    `ends`."""
     def far_value(*args: Any) -> Any:
         return log_density(*args) - lnp.log(rate(*args))
 

@@ -9,7 +9,7 @@ from .._util import guard
 from .._special._log_densities import compute_log_beta_density
 from .._special._incomplete import compute_betainc
 from .._special._log_incomplete import beta_log_above, beta_log_below, beta_shares
-from ._distribution import Distribution, mask_invalid, mask_outside, standardize, zero_at_end
+from .._stats.distribution import Distribution, mask_invalid, mask_outside, standardize, zero_at_end
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 

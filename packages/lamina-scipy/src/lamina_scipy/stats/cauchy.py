@@ -9,7 +9,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives, guard
 from .._special._binomial_deviance import compute_log1p
-from ._distribution import Distribution, exp_or_nan, hyperbola, log1p_square, mask_invalid, standardize
+from .._stats.distribution import Distribution, exp_or_nan, hyperbola, log1p_square, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from lamina_numpy.extend import publish as _publish
 
 from . import gamma as _gamma
-from ._distribution import Distribution
+from .._stats.distribution import Distribution
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 

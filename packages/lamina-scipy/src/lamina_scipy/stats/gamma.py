@@ -9,7 +9,7 @@ from .._util import guard
 from .._special._log_densities import compute_log_gamma_density
 from .._special._incomplete import compute_gammainc, compute_gammaincc
 from .._special._log_incomplete import gamma_log_above, gamma_log_below
-from ._distribution import Distribution, mask_invalid, mask_outside, standardize, zero_at_end
+from .._stats.distribution import Distribution, mask_invalid, mask_outside, standardize, zero_at_end
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 

@@ -9,7 +9,7 @@ from lamina_numpy.extend import publish as _publish
 from .._util import derivatives, guard, pick
 from .._special._gammas import gammaln_after_one, compute_gammaln
 from .._special._incomplete import compute_gammaincc
-from ._distribution import Distribution, exp_or_nan, mask_invalid
+from .._stats.distribution import Distribution, exp_or_nan, mask_invalid
 
 __all__ = ["cdf", "logpdf", "pdf"]
 

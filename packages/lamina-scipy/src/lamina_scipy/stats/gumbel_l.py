@@ -7,7 +7,7 @@ from lamina_numpy.extend import publish as _publish
 from .._util import guard
 from .._special._binomial_deviance import compute_log1p
 from . import gumbel_r as _right
-from ._distribution import Distribution, mask_invalid
+from .._stats.distribution import Distribution, mask_invalid
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives, guard, horner, pick
-from ._distribution import Distribution, exp_complement, exp_or_nan, log1mexp, mask_invalid, standardize
+from .._stats.distribution import Distribution, exp_complement, exp_or_nan, log1mexp, mask_invalid, standardize
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
-from ._distribution import Distribution, exp_or_nan, mask_invalid, standardize
+from .._stats.distribution import Distribution, exp_or_nan, mask_invalid, standardize
 
 __all__ = ["cdf", "logpdf", "pdf"]
 

@@ -6,7 +6,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives
 from .._special._xlogy import compute_expit, compute_logit
-from ._distribution import Distribution, exp_or_nan, mask_invalid, standardize
+from .._stats.distribution import Distribution, exp_or_nan, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 

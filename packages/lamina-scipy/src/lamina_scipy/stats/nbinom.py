@@ -7,7 +7,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
 from .._special._binomial_deviance import deviance_term, factorial_rest
-from ._distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
+from .._stats.distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
 
 __all__ = ["logpmf", "pmf"]
 

@@ -7,7 +7,7 @@ import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
 from .._special._normal import compute_log_ndtr, compute_ndtr, compute_ndtri
-from ._distribution import Distribution, mask_invalid, standardize
+from .._stats.distribution import Distribution, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

@@ -7,7 +7,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
 from .._special._binomial_deviance import compute_log1p
-from ._distribution import Distribution, clip_at_end, exp_complement, exp_or_nan, log1mexp, mask_invalid, mask_outside
+from .._stats.distribution import Distribution, clip_at_end, exp_complement, exp_or_nan, log1mexp, mask_invalid, mask_outside
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

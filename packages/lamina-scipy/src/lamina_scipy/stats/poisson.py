@@ -11,7 +11,7 @@ from .._util import guard, horner, pick
 from .._special._binomial_deviance import deviance_term, factorial_rest
 from .._special._incomplete import compute_gammaincc
 from .._special._xlogy import compute_xlogy
-from ._distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
+from .._stats.distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
 
 __all__ = ["cdf", "entropy", "logpmf", "pmf"]
 

@@ -11,7 +11,7 @@ from lamina_tracing import lax
 from .._util import derivatives, guard, horner, pick
 from .._special._binomial_deviance import deviance_term
 from .._special._incomplete import compute_betaln
-from ._distribution import Distribution, exp_or_nan, hyperbola, log1p_square, mask_invalid, standardize
+from .._stats.distribution import Distribution, exp_or_nan, hyperbola, log1p_square, mask_invalid, standardize
 
 __all__ = ["logpdf", "pdf"]
 

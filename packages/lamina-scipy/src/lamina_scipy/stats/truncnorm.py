@@ -13,7 +13,7 @@ from lamina_tracing.extend import typeof
 from .._util import guard
 from .._special._binomial_deviance import compute_log1p
 from .._special._normal import compute_log_ndtr, compute_ndtr
-from ._distribution import Distribution, exp_or_nan, log1mexp, log_difference, mask_invalid, mask_outside, standardize
+from .._stats.distribution import Distribution, exp_or_nan, log1mexp, log_difference, mask_invalid, mask_outside, standardize
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
@@ -23,8 +23,10 @@ _distribution = Distribution("truncnorm", "the normal distribution cut off at bo
 
 
 def _log_mass(a, b):
-    """The logarithm of the share of the normal distribution from a to b, from the tail that both are in; where the two are near
-    each other, shares of tails would leave few digits, so there the density is summed up."""
+    """Return the logarithm of the share of the normal distribution from a to b.
+
+    It is computed from the tail that both are in. Where the two are near each other, shares of tails would leave few
+    digits, so there the density is summed up."""
     width, middle = b - a, 0.5 * (a + b)
     narrow = width * lnp.maximum(lnp.abs(middle), 1.0) < 1.0
     near = _log_mass_narrow(guard(narrow, width, 0.5), guard(narrow, middle, 0.0))

@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._util import guard
-from ._distribution import Distribution, clip_at_end, mask_invalid, mask_outside, standardize
+from .._stats.distribution import Distribution, clip_at_end, mask_invalid, mask_outside, standardize
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]
 

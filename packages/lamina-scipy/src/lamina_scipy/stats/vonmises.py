@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import lax
 
-from ._distribution import Distribution, exp_or_nan, mask_invalid
+from .._stats.distribution import Distribution, exp_or_nan, mask_invalid
 
 __all__ = ["logpdf", "pdf"]
 

@@ -184,6 +184,15 @@ class HostArray(np.ndarray):
         gap = ", " if last + len(tail) + 1 < np.get_printoptions()["linewidth"] else ",\n      "
         return f"Array({text}{gap}{tail}"
 
+    def _repr_html_(self) -> str:
+        from lamina_ir.extend import html  # noqa: PLC0415 (on demand: only notebooks need it)
+        title, facts = f"Array {self.aval.str_long()}", [("placement", "host memory")]
+        if dtypes.is_key(self.dtype) or not self.size:
+            return html.fact_box(title, facts)
+        value = np.asarray(self)
+        picture = html.heat_map(value[html.sample_slices(self.shape)], self.shape) if self.size > 1 else ""
+        return html.fact_box(title, facts, picture, html.text_block(repr(self)) if self.size <= 64 else "")
+
     @override
     def __str__(self) -> str:
         return str(np.asarray(self))

@@ -23,8 +23,8 @@ from .error_context import find_lax_call, find_type_error, prefix_lax_function
 from .tracer import Tracer, has_jax_array, load_conversion_errors, read_jax_array, typeof
 from .._typing import Outputs, SourceState, StagedFunctionInfo
 
-__all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "check_axis_name_unbound", "extend_axis_env",
-           "extend_name_stack", "is_counted_once", "new_trace_level", "notify_staging_hooks", "on_staging",
+__all__ = ["AxisFrame", "EVALUATION", "StateChange", "Trace", "axis_frame", "bind", "check_axis_name_unbound",
+           "extend_axis_env", "extend_name_stack", "is_counted_once", "new_trace_level", "notify_staging_hooks", "on_staging",
            "on_trace_begin", "on_trace_end", "reset_trace_state", "staging_context", "staging_context_hooks",
            "trace_state"]
 
@@ -345,7 +345,24 @@ def notify_staging_hooks() -> None:
 # restoring it may run twice, and context managers are classes: an interrupted generator would restore old state at an
 # arbitrary later time, when it is collected. An interrupt before the first line of `__exit__` is repaired by the
 # enclosing context manager, and at the latest by the outermost public call (`api_boundary`).
-class extend_axis_env:
+class StateChange:
+    """A context manager that changes the state of this thread; the block restores it, also if it is interrupted."""
+
+    __slots__ = ()
+
+    def _leave(self) -> None:
+        """Restore the state; may run twice."""
+        raise NotImplementedError
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()
+            raise
+
+
+class extend_axis_env(StateChange):
     """Bring mapped axes into scope inside the block.
 
     Args:
@@ -374,19 +391,13 @@ class extend_axis_env:
             self._leave()
             raise
 
+    @override
     def _leave(self) -> None:
         trace_state.axes = self._old
         notify_staging_hooks()
 
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._leave()
-        except BaseException:
-            self._leave()
-            raise
 
-
-class new_trace_level:
+class new_trace_level(StateChange):
     """Run the body of a transformation inside the block: traces made inside get higher levels.
 
     Args:
@@ -421,19 +432,13 @@ class new_trace_level:
             self._leave()
             raise
 
+    @override
     def _leave(self) -> None:
         trace_state.depth = self._old
         trace = self._trace
         if trace.level > stack_depth.USUAL_LEVELS:
             stack_depth.restore_limit(self)
         trace.end()
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._leave()
-        except BaseException:
-            self._leave()
-            raise
 
 
 def reset_trace_state() -> None:

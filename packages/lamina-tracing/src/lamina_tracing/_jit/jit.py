@@ -130,8 +130,8 @@ def jit(fun: Function | None = None, *, static_argnums: int | Sequence[int] | No
       donate_argnames: their names.
       inline: when called while another function is traced, become part of it instead of a call.
       keep_unused: pass unused arguments to the device too.
-      in_shardings, out_shardings: shardings of positional arguments and results: a sharding, such as an array's
-        `.sharding`, None (chosen at the call), or a tree of these that is a prefix of the arguments (without static
+      in_shardings, out_shardings: shardings of positional arguments and results. Each is a sharding, such as an array's
+        `.sharding`, or None (chosen at the call). Or a tree of these that is a prefix of the arguments (without static
         ones) or of the result. All must use the same devices, and the call runs on them. Inside another jitted function
         they are hints; they take effect only if the outer function runs on several devices.
       compiler_options: settings for XLA by name, such as {"xla_embed_ir_in_executable": True}; only for the outermost

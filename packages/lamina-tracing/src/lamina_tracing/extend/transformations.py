@@ -4,8 +4,7 @@ Three names are values, not functions:
 
 - `trace_state` is this thread's state. `trace` handles primitives without traced operands: it is `EVALUATION`, or the
   trace that stages a program. `depth` is the level of the innermost transformation, `axes` are the mapped axes in
-  scope, `scope` is the name stack, and `source` is the source line of new equations (None: that of the running user
-  code).
+  scope, `scope` is the name stack. `source` is the source line of new equations (None: that of the running user code).
 - `EVALUATION` is the trace of level 0: it runs primitives on concrete values.
 - `eager_source_requests` is not empty while eager primitives must know their source lines too, as for the NaN checks.
 """

@@ -85,9 +85,9 @@ def pure_callback(callback: Function, result_shape_dtypes: Tree, *args: Tree, sh
       result_shape_dtypes: tree of objects with `shape` and `dtype`, such as `ShapeDtypeStruct`: what it returns.
       args, kwargs: trees of arrays and numbers.
       sharding: accepted for compatibility; must be None.
-      vmap_method: what `vmap` makes of it: 'sequential' (the default: one call per example, in order),
-        'expand_dims' (one call; arguments that are not mapped get a leading axis of length 1), 'broadcast_all' (one
-        call; every argument gets the whole leading axis), 'legacy_vectorized' (one call; they stay as they are).
+      vmap_method: how `vmap` calls it. 'sequential', the default: one call per example, in order. 'expand_dims': one
+        call; arguments that are not mapped get a leading axis of length 1. 'broadcast_all': one call; every argument
+        gets the whole leading axis. 'legacy_vectorized': one call; arguments that are not mapped stay as they are.
       vectorized: older name: True is 'legacy_vectorized', False 'sequential'.
     Returns:
       The tree of `result_shape_dtypes`, with arrays.

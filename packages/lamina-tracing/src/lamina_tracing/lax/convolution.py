@@ -1,10 +1,10 @@
 """Convolutions: the general one, its common forms, and the windows themselves.
 
-`padding` is a pair `(low, high)` per spatial axis, negative to crop, or a string: "VALID" pads nothing; "SAME" pads so
-that there are `ceil(length / stride)` windows, an odd one at the end; "SAME_LOWER" puts it at the start.
+`padding` is a pair `(low, high)` per spatial axis, negative to crop, or a string. "VALID" pads nothing. "SAME" pads so
+that there are `ceil(length / stride)` windows, an odd one at the end. "SAME_LOWER" puts it at the start.
 `dimension_numbers` is a `ConvDimensionNumbers`, or three strings over the axes such as `("NHWC", "HWIO", "NHWC")`: N
-batch, C feature, I and O input and output feature, other letters spatial axes; None means batch, feature, then
-spatial axes.
+batch, C feature, I and O input and output feature, other letters spatial axes; None means batch, feature, then spatial
+axes.
 """
 from __future__ import annotations
 

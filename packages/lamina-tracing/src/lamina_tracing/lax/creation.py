@@ -13,6 +13,7 @@ from .._core.tracer import Tracer
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
 from ._util.conversions import convert_element_type
+from ._sharding.out_sharding import call_with_out_sharding, check_out_sharding
 from .custom import with_sharding_constraint
 
 __all__ = ["iota", "broadcasted_iota", "full", "full_like", "zeros_like_array"]
@@ -29,13 +30,22 @@ def iota(dtype: DTypeLike, size: int) -> Array:
 
 
 @rename_errors
-def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int) -> Array:
+def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, out_sharding: Sharding = None) -> Array:
     """Return an array that holds at each position the index along one axis.
+
+    Args:
+      dtype: a number's dtype.
+      shape: the result's shape.
+      dimension: the axis.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
 
     >>> broadcasted_iota("int32", (2, 2), 0)
     Array([[0, 0],
            [1, 1]], dtype=int32)
     """
+    if out_sharding is not None:
+        check_out_sharding("broadcasted_iota", out_sharding)
+        return call_with_out_sharding("broadcasted_iota", lambda: broadcasted_iota(dtype, shape, dimension), (), out_sharding)
     shape = as_ints("iota", "shape", shape)
     return bind(prims.iota_p, dtype=as_dtype("iota", "dtype", dtype), shape=shape,
                 dimension=check_axis("iota", dimension, len(shape)))
@@ -61,6 +71,8 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = 
         raise ShapeError(f"full: fill_value must be a scalar; got {aval.str_long()}")
     if dtype is not None:
         dtype = as_dtype("full", "dtype", dtype)
+        if dtype == dtypes.float0:  # the zero tangent of integers, whatever the value: no device has this dtype
+            return np.zeros(shape, dtype)  # type: ignore[return-value]  # a zero tangent
         if dtypes.is_key(dtype) and type(fill_value) is int:
             if not 0 <= fill_value < 2**32:
                 raise OverflowError(f"full: key data are uint32 numbers; got fill_value {fill_value}")

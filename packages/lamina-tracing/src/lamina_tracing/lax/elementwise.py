@@ -41,192 +41,192 @@ _SCALARS = frozenset((bool, int, float, builtins.complex))
 
 
 def neg(x: ArrayLike) -> Array:
-    """-x, elementwise."""
+    """Return -x, elementwise."""
     return bind(neg_p, x)
 
 
 def sign(x: ArrayLike) -> Array:
-    """-1, 0 or 1 by the sign of x; x / |x| for complex x."""
+    """Return -1, 0 or 1 by the sign of x; x / |x| for complex x."""
     return bind(sign_p, x)
 
 
 def floor(x: ArrayLike) -> Array:
-    """The largest integer not above x, as a float."""
+    """Return the largest integer not above x, as a float."""
     return bind(floor_p, x)
 
 
 def ceil(x: ArrayLike) -> Array:
-    """The smallest integer not below x, as a float."""
+    """Return the smallest integer not below x, as a float."""
     return bind(ceil_p, x)
 
 
 def is_finite(x: ArrayLike) -> Array:
-    """Whether x is neither infinite nor NaN; bool."""
+    """Return whether x is neither infinite nor NaN; bool."""
     return bind(is_finite_p, x)
 
 
 def exp(x: ArrayLike) -> Array:
-    """e to the power x."""
+    """Return e to the power x."""
     return bind(exp_p, x)
 
 
 def exp2(x: ArrayLike) -> Array:
-    """2 to the power x."""
+    """Return 2 to the power x."""
     return bind(exp2_p, x)
 
 
 def expm1(x: ArrayLike) -> Array:
-    """exp(x) - 1, accurate near 0."""
+    """Return exp(x) - 1, accurate near 0."""
     return bind(expm1_p, x)
 
 
 def log(x: ArrayLike) -> Array:
-    """Natural logarithm."""
+    """Return the natural logarithm of x."""
     return bind(log_p, x)
 
 
 def log1p(x: ArrayLike) -> Array:
-    """log(1 + x), accurate near 0."""
+    """Return log(1 + x), accurate near 0."""
     return bind(log1p_p, x)
 
 
 def sin(x: ArrayLike) -> Array:
-    """Sine of x radians."""
+    """Return the sine of x radians."""
     return bind(sin_p, x)
 
 
 def cos(x: ArrayLike) -> Array:
-    """Cosine of x radians."""
+    """Return the cosine of x radians."""
     return bind(cos_p, x)
 
 
 def tan(x: ArrayLike) -> Array:
-    """Tangent of x radians."""
+    """Return the tangent of x radians."""
     return bind(tan_p, x)
 
 
 def asin(x: ArrayLike) -> Array:
-    """Arc sine, in radians."""
+    """Return the arc sine of x, in radians."""
     return bind(asin_p, x)
 
 
 def acos(x: ArrayLike) -> Array:
-    """Arc cosine, in radians."""
+    """Return the arc cosine of x, in radians."""
     return bind(acos_p, x)
 
 
 def atan(x: ArrayLike) -> Array:
-    """Arc tangent, in radians."""
+    """Return the arc tangent of x, in radians."""
     return bind(atan_p, x)
 
 
 def sinh(x: ArrayLike) -> Array:
-    """Hyperbolic sine."""
+    """Return the hyperbolic sine of x."""
     return bind(sinh_p, x)
 
 
 def cosh(x: ArrayLike) -> Array:
-    """Hyperbolic cosine."""
+    """Return the hyperbolic cosine of x."""
     return bind(cosh_p, x)
 
 
 def tanh(x: ArrayLike) -> Array:
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent of x."""
     return bind(tanh_p, x)
 
 
 def asinh(x: ArrayLike) -> Array:
-    """Inverse hyperbolic sine."""
+    """Return the inverse hyperbolic sine of x."""
     return bind(asinh_p, x)
 
 
 def acosh(x: ArrayLike) -> Array:
-    """Inverse hyperbolic cosine."""
+    """Return the inverse hyperbolic cosine of x."""
     return bind(acosh_p, x)
 
 
 def atanh(x: ArrayLike) -> Array:
-    """Inverse hyperbolic tangent."""
+    """Return the inverse hyperbolic tangent of x."""
     return bind(atanh_p, x)
 
 
 def sqrt(x: ArrayLike) -> Array:
-    """Square root."""
+    """Return the square root of x."""
     return bind(sqrt_p, x)
 
 
 def rsqrt(x: ArrayLike) -> Array:
-    """1 / sqrt(x)."""
+    """Return 1 / sqrt(x)."""
     return bind(rsqrt_p, x)
 
 
 def cbrt(x: ArrayLike) -> Array:
-    """Real cube root."""
+    """Return the real cube root of x."""
     return bind(cbrt_p, x)
 
 
 def logistic(x: ArrayLike) -> Array:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return bind(logistic_p, x)
 
 
 def abs(x: ArrayLike) -> Array:
-    """Absolute value; real for complex x. The derivative at 0 is 0."""
+    """Return the absolute value of x; real for complex x. The derivative at 0 is 0."""
     return bind(abs_p, x)
 
 
 def real(x: ArrayLike) -> Array:
-    """Real part of a complex array."""
+    """Return the real part of a complex array."""
     return bind(real_p, x)
 
 
 def imag(x: ArrayLike) -> Array:
-    """Imaginary part of a complex array."""
+    """Return the imaginary part of a complex array."""
     return bind(imag_p, x)
 
 
 def square(x: ArrayLike) -> Array:
-    """x * x."""
+    """Return x * x."""
     return bind(square_p, x)
 
 
 def erf(x: ArrayLike) -> Array:
-    """Error function."""
+    """Return the error function of x."""
     return bind(erf_p, x)
 
 
 def erfc(x: ArrayLike) -> Array:
-    """1 - erf(x), accurate for large x."""
+    """Return 1 - erf(x), accurate for large x."""
     return bind(erfc_p, x)
 
 
 def erf_inv(x: ArrayLike) -> Array:
-    """Inverse of erf on (-1, 1)."""
+    """Return the inverse of erf on (-1, 1)."""
     return bind(erf_inv_p, x)
 
 
 def lgamma(x: ArrayLike) -> Array:
-    """log |gamma(x)|."""
+    """Return log |gamma(x)|."""
     return bind(lgamma_p, x)
 
 
 def digamma(x: ArrayLike) -> Array:
-    """Derivative of log gamma."""
+    """Return the derivative of log gamma at x."""
     return bind(digamma_p, x)
 
 
 def bessel_i0e(x: ArrayLike) -> Array:
-    """exp(-|x|) I0(x), the scaled modified Bessel function of order 0."""
+    """Return exp(-|x|) I0(x), the scaled modified Bessel function of order 0."""
     return bind(bessel_i0e_p, x)
 
 
 def bessel_i1e(x: ArrayLike) -> Array:
-    """exp(-|x|) I1(x), the scaled modified Bessel function of order 1."""
+    """Return exp(-|x|) I1(x), the scaled modified Bessel function of order 1."""
     return bind(bessel_i1e_p, x)
 
 
 def bitwise_not(x: ArrayLike) -> Array:
-    """Every bit flipped; logical not for bool."""
+    """Flip every bit of x; logical not for bool."""
     return bind(not_p, x)
 
 
@@ -260,12 +260,12 @@ def round(x: ArrayLike, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) ->
 
 
 def conj(x: ArrayLike) -> Array:
-    """Complex conjugate; real numbers become complex ones."""
+    """Return the complex conjugate of x; real numbers become complex ones."""
     return bind(conj_p, x) if dtypes.is_complex(typeof(x).dtype) else complex(x, 0.0)
 
 
 def reciprocal(x: ArrayLike) -> Array:
-    """1 / x, for floats and complex numbers."""
+    """Return 1 / x, for floats and complex numbers."""
     if not dtypes.is_inexact(typeof(x).dtype):
         raise DTypeError(f"reciprocal: expected floats or complex numbers; got {typeof(x).str_long()}; convert with "
                          "lax.convert_element_type")
@@ -336,33 +336,33 @@ def _make_binary_function(name: str, prim: Primitive, doc: str) -> Callable[[Arr
     return set_public_name(op, name, doc)
 
 
-add = _make_binary_function("add", add_p, "x + y; the logical or for bool.")
-sub = _make_binary_function("sub", sub_p, "x - y.")
-mul = _make_binary_function("mul", mul_p, "x * y; the logical and for bool.")
-div = _make_binary_function("div", div_p, "x / y; integers round towards zero.")
-rem = _make_binary_function("rem", rem_p, "Remainder of x / y, with the sign of x.")
-max = _make_binary_function("max", max_p, "The larger of x and y; NaN if either is.")
-min = _make_binary_function("min", min_p, "The smaller of x and y; NaN if either is.")
-bitwise_and = _make_binary_function("bitwise_and", and_p, "Bitwise and.")
-bitwise_or = _make_binary_function("bitwise_or", or_p, "Bitwise or.")
-bitwise_xor = _make_binary_function("bitwise_xor", xor_p, "Bitwise exclusive or.")
-shift_left = _make_binary_function("shift_left", shift_left_p, "Shift left by y bits; 0 if y is at least the width.")
+add = _make_binary_function("add", add_p, "Return x + y; the logical or for bool.")
+sub = _make_binary_function("sub", sub_p, "Return x - y.")
+mul = _make_binary_function("mul", mul_p, "Return x * y; the logical and for bool.")
+div = _make_binary_function("div", div_p, "Return x / y; integers round towards zero.")
+rem = _make_binary_function("rem", rem_p, "Return the remainder of x / y, with the sign of x.")
+max = _make_binary_function("max", max_p, "Return the larger of x and y; NaN if either is.")
+min = _make_binary_function("min", min_p, "Return the smaller of x and y; NaN if either is.")
+bitwise_and = _make_binary_function("bitwise_and", and_p, "Return the bitwise and of x and y.")
+bitwise_or = _make_binary_function("bitwise_or", or_p, "Return the bitwise or of x and y.")
+bitwise_xor = _make_binary_function("bitwise_xor", xor_p, "Return the bitwise exclusive or of x and y.")
+shift_left = _make_binary_function("shift_left", shift_left_p, "Shift x left by y bits; 0 if y is at least the width.")
 shift_right_logical = _make_binary_function("shift_right_logical", shift_right_logical_p,
                                             "Shift right by y bits, filling with zeros.")
 shift_right_arithmetic = _make_binary_function("shift_right_arithmetic", shift_right_arithmetic_p,
                                                "Shift right by y bits, filling with the sign.")
-eq = _make_binary_function("eq", eq_p, "x == y; bool.")
-ne = _make_binary_function("ne", ne_p, "x != y; bool.")
-lt = _make_binary_function("lt", lt_p, "x < y; bool.")
-le = _make_binary_function("le", le_p, "x <= y; bool.")
-gt = _make_binary_function("gt", gt_p, "x > y; bool.")
-ge = _make_binary_function("ge", ge_p, "x >= y; bool.")
+eq = _make_binary_function("eq", eq_p, "Return x == y; bool.")
+ne = _make_binary_function("ne", ne_p, "Return x != y; bool.")
+lt = _make_binary_function("lt", lt_p, "Return x < y; bool.")
+le = _make_binary_function("le", le_p, "Return x <= y; bool.")
+gt = _make_binary_function("gt", gt_p, "Return x > y; bool.")
+ge = _make_binary_function("ge", ge_p, "Return x >= y; bool.")
 _atan2 = _make_binary_function("atan2", atan2_p, "On real operands.")
 _nextafter = _make_binary_function("nextafter", nextafter_p, "")
 _polygamma = _make_binary_function("polygamma", polygamma_p, "")
 _zeta = _make_binary_function("zeta", zeta_p, "")
-pow = _make_binary_function("pow", pow_p, "x to the power y. `y` has the dtype of `x`, or holds integers.")
-complex = _make_binary_function("complex", complex_p, "x + i y, from float32 or float64 parts.")
+pow = _make_binary_function("pow", pow_p, "Return x to the power y. `y` has the dtype of `x`, or holds integers.")
+complex = _make_binary_function("complex", complex_p, "Return x + i y, from float32 or float64 parts.")
 
 
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:

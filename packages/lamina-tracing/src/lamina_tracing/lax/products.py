@@ -11,9 +11,11 @@ from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
 from . import elementwise as ew
 from . import shape as sh
-from ._util.operands import ArrayLike, as_dtype, as_ints, bind, refuse_out_sharding, scalar, typeof
+from ._sharding.out_sharding import call_with_out_sharding, check_out_sharding
+from ._util.operands import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
 from ._util.conversions import convert_element_type
 from .creation import broadcasted_iota
+from lamina_ir.typing import Sharding
 from .._typing import Unchecked
 
 __all__ = ["DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "PrecisionLike",
@@ -30,7 +32,7 @@ def _axes(axes: Unchecked) -> tuple[int, ...]:
 
 def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionNumbers,
                 precision: PrecisionLike = None, preferred_element_type: str | type | np.dtype | None = None, *,
-                out_sharding: None = None) -> Array:
+                out_sharding: Sharding = None) -> Array:
     """Multiply two arrays and sum the products over the contracted axes.
 
     Args:
@@ -40,19 +42,22 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
       precision: None, a `Precision`, its name, or one for each operand; None takes `config.default_matmul_precision`. Or a
         `DotAlgorithmPreset`, its name, or an equal `DotAlgorithm`: the dtypes of the products and sums.
       preferred_element_type: dtype of the sums and the result; None for the operands'.
-      out_sharding: must be None: all mesh axes are `Auto`.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     Returns:
       Array with the batch axes, then the other axes of `lhs`, then those of `rhs`.
     Raises:
       ShapeError: corresponding axes differ in length.
-      ValueError: `out_sharding` is given.
+      ValueError: `out_sharding` names an axis that is not `Explicit`.
 
     Derivative: linear in each operand. Source: StableHLO `dot_general`.
 
     >>> dot_general(np.ones((2, 3), np.float32), np.ones(3, np.float32), (((1,), (0,)), ((), ())))
     Array([3., 3.], dtype=float32)
     """
-    refuse_out_sharding("dot_general", out_sharding)
+    if out_sharding is not None:
+        check_out_sharding("dot_general", out_sharding)
+        return call_with_out_sharding("dot_general", lambda x, y: dot_general(
+            x, y, dimension_numbers, precision, preferred_element_type), (lhs, rhs), out_sharding)
     try:
         (lc, rc), (lb, rb) = dimension_numbers
     except (TypeError, ValueError):

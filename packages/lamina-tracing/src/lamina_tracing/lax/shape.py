@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamina_ir import ShapeError, prims
-from lamina_ir.typing import Value
+from lamina_ir.typing import Sharding, Value
 
 from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import (_SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, copy_host_result,
-                             match_scalars, refuse_out_sharding, typeof)
+                             match_scalars, typeof)
+from ._sharding.out_sharding import call_with_out_sharding, check_out_sharding
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "collapse", "concatenate",
            "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split", "squeeze",
@@ -104,18 +105,18 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 
 # --- reshaping ----------------------------------------------------------------------------------------------------
 def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *,
-            out_sharding: None = None) -> Array:
+            out_sharding: Sharding = None) -> Array:
     """Return the elements in row-major order, in another shape.
 
     Args:
       operand: array of any shape.
       new_sizes: the result's shape; as many elements as `operand` has.
       dimensions: axes of `operand` in the order in which they are read; None: their own order.
-      out_sharding: must be None: all mesh axes are `Auto`.
+      out_sharding: None, or the sharding of the result over `Explicit` axes: a `PartitionSpec` or a `NamedSharding`.
     Returns:
       Array of shape `new_sizes`, dtype of `operand`.
     Raises:
-      ValueError: `out_sharding` is given.
+      ValueError: `out_sharding` names an axis that is not `Explicit`.
 
     Derivative: linear; the transpose reshapes back.
 
@@ -123,7 +124,9 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
-    refuse_out_sharding("reshape", out_sharding)
+    if out_sharding is not None:
+        check_out_sharding("reshape", out_sharding)
+        return call_with_out_sharding("reshape", lambda x: reshape(x, new_sizes, dimensions), (operand,), out_sharding)
     new_sizes = as_ints("reshape", "new_sizes", new_sizes)
     shape = typeof(operand).shape
     if dimensions is not None:

@@ -9,7 +9,7 @@ from lamina_ir.typing import Value
 from .._core.array import Array
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import ArrayLike, as_int, bind, check_axis, is_axis_name, typeof
-from ._named_axis_reductions import gather_named_axes, select_member
+from .reductions._named_axes import gather_named_axes, select_member
 from .elementwise import neg
 
 __all__ = ["approx_max_k", "approx_min_k", "sort", "sort_key_val", "top_k"]

@@ -15,7 +15,7 @@ from ._types import __all__ as _types
 
 __all__ = [*_primitives, *_programs, *_tracers, *_types, "Token", "pytype_aval_mappings", "safe_map", "safe_zip", "typeof"]
 
-typeof = get_aval
+typeof = shaped_abstractify
 map, unsafe_map, zip, unsafe_zip = safe_map, map, safe_zip, zip
 
 explain_absent_names(globals())

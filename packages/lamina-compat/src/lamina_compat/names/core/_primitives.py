@@ -11,7 +11,7 @@ from lamina_tracing.extend import find_top_trace, find_user_source, typeof
 from typing_extensions import override
 
 from ..._class_views import ClassView
-from ..._vocabulary import pjit_p
+from ..._vocabulary import custom_jvp_call_p, custom_vjp_call_p, pjit_p
 
 __all__ = ["CallPrimitive", "ClosedCallPrimitive", "MapPrimitive", "Primitive", "call_bind_with_continuation", "call_impl",
            "call_p", "closed_call_p", "custom_jvp_call_p", "custom_vjp_call_p", "pjit_p", "primitive_uses_outfeed"]
@@ -174,55 +174,37 @@ call_p = CallPrimitive("call")
 closed_call_p = CallPrimitive("closed_call")
 
 
-class _CustomCallPrimitive(Primitive):
-    """A call of a function with derivative rules, given as functions of flat values."""
+def _bind_custom_jvp(fun: Any, jvp: Any, *operands: Value, symbolic_zeros: bool = False, **params: ParamValue) -> list[Value]:
+    """Call `fun`, whose derivative is `jvp`, both functions of flat values: `custom_jvp_call_p.bind(fun, jvp, *operands)`."""
+    from lamina_autodiff import custom_jvp  # noqa: PLC0415 (not every program with primitives has custom rules)
+    f = custom_jvp(lambda *xs: list(fun.call_wrapped(*xs)))
 
-    multiple_results = True
-
-    @override
-    def get_bind_params(self, params: Params) -> tuple[list[Function], Params]:
-        """Refuse: rules of a program are no functions."""
-        raise NotImplementedError(f"get_bind_params of `{self.name}`: bind the equation with jax.core.eval_jaxpr, which keeps "
-                                  "its rules")
-
-
-class _CustomJvpCall(_CustomCallPrimitive):
-    @override
-    def bind(self, /, *args: Value, symbolic_zeros: bool = False, **params: ParamValue) -> list[Value]:
-        """Call `fun`, whose derivative is `jvp`: `bind(fun, jvp, *args)`, all functions of flat values."""
-        from lamina_autodiff import custom_jvp  # noqa: PLC0415 (not every program with primitives has custom rules)
-        fun, jvp, *operands = args
-        f = custom_jvp(lambda *xs: list(fun.call_wrapped(*xs)))
-
-        def rule(primals: Sequence[Value], tangents: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-            made = list(jvp.call_wrapped(*primals, *tangents))
-            return made[:len(made) // 2], made[len(made) // 2:]
-        f.defjvp(rule, symbolic_zeros=symbolic_zeros)
-        return list(f(*operands))
+    def rule(primals: Sequence[Value], tangents: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        made = list(jvp.call_wrapped(*primals, *tangents))
+        return made[:len(made) // 2], made[len(made) // 2:]
+    f.defjvp(rule, symbolic_zeros=symbolic_zeros)
+    return list(f(*operands))
 
 
-class _CustomVjpCall(_CustomCallPrimitive):
-    @override
-    def bind(self, /, *args: Value, out_trees: Any, symbolic_zeros: bool = False, **params: ParamValue) -> list[Value]:
-        """Call `fun` with a derivative rule: `bind(fun, fwd, bwd, *args, out_trees=...)`, all functions of flat values.
+def _bind_custom_vjp(fun: Any, fwd: Any, bwd: Any, *operands: Value, out_trees: Any, symbolic_zeros: bool = False,
+                     **params: ParamValue) -> list[Value]:
+    """Call `fun` with a derivative rule: `custom_vjp_call_p.bind(fun, fwd, bwd, *operands, out_trees=...)`.
 
-        `fwd` returns the residuals and then the results; `out_trees()[1]` is the tree of the residuals. It is called with
-        pairs (value, whether it is perturbed) if `symbolic_zeros`.
-        """
-        from lamina_autodiff import custom_vjp  # noqa: PLC0415 (as above)
-        fun, fwd, bwd, *operands = args
-        f = custom_vjp(lambda *xs: list(fun.call_wrapped(*xs)))
-        backward: Any = getattr(bwd, "call_wrapped", bwd)
+    All are functions of flat values. `fwd` returns the residuals and then the results; `out_trees()[1]` is the tree of the
+    residuals. It is called with pairs (value, whether it is perturbed) if `symbolic_zeros`.
+    """
+    from lamina_autodiff import custom_vjp  # noqa: PLC0415 (as above)
+    f = custom_vjp(lambda *xs: list(fun.call_wrapped(*xs)))
+    backward: Any = getattr(bwd, "call_wrapped", bwd)
 
-        def forward(*xs: Value) -> tuple[list[Value], list[Value]]:
-            flat = [v for x in xs for v in (x.value, x.perturbed)] if symbolic_zeros else xs
-            made = list(fwd.call_wrapped(*flat))
-            trees = out_trees()
-            count = trees[-1].num_leaves
-            return made[count:], made[:count]
-        f.defvjp(forward, lambda residuals, cts: tuple(backward(*residuals, *cts)), symbolic_zeros=symbolic_zeros)
-        return list(f(*operands))
+    def forward(*xs: Value) -> tuple[list[Value], list[Value]]:
+        flat = [v for x in xs for v in (x.value, x.perturbed)] if symbolic_zeros else xs
+        made = list(fwd.call_wrapped(*flat))
+        count = out_trees()[-1].num_leaves
+        return made[count:], made[:count]
+    f.defvjp(forward, lambda residuals, cts: tuple(backward(*residuals, *cts)), symbolic_zeros=symbolic_zeros)
+    return list(f(*operands))
 
 
-custom_jvp_call_p = _CustomJvpCall("custom_jvp_call")
-custom_vjp_call_p = _CustomVjpCall("custom_vjp_call")
+custom_jvp_call_p.bind_functions = _bind_custom_jvp
+custom_vjp_call_p.bind_functions = _bind_custom_vjp

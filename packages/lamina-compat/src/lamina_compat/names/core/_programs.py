@@ -9,22 +9,25 @@ from lamina_ir import DropVar as _DropVar
 from lamina_ir import Eqn as _Eqn
 from lamina_ir import Jaxpr as _Jaxpr
 from lamina_ir import Var as _Var
-from lamina_ir.typing import Function, Params, Value
+from lamina_ir.typing import Params, Value
 from lamina_tracing.extend import eval_jaxpr as _eval_jaxpr
 
 from ..._class_views import ClassView
+from ..._rule_views import UnreadTable
 from ..._vocabulary import from_jax_jaxpr
+from ._types import raise_to_shaped
 
 __all__ = ["Atom", "ClosedJaxpr", "DebugEffect", "DropVar", "Effect", "Effects", "IOEffect", "Jaxpr", "JaxprEqn",
            "JaxprPpContext", "JaxprPpSettings", "JaxprTypeError", "Literal", "Var", "check_jaxpr", "clean_up_dead_vars",
+           "custom_typechecks",
            "eval_jaxpr", "function_of_program", "gensym", "is_literalable", "jaxpr_as_fun", "jaxpr_uses_outfeed",
            "jaxprs_in_params", "last_used", "new_jaxpr_eqn", "no_effects", "pp_eqn_rules", "subjaxprs",
            "traverse_jaxpr_params"]
 
 Effects = frozenset
 no_effects: frozenset[Any] = frozenset()
-# Printing rules of primitives. Programs are printed in lamina's format, so they are not used.
-pp_eqn_rules: dict[Primitive, Function] = {}
+pp_eqn_rules = UnreadTable("core.pp_eqn_rules", "programs are printed in lamina's format")
+custom_typechecks = UnreadTable("core.custom_typechecks", "the types of results come from def_abstract_eval")
 
 
 class JaxprTypeError(LaminaError, TypeError):
@@ -41,7 +44,7 @@ class Var(metaclass=ClassView, of=_Var):
 
     def __new__(cls, *args: Any) -> Any:
         """Return a variable of lamina."""
-        return _Var(args[-1])
+        return _Var(raise_to_shaped(args[-1]))
 
 
 class DropVar(Var, of=_DropVar):
@@ -49,7 +52,7 @@ class DropVar(Var, of=_DropVar):
 
     def __new__(cls, *args: Any) -> Any:
         """Return a variable of lamina."""
-        return _DropVar(args[-1])
+        return _DropVar(raise_to_shaped(args[-1]))
 
 
 class Atom(metaclass=ClassView, of=(_Var, Literal)):
@@ -130,7 +133,7 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: Value) -> Any:
 
 def gensym(*_: object) -> Callable[..., Any]:
     """Return a function that makes a variable of a type."""
-    return lambda aval: _Var(aval)
+    return lambda aval: _Var(raise_to_shaped(aval))
 
 
 def is_literalable(x: object) -> bool:

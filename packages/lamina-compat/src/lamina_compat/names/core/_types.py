@@ -10,8 +10,10 @@ from lamina_ir import dtypes, errors, shaped
 from lamina_ir.typing import AxisName, Function, Value
 from lamina_tracing.extend import get_concrete_value, typeof
 from lamina_tracing.extend import Tracer as _Tracer
+from typing_extensions import override
 
 from ..._class_views import ClassView
+from ..._vocabulary import is_level_0_4
 
 __all__ = ["AbstractValue", "ConcreteArray", "DShapedArray", "InconclusiveDimensionOperation", "ShapedArray",
            "UnshapedArray", "abstractify", "aval_property", "canonicalize_shape", "concrete_aval", "concrete_or_error",
@@ -61,20 +63,44 @@ class ShapedArray(UnshapedArray, of=_ShapedArray):
         return shaped(tuple(shape), dtypes.as_dtype(dtype), bool(weak_type))
 
 
-class ConcreteArray(ShapedArray):
-    """The type of a value that is known, in JAX until 0.4.35. lamina's types do not contain values: there are none.
+class ConcreteArray(ShapedArray, _ShapedArray):
+    """The type of a value that is known, in JAX until 0.4.35: `get_aval` returns it at the level 0.4.
+
+    It equals another one of the same values. Programs and operations have the type without the value, `raise_to_shaped`.
 
     Args:
-      dtype: ignored.
-      val: the value.
+      dtype: the dtype.
+      val: the value, an array or a number.
       weak_type: whether the type is weak; default: that of the value.
-    Returns:
-      The type of the value, a `ShapedArray`.
     """
 
+    def __init__(self, dtype: Any, val: Value, weak_type: bool | None = None) -> None:
+        aval = typeof(val)
+        _ShapedArray.__init__(self, aval.shape, dtypes.as_dtype(dtype), aval.weak_type if weak_type is None else weak_type)
+        self.val = val
+
     def __new__(cls, dtype: Any, val: Value, weak_type: bool | None = None) -> Any:
-        """Return a type of lamina."""
-        return raise_to_shaped(typeof(val), weak_type)
+        """Return a new object."""
+        return object.__new__(cls)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other or type(other) is ConcreteArray and self.dtype == other.dtype and self.shape == other.shape and (
+            self.weak_type == other.weak_type and bool(np.all(np.asarray(self.val) == np.asarray(other.val))))
+
+    @override
+    def __hash__(self) -> int:
+        return id(self.val)
+
+    @override
+    def __repr__(self) -> str:
+        return f"ConcreteArray({self.val}, dtype={self.dtype.name}{', weak_type=True' if self.weak_type else ''})"
+
+    __str__ = __repr__
+
+    @override
+    def __reduce__(self) -> tuple[Callable[..., _ShapedArray], tuple[object, ...]]:
+        return ConcreteArray, (self.dtype, self.val, self.weak_type)
 
 
 class DShapedArray(UnshapedArray):
@@ -100,18 +126,33 @@ literalable_types: set[type] = {bool, int, float, complex, np.ndarray, np.generi
 def get_aval(x: Value) -> _ShapedArray:
     """Return the type of a value, array or number; of a type, the type itself.
 
+    At the level 0.4 the type of a known value is a `ConcreteArray`.
+
     >>> get_aval(2.0)
-    ShapedArray(float32[], weak_type=True)
+    ConcreteArray(2.0, dtype=float32, weak_type=True)
     """
-    return x if isinstance(x, _ShapedArray) else typeof(x)
+    aval = shaped_abstractify(x)
+    if isinstance(x, _ShapedArray) or not is_level_0_4():
+        return x if isinstance(x, _ShapedArray) else aval
+    known = get_concrete_value(x)
+    return aval if known is None or dtypes.is_key(aval.dtype) else ConcreteArray(aval.dtype, known, aval.weak_type)
 
 
-concrete_aval = abstractify = shaped_abstractify = get_aval
+def shaped_abstractify(x: Value) -> _ShapedArray:
+    """Return the type of a value without the value."""
+    return raise_to_shaped(x) if isinstance(x, _ShapedArray) else typeof(x)
+
+
+concrete_aval = get_aval
+abstractify = shaped_abstractify
 
 
 def raise_to_shaped(aval: Any, weak_type: bool | None = None) -> Any:
-    """Return the type, with another weak type unless `weak_type` is None."""
-    return aval if weak_type is None or weak_type == getattr(aval, "weak_type", weak_type) else aval.update(weak_type=weak_type)
+    """Return the type without a value, with another weak type unless `weak_type` is None."""
+    weak = getattr(aval, "weak_type", weak_type) if weak_type is None else weak_type
+    if type(aval) is ConcreteArray:
+        return shaped(aval.shape, aval.dtype, bool(weak))
+    return aval if weak == getattr(aval, "weak_type", weak) else aval.update(weak_type=weak)
 
 
 def raise_as_much_as_possible(aval: Any) -> Any:

@@ -20,7 +20,7 @@ from lamina_tracing.extend import eval_jaxpr, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 from typing_extensions import override
 
-from ..._rule_views import (JaxRule, RefusedTable, RuleView, bound_function, check_pair, check_sequence, pick, put_back,
+from ..._rule_views import (JaxRule, RuleView, UnreadTable, bound_function, check_pair, check_sequence, pick, put_back,
                              result_avals, tangent_aval)
 from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_tangents, from_zero, instantiate_zeros,
                        instantiate_zeros_aval, is_undefined_primal, recast_to_float0, replace_float0s,
@@ -28,17 +28,19 @@ from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_ta
                        zeros_like_aval, zeros_like_jaxval)
 
 __all__ = ["JVPTrace", "JVPTracer", "SymbolicZero", "UndefinedPrimal", "Zero", "add_jaxvals", "add_jaxvals_p",
-           "add_tangents", "backward_pass", "bilinear_transpose", "call_param_updaters",
-           "call_transpose_param_updaters", "defbilinear", "defjvp", "defjvp2", "defjvp_zero", "deflinear",
+           "add_tangents", "backward_pass", "bilinear_transpose",
+           "call_linearize_param_updaters", "call_param_updaters", "call_transpose_param_updaters", "defbilinear",
+           "defjvp", "defjvp2", "defjvp_zero", "deflinear",
            "deflinear2", "get_primitive_transpose", "instantiate_zeros", "instantiate_zeros_aval",
            "is_undefined_primal", "jvp", "jvp_jaxpr", "linear_jvp", "linear_transpose2", "primitive_jvps",
            "primitive_transposes", "recast_to_float0", "reducing_transposes", "replace_float0s",
            "replace_internal_symbolic_zeros", "replace_rule_output_symbolic_zeros", "standard_jvp", "standard_jvp2",
            "vjp", "zero_from_primal", "zero_jvp", "zeros_like_aval", "zeros_like_jaxval"]
 
-_CALLS = "a primitive that calls a program has rules of its own; set primitive_jvps and primitive_transposes"
-call_param_updaters = RefusedTable("ad.call_param_updaters", _CALLS)
-call_transpose_param_updaters = RefusedTable("ad.call_transpose_param_updaters", _CALLS)
+_CALLS = "bind of a call primitive runs its function, so no equation with params is differentiated"
+call_param_updaters = UnreadTable("ad.call_param_updaters", _CALLS)
+call_linearize_param_updaters = UnreadTable("ad.call_linearize_param_updaters", _CALLS)
+call_transpose_param_updaters = UnreadTable("ad.call_transpose_param_updaters", _CALLS)
 
 
 class _JvpRule(JaxRule):
@@ -47,9 +49,9 @@ class _JvpRule(JaxRule):
     __slots__ = ()
 
     @override
-    def __call__(self, primals: Sequence[Value], tangents: Sequence[Value | None], /,
+    def call(self, primals: Sequence[Value], tangents: Sequence[Value | None], /,
                  **params: ParamValue) -> tuple[Outputs, Any]:
-        params, places = self.arrange(params, len(primals))
+        params, places = self.arrange(params, primals)
         made = self.rule(tuple(pick(primals, places, lambda c: c)),
                          tuple(pick([*map(to_zero, tangents, primals)], places, zero_from_primal)), **params)
         out, tangent = check_pair(self, made, "result, tangent")
@@ -79,11 +81,11 @@ class _TransposeRule(JaxRule):
         return self.rule(ct, *operands, **params)
 
     @override
-    def __call__(self, ct: Any, /, *args: Value, **params: ParamValue) -> Any:
+    def call(self, ct: Any, /, *args: Value, **params: ParamValue) -> Any:
         if self.prim.multiple and any(c is None for c in ct):
             avals = result_avals(self.prim, [a.aval if is_linear(a) else a for a in args], params)
             ct = [to_zero(c, aval) for c, aval in zip(ct, avals)]
-        params, places = self.arrange(params, len(args))
+        params, places = self.arrange(params, args)
         operands = pick([UndefinedPrimal(a.aval) if is_linear(a) else a for a in args], places, lambda c: c)
         made = self.apply(ct, operands, params)
         if made is Zero or type(made) is Zero:  # the class stands for zero cotangents of all operands

@@ -65,9 +65,9 @@ class _BatchRule(JaxRule):
         return self.rule(args, dims, **params)
 
     @override
-    def __call__(self, axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], /,
+    def call(self, axis: BatchAxis, args: Sequence[Value], dims: Sequence[int | None], /,
                  **params: ParamValue) -> tuple[Outputs, Any]:
-        params, places = self.arrange(params, len(args))
+        params, places = self.arrange(params, args)
         made = self.apply(axis, tuple(pick(args, places, lambda c: c)), tuple(pick(dims, places, lambda c: None)), params)
         out, dim = check_pair(self, made, "result, dim")
         if not self.prim.multiple:

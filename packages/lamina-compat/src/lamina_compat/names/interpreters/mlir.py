@@ -181,8 +181,8 @@ class _Lowering(JaxRule):
     __slots__ = ()
 
     @override
-    def __call__(self, ctx: Context, /, *operands: IrValue, **params: ParamValue) -> Any:
-        params, places = self.arrange(params, len(operands))
+    def call(self, ctx: Context, /, *operands: IrValue, **params: ParamValue) -> Any:
+        params, places = self.arrange(params, ctx.avals_in)
         with ctx.loc, ctx.ip:
             made = self.rule(_rule_context(ctx, places), *pick(operands, places, ir_constant), **params)
         values = [made] if self._is_value(made) and not self.prim.multiple else made
@@ -256,7 +256,7 @@ class _ProgramLowering(JaxRule, ProgramRule):
 
     def _make_program(self, avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray], params: Params,
                       axes: Iterable[tuple[AxisName, int]]) -> ClosedJaxpr:
-        params, places = self.arrange(params, len(avals))
+        params, places = self.arrange(params, avals)
         if len(places) != len(avals):
             raise NotImplementedError(f"{self.describe()}: it has more operands in JAX than in lamina, so the rule must be "
                                       "written with hlo builders, not with lower_fun")
@@ -269,7 +269,7 @@ class _ProgramLowering(JaxRule, ProgramRule):
         jaxpr = made.jaxpr
         return ClosedJaxpr(Jaxpr(jaxpr.constvars, put_back(jaxpr.invars, places), jaxpr.eqns, jaxpr.outvars), made.consts)
 
-    __call__ = ProgramRule.__call__
+    call = ProgramRule.__call__
 
 
 def _wrap(prim: Primitive, rule: Function, view: str) -> JaxRule:

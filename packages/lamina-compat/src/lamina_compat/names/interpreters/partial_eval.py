@@ -1,7 +1,8 @@
 """`jax.interpreters.partial_eval`: staging, partial evaluation and dead code, with the functions of lamina.
 
 Programs are split by the facts of their primitives. Results are in JAX's vocabulary; arguments may be in either one. The
-tables of rules of JAX's module are accepted, so that libraries can fill them; only `dce_rules` is read, by `dce_jaxpr`.
+tables of rules of JAX's module are accepted, so that libraries can fill them. Only `dce_rules` is read, by `dce_jaxpr`; each
+other table says why results do not depend on it, or refuses rules.
 """
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ from lamina_ir.typing import Function, Value
 from lamina_tracing.extend import StagingTrace, StagingTracer, new_trace_level, stage, trace_state, typeof
 from lamina_tracing.linear_util import WrappedFun, wrap_init
 
+from ..._rule_views import RefusedTable, UnreadTable
 from ..._vocabulary import from_jax_equation, from_jax_jaxpr, from_jax_program, to_jax_jaxpr, to_jax_program
 from ..api_util import DebugInfo, debug_info, debug_info_final, shaped_abstractify
+from ..core import raise_to_shaped
 
 __all__ = ["DebugInfo", "DynamicJaxprTrace", "DynamicJaxprTracer", "JaxprTrace", "JaxprTracer", "PartialVal",
            "Recompute", "RecomputeType", "Saveable", "SaveableType", "abstract_eval_fun", "call_param_updaters",
@@ -34,15 +37,19 @@ JaxprTrace = DynamicJaxprTrace = StagingTrace
 
 # Rules for dead code: `rule(used_results, equation) -> (used_operands, new equation or None)`.
 dce_rules: dict[Primitive, Callable[[list[bool], Eqn], tuple[list[bool], Eqn | None]]] = {}
-# Tables whose rules are not needed here: the result of a program does not depend on them.
-custom_partial_eval_rules: dict[Primitive, Function] = {}
-partial_eval_jaxpr_custom_rules: dict[Primitive, Function] = {}
-call_partial_eval_rules: dict[Primitive, Function] = {}
-call_param_updaters: dict[Primitive, Function] = {}
-custom_staging_rules: dict[Primitive, Function] = {}
-const_fold_rules: dict[Primitive, Function] = {}
-forwarding_rules: dict[Primitive, Function] = {}
-padding_rules: dict[Primitive, Function] = {}
+_SPLIT = "an equation with an unknown operand is computed in the second part as a whole, which gives the same values"
+_CALL = "bind of a call primitive runs its function, whose primitives are split one by one"
+_SIMPLER = "the rule makes programs shorter; programs without it compute the same values"
+custom_partial_eval_rules = UnreadTable("partial_eval.custom_partial_eval_rules", _SPLIT)
+partial_eval_jaxpr_custom_rules = UnreadTable("partial_eval.partial_eval_jaxpr_custom_rules", _SPLIT)
+call_partial_eval_rules = UnreadTable("partial_eval.call_partial_eval_rules", _CALL)
+call_param_updaters = UnreadTable("partial_eval.call_param_updaters", _CALL)
+const_fold_rules = UnreadTable("partial_eval.const_fold_rules", _SIMPLER)
+forwarding_rules = UnreadTable("partial_eval.forwarding_rules", _SIMPLER)
+padding_rules = UnreadTable("partial_eval.padding_rules", "lamina has no dynamic shapes, which need padding")
+custom_staging_rules = RefusedTable(
+    "partial_eval.custom_staging_rules", "a rule could stage another equation than that of the primitive. Bind that one in "
+    "the function, or define def_abstract_eval and mlir.register_lowering")
 
 
 class RecomputeType:
@@ -135,7 +142,7 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence[ShapedArray], deb
 
 def _as_aval(x: Any) -> ShapedArray:
     """Return a type; also of an object with a shape and a dtype."""
-    return x if isinstance(x, ShapedArray) else shaped_abstractify(x)
+    return raise_to_shaped(x) if isinstance(x, ShapedArray) else shaped_abstractify(x)
 
 
 def _drop_inputs(jaxpr: Jaxpr, invars: Sequence[Var], keep: Sequence[bool]) -> list[Var]:

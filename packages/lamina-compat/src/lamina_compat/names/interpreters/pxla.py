@@ -5,10 +5,11 @@ from collections.abc import Hashable, Mapping
 
 import numpy as np
 from lamina_ir.layers import explain_absent_names
-from lamina_ir.prims import xla_pmap_p
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_parallel.extend import mesh_in_scope
 from lamina_tracing.extend import Tracer
+
+from ..._vocabulary import xla_pmap_p
 
 __all__ = ["ArrayMapping", "MapTracer", "Mesh", "MeshAxisName", "PartitionSpec", "thread_resources", "xla_pmap_p"]
 

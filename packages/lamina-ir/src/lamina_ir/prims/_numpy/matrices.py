@@ -1,8 +1,8 @@
 """NumPy implementations of the matrix factorizations: LAPACK through `numpy.linalg` where it has the function.
 
-Where a factorization is not unique (sign of a reflection, choice of the pivot), the choice is that of LAPACK:
-Householder reflectors `H = I - tau v v^H` with `v[0] = 1` that map x to `beta e_1`, with beta real and of the opposite
-sign to `Re x[0]`.
+Where a factorization is not unique (sign of a reflection, choice of the pivot), the choice is that of LAPACK.
+Householder reflectors `H = I - tau v v^H` with `v[0] = 1` map x to `beta e_1`. beta is real and has the opposite sign
+to `Re x[0]`.
 """
 from __future__ import annotations
 

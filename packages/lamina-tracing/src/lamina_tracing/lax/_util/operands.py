@@ -19,7 +19,7 @@ from ..._typing import Unchecked
 
 __all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "check_callable",
            "check_no_axis_name", "copy_host_result", "full_like", "is_axis_name", "match_scalars", "one_like",
-           "refuse_out_sharding", "scalar", "set_public_name", "typeof", "zeros_like"]
+           "scalar", "set_public_name", "typeof", "zeros_like"]
 
 _SCALARS = frozenset((bool, int, float, complex))
 _x64, _F32, _F64 = config.enable_x64, np.dtype("float32"), np.dtype("float64")
@@ -38,22 +38,6 @@ def check_callable(call: str, what: str, fun: object) -> None:
     """Raise TypeError unless `fun` can be called."""
     if not callable(fun):
         raise TypeError(f"{call}: {what} must be a function; got {type(fun).__name__}: {fun!r:.60}")
-
-
-def refuse_out_sharding(call: str, out_sharding: object) -> None:
-    """Raise ValueError unless `out_sharding` is None: only axes of type `Explicit` can be named there.
-
-    Args:
-      call: the public function, for the message.
-      out_sharding: the argument.
-    Raises:
-      ValueError: a sharding is given.
-
-    >>> refuse_out_sharding("matmul", None)
-    """
-    if out_sharding is not None:
-        raise ValueError(f"{call}: out_sharding: expected None, because all mesh axes are AxisType.Auto; got "
-                         f"{out_sharding!r:.80}. Use lax.with_sharding_constraint on the result")
 
 
 def set_public_name(fun: Any, name: str, doc: str) -> Any:

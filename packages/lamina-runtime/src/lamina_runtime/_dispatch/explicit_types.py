@@ -1,0 +1,107 @@
+"""Shardings as types: calls whose arguments are on a mesh with `Explicit` axes.
+
+The program of such a call is analyzed before it is placed: `lamina_parallel` computes the sharding of each value, refuses
+ambiguous operations, and adds sharding constraints. The results have the shardings that it found.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from lamina_ir import ClosedJaxpr
+from lamina_ir.errors import ShardingTypeError
+from lamina_ir.extend import collect_facts
+from lamina_ir.typing import Sharding, Value
+from lamina_parallel import Mesh
+from lamina_parallel.extend import (add_sharding_types, explicit_spec, mesh_in_scope, partition_spec_from_tiles,
+                                    spec_entries, spec_from_entries)
+from lamina_tracing.extend import explicit_meshes, find_user_source, trace_state
+
+from .._placement.resolve import program_mesh
+from .._sharding import shardings
+from .user_shardings import UserShardings
+
+__all__ = ["add_types", "enter_mesh_of"]
+
+Entries = tuple[tuple[object, ...], ...]
+
+
+def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], layout: UserShardings | None,
+              is_library_function: bool = False) -> tuple[ClosedJaxpr, UserShardings] | None:
+    """Return the program with sharding constraints, and the shardings of its results; None without `Explicit` axes.
+
+    Args:
+      call: the call, for messages.
+      name: the name of the function.
+      closed: the program.
+      flat: its arguments, `ArgSpec`s, or types.
+      layout: the user's shardings of arguments and results, which take precedence.
+      is_library_function: whether the program is that of one operation. Then errors have the line of the call.
+    Raises:
+      ShardingTypeError: the sharding of a result is ambiguous, or arguments are on different meshes.
+    """
+    mesh = _find_mesh(call, closed, flat) if explicit_meshes else None
+    if mesh is None:
+        return None
+    entries = tuple([_read_entries(mesh, x, a.ndim) for x, a in zip(flat, closed.in_avals)])
+    source = find_user_source(2) if is_library_function else None
+    line = None if source is None else str(source)
+    is_derived = is_library_function and _is_backward()
+    key = ("sharding types", name, mesh, entries, line, is_derived)
+    made, outs = closed.memo_with_settings(key, lambda: add_sharding_types(
+        closed, entries, mesh, lambda value: _read_entries(mesh, value, len(value.shape)), source, is_derived, name))
+    given = (None,) * len(outs) if layout is None else layout.outs
+    named = [shardings.named_sharding(mesh, spec_from_entries(found), len(found)) if user is None else user
+             for user, found in zip(given, outs, strict=True)]
+    ins = (None,) * len(entries) if layout is None else layout.ins
+    return made, UserShardings(ins, tuple(named), mesh.flat_devices, None if layout is None else layout.in_tree)
+
+
+def enter_mesh_of(flat: Sequence[Value]) -> AbstractContextManager[object]:
+    """Return a context with the mesh with `Explicit` axes of the first argument that has one in scope; it is needed for
+    the shardings of cotangents."""
+    for x in flat if explicit_meshes else ():
+        sharding = _sharding_of(x)
+        if sharding is not None and sharding._mesh is not None and sharding._mesh.explicit_axes:
+            return nullcontext() if mesh_in_scope() == sharding._mesh else sharding._mesh
+    return nullcontext()
+
+
+def _is_backward() -> bool:
+    """Return whether the operation that runs now is part of a transpose."""
+    return bool(getattr(trace_state.source, "part", ""))
+
+
+def _sharding_of(x: object) -> Sharding | None:
+    """Return the sharding of an array or an `ArgSpec`; None for other values."""
+    found = getattr(x, "_sharding", None)
+    return found if hasattr(found, "_mesh") else None
+
+
+def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | None:
+    """Return the mesh with `Explicit` axes of the arguments and constants, else that of the program's constraints."""
+    found: Mesh | None = None
+    for x in (*flat, *closed.consts):
+        sharding = _sharding_of(x)
+        mesh = None if sharding is None else sharding._mesh
+        if mesh is not None and mesh.explicit_axes:
+            if found is not None and found != mesh:
+                raise ShardingTypeError(f"{call}: arguments must be on one mesh; got {found} and {mesh}. Move them with "
+                                        "device_put")
+            found = mesh
+    if found is None and collect_facts(closed).has_constraints:
+        mesh = program_mesh(closed)
+        found = mesh if mesh is not None and mesh.explicit_axes else None
+    return found
+
+
+def _read_entries(mesh: Mesh, x: Value, ndim: int) -> Entries:
+    """Return the `Explicit` axes of each dimension of an argument."""
+    sharding = _sharding_of(x)
+    if sharding is None or sharding.num_devices == 1:
+        return ((),) * ndim
+    spec = sharding._spec if sharding._mesh == mesh else partition_spec_from_tiles(mesh, sharding.tiles)
+    if spec is None:
+        raise ShardingTypeError(f"an argument must have a sharding over {mesh}, which has Explicit axes; got {sharding}. "
+                                "Move it with device_put")
+    return spec_entries(explicit_spec(mesh, spec, ndim))

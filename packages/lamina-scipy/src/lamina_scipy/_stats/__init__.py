@@ -1,0 +1,1 @@
+"""What `stats` shows and uses: the class of distributions, density estimates, ranks."""

@@ -1,0 +1,1 @@
+"""Shardings that a call gives for its results."""

@@ -1,0 +1,7 @@
+"""`lamina.profiler`: where the time goes, from `lamina_runtime.profiler`."""
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
+from lamina_ir.layers import explain_absent_names as _explain_absent_names
+from lamina_runtime.profiler import *
+from lamina_runtime.profiler import __all__ as __all__
+
+_explain_absent_names(globals())

@@ -1,0 +1,140 @@
+"""Whole programs over `Explicit` mesh axes: derivatives, loops, ahead-of-time compilation, mixed meshes, refusals."""
+import pickle
+
+import lamina
+import lamina.numpy as jnp
+import numpy as np
+import pytest
+from lamina import lax
+from lamina.errors import ShardingTypeError
+from lamina.sharding import AxisType, NamedSharding, PartitionSpec as P, auto_axes, set_mesh
+
+VALUE = np.arange(64, dtype=np.float32).reshape(8, 8) / 64
+
+
+@pytest.fixture
+def mesh():
+    made = lamina.make_mesh((4, 2), ("x", "y"), axis_types=AxisType.Explicit)
+    with set_mesh(made):
+        yield made
+
+
+def put(mesh, *spec):
+    return lamina.device_put(VALUE, NamedSharding(mesh, P(*spec)))
+
+
+def types(tree):
+    return [str(lamina.typeof(x)) for x in lamina.tree_util.tree_leaves(tree)]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, lamina.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("fun, specs, wanted", [
+    (lambda w, x: jnp.tanh(x @ w).sum(), [(None, "y"), ("x", None)], ["float32[8,8@y]", "float32[8@x,8]"]),
+    (lambda w, x: (lamina.nn.softmax(x @ w, -1) ** 2).sum(), [(None, None), ("x", None)], ["float32[8,8]", "float32[8@x,8]"]),
+    (lambda w, x: lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, None, length=3)[0].sum(), [(None, None), ("x", None)],
+     ["float32[8,8]", "float32[8@x,8]"]),
+    (lambda w, x: lamina.checkpoint(lambda w, x: jnp.tanh(x @ w))(w, x).sum(), [(None, "y"), ("x", None)],
+     ["float32[8,8@y]", "float32[8@x,8]"]),
+    (lambda w, x: lamina.nn.relu(w * x).sum(), [("x", "y"), ("x", None)], ["float32[8@x,8@y]", "float32[8@x,8]"]),
+    (lambda w, x: jnp.einsum("ij,jk->ik", w, x, out_sharding=P("x", "y")).sum(), [("x", "y"), ("x", "y")],
+     ["float32[8@x,8@y]", "float32[8@x,8@y]"])])
+def test_cotangents_have_the_sharding_of_their_primals(mesh, wrap, fun, specs, wanted):
+    found = wrap(lamina.grad(fun, (0, 1)))(*[put(mesh, *spec) for spec in specs])
+    assert types(found) == wanted
+    # The same function with replicated arguments.
+    for g, w in zip(found, lamina.jit(lamina.grad(fun, (0, 1)))(put(mesh), put(mesh))):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
+
+
+def test_gradient_without_a_mesh_in_scope(mesh):
+    x = put(mesh, "x", "y")
+    with set_mesh(None):
+        assert types(lamina.jit(lamina.grad(lambda v: jnp.sin(v @ VALUE).sum()))(x)) == ["float32[8@x,8@y]"]
+        assert types(lamina.grad(lambda v: jnp.sin(v @ VALUE).sum())(x)) == ["float32[8@x,8@y]"]
+
+
+def test_second_derivatives_and_vmap(mesh):
+    x = put(mesh, "x", "y")
+    twice = lamina.grad(lambda v: lamina.grad(lambda u: (u ** 3).sum())(v).sum())
+    assert types((twice(x), lamina.jit(twice)(x))) == ["float32[8@x,8@y]"] * 2
+    np.testing.assert_array_equal(twice(x), 6 * VALUE)
+    rows = lamina.vmap(lamina.grad(lambda r: (r * r).sum()))
+    assert types((rows(x), lamina.jit(rows)(x))) == ["float32[8@x,8@y]"] * 2
+    assert types(lamina.vmap(lambda v: jnp.einsum("ij,jk->ik", v, v, out_sharding=P("x", None)))(jnp.ones((3, 8, 8)))) == [
+        "float32[3,8@x,8]"]
+
+
+def test_ahead_of_time_compilation(mesh):
+    x, f = put(mesh, "x", "y"), lamina.jit(lambda v: v.T * 2)
+    assert types(f.lower(x).compile()(x)) == ["float32[8@y,8@x]"]
+    struct = lamina.ShapeDtypeStruct((8, 8), np.float32, sharding=x.sharding)
+    assert types(f.lower(struct).compile()(x)) == ["float32[8@y,8@x]"]
+    with pytest.raises(ValueError, match="is committed to"):
+        f.lower(x).compile()(put(mesh, "x"))
+    with pytest.raises(ShardingTypeError, match="dot_general: contracted dimensions"):
+        lamina.jit(lambda v: v @ v).lower(x)
+
+
+def test_refusal_has_the_line_of_the_user(mesh):
+    x = put(mesh, "x", "y")
+    for f in (lambda v: v @ v, lamina.jit(lambda v: v @ v)):
+        for _ in range(2):  # a refused call is refused again
+            with pytest.raises(ShardingTypeError, match=r"float32\[8@x,8@y\] and float32\[8@x,8@y\].*test_programs.py:\d+"):
+                f(x)
+
+
+def test_repeated_calls_use_the_compiled_program(mesh):
+    f = lamina.jit(lambda v: v + 1)
+    for spec, wanted in [(("x",), 1), (("x",), 1), (("y",), 2), (("x",), 2)]:
+        assert f(put(mesh, *spec)).sharding.spec == P(*spec, None) and f._cache_size() == wanted
+
+
+def test_shard_map_and_pmap(mesh):
+    x = put(mesh, "x", "y")
+    double = lamina.shard_map(lambda v: v * lax.psum(1, "x"), mesh, P("x", "y"), P("x", "y"))
+    assert types((double(x), lamina.jit(double)(x))) == ["float32[8@x,8@y]"] * 2
+    np.testing.assert_array_equal(double(x), 4 * VALUE)
+    with pytest.raises(ShardingTypeError, match="xla_pmap: has no sharding rule: pmap chooses its devices itself"):
+        lamina.pmap(lambda v: v)(x)
+
+
+def test_mixed_mesh():
+    mesh = lamina.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    with set_mesh(mesh):
+        x = put(mesh, "x", "y")
+        assert types((x, x @ x, lamina.jit(lambda v: (v @ v) * 2)(x))) == ["float32[8@x,8]"] * 3
+        np.testing.assert_allclose(x @ x, VALUE @ VALUE, rtol=1e-6)
+        with pytest.raises(ValueError, match="'y' has the type AxisType.Auto"):
+            jnp.einsum("ij,jk->ik", x, x, out_sharding=P("y"))
+
+
+def test_arguments_of_two_meshes_are_refused(mesh):
+    other = lamina.make_mesh((2, 4), ("x", "y"), axis_types=AxisType.Explicit)
+    with pytest.raises(ShardingTypeError, match="arguments must be on one mesh"):
+        put(mesh, "x") + put(other, "x")
+
+
+def test_programs_on_other_devices_are_unchanged(mesh):
+    f = lamina.grad(lambda v: (v @ v).sum())
+    one = lamina.device_put(VALUE, lamina.devices()[3])
+    auto = lamina.device_put(VALUE, NamedSharding(lamina.make_mesh((4, 2), ("x", "y")), P("x")))
+    for g in (f, lamina.jit(f)):
+        assert g(one).sharding == one.sharding and g(auto).sharding.mesh == auto.sharding.mesh
+
+
+def test_iteration_and_copies(mesh):
+    assert types(list(put(mesh, None, "y"))) == ["float32[8@y]"] * 8
+    with pytest.raises(ShardingTypeError, match="dynamic_slice: dimension 0"):
+        list(put(mesh, "x"))
+    x = put(mesh, "x", "y")
+    assert types(pickle.loads(pickle.dumps(x))) == ["float32[8@x,8@y]"]
+    np.testing.assert_array_equal(np.asarray(x), VALUE)
+    assert types(lamina.jit(lambda v: v + 1, donate_argnums=0)(put(mesh, "x"))) == ["float32[8@x,8]"]
+
+
+def test_auto_axes_with_a_tree_of_shardings(mesh):
+    x = put(mesh, "x", "y")
+    f = auto_axes(lambda a, b: {"product": a @ b, "first": a})
+    found = f(x, x, out_sharding={"product": P("x"), "first": P()})
+    assert types(found) == ["float32[8,8]", "float32[8@x,8]"]
+    np.testing.assert_allclose(found["product"], VALUE @ VALUE, rtol=1e-6)
