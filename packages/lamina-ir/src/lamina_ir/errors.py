@@ -1,7 +1,8 @@
 """The shared error classes. Each also inherits from the built-in exceptions that users expect to catch.
 
-Each class has a stable `code`. Tracebacks end with the line `[LAM1101] docs/reference/errors`, a note (PEP 678): the
-message itself, `str(error)`, does not contain it. `error_details` reads code and parts of the message of any error.
+Each class has a stable `code`. Tracebacks end with the line `[LAM1101] lamina.errors, docs/reference/errors`. It is a note
+(PEP 678): the message itself, `str(error)`, does not contain it. `error_details` reads the code and parts of the message of
+any error.
 
     LaminaError
       ShapeError (ValueError, TypeError)         shapes, axes or sizes do not fit
@@ -38,7 +39,7 @@ __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationEr
            "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError",
            "UnboundedLoopError", "error_details", "mark_builtin_error"]
 
-_PAGE = "docs/reference/errors"
+_PAGE = "lamina.errors, docs/reference/errors"
 # The form of messages: `call: argument must be X; got Y. Fix`, or `call: argument: expected X; got Y. Fix`
 _CALL = re.compile(r"((?:[a-z]+ of )?[A-Za-z_][\w.]*(?: of `[^`]*`)?): ")
 _EXPECTED = re.compile(r"(?:(?P<argument>[^;]{1,80}?) must (?P<must>be .*?|have .*?)|(?:(?P<named>[^;:]{1,80}): )?"
@@ -104,7 +105,7 @@ def mark_builtin_error(error: BaseException) -> None:
     >>> error = TypeError("sort: axis must be an int; got str: 'x'")
     >>> mark_builtin_error(error)
     >>> error.code, error.__notes__
-    ('LAM2001', ['[LAM2001] docs/reference/errors'])
+    ('LAM2001', ['[LAM2001] lamina.errors, docs/reference/errors'])
     """
     code = BUILTIN_CODES.get(type(error))  # type: ignore[arg-type]
     if code is not None and not hasattr(error, "code"):

@@ -1,7 +1,7 @@
 """`lamina.errors`: the error classes of `lamina_ir`, the names that older programs catch, and `error_details`.
 
-Each class has a stable `code`, which tracebacks show in their last line: `[LAM1101] docs/reference/errors`. The page of that
-name has a section with cause, example and fix for each code; `tools/build_docs.py` generates it.
+Each class has a stable `code`, which tracebacks show in their last line: `[LAM1101] lamina.errors, docs/reference/errors`.
+The docstring of the class has the cause and the fix. That page of the documentation lists all codes, with examples.
 
     LAM10xx, LAM11xx  arguments: shapes, dtypes, axis names, keys of dicts
     LAM12xx           tracing: traced values where Python needs known ones
