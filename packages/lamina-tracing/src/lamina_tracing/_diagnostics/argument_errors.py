@@ -95,17 +95,20 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
 
 
 def mark_library_error(error: BaseException) -> None:
-    """Add its code to a built-in exception of this library; one raised by the user's code stays unchanged.
+    """Add its code to a built-in exception that this library raised; one raised by the user's code stays unchanged.
 
     Args:
-      error: an exception that leaves a public function.
+      error: an exception that leaves a public function, or that was not caught.
 
-    >>> error = ValueError("transpose: expected 2 axes; got 1")
-    >>> mark_library_error(error)
-    >>> error.code
-    'LAM2002'
+    >>> from lamina_tracing import lax
+    >>> try:
+    ...     lax.full((2,), 1 << 40)
+    ... except OverflowError as error:
+    ...     mark_library_error(error)
+    ...     error.code
+    'LAM2004'
     """
-    if type(error) in BUILTIN_CODES and not hasattr(error, "code") and _is_library_only(error.__traceback__):
+    if type(error) in BUILTIN_CODES and not hasattr(error, "code") and _is_raised_by_library(error.__traceback__):
         mark_builtin_error(error)
 
 
@@ -208,7 +211,20 @@ def _is_library_only(tb: TracebackType | None) -> bool:
     return True
 
 
-_DEPENDENCIES = re.compile(r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|^<")
+def _is_raised_by_library(tb: TracebackType | None) -> bool:
+    """Return whether lamina raised an error, or a library that lamina called."""
+    raised = False
+    while tb is not None:
+        file = tb.tb_frame.f_code.co_filename
+        if not _DEPENDENCIES.search(file):
+            raised = is_library_file(file)
+        tb = tb.tb_next
+    return raised
+
+
+# Other libraries, and generated code such as "<frozen os>"; not the user's code at a prompt.
+_DEPENDENCIES = re.compile(r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|"
+                           r"^<(?!stdin|string|console|python-input|ipython-input)")
 
 
 def _unsorted_keys_error(error: BaseException) -> BaseException:

@@ -100,6 +100,7 @@ def _install_hooks() -> None:
     def hook(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
         if error is not None and error.__traceback__ is not None:
             error = translate_error(error)
+            mark_library_error(error)
             filter_traceback(error)
             kind, tb = type(error), error.__traceback__
         before(kind, error, tb)
@@ -107,6 +108,7 @@ def _install_hooks() -> None:
     def thread_hook(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:
             error = translate_error(args.exc_value)
+            mark_library_error(error)
             filter_traceback(error)
             args = threading.ExceptHookArgs((type(error), error, error.__traceback__, args.thread))
         before_thread(args)
