@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from typing_extensions import override
 
@@ -39,6 +39,7 @@ __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationEr
            "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError",
            "UnboundedLoopError", "error_details", "mark_builtin_error"]
 
+_E = TypeVar("_E", bound=BaseException)
 _PAGE = "lamina.errors, docs/reference/errors"
 # The form of messages: `call: argument must be X; got Y. Fix`, or `call: argument: expected X; got Y. Fix`
 _CALL = re.compile(r"((?:[a-z]+ of )?[A-Za-z_][\w.]*(?: of `[^`]*`)?): ")
@@ -96,14 +97,15 @@ def error_details(error: BaseException) -> ErrorDetails:
                         rest if found else None, fix[0] if fix else None)
 
 
-def mark_builtin_error(error: BaseException) -> None:
+def mark_builtin_error(error: _E) -> _E:
     """Add the code of its family to a built-in exception: the attribute `code`, and the last line of its traceback.
 
     Args:
       error: an exception that a public function raises. An error with a code, or of another family, stays unchanged.
+    Returns:
+      The exception.
 
-    >>> error = TypeError("sort: axis must be an int; got str: 'x'")
-    >>> mark_builtin_error(error)
+    >>> error = mark_builtin_error(TypeError("sort: axis must be an int; got str: 'x'"))
     >>> error.code, error.__notes__
     ('LAM2001', ['[LAM2001] lamina.errors, docs/reference/errors'])
     """
@@ -111,13 +113,14 @@ def mark_builtin_error(error: BaseException) -> None:
     if code is not None and not hasattr(error, "code"):
         error.code = code  # type: ignore[attr-defined]
         error.add_note(f"[{code}] {_PAGE}")
+    return error
 
 
 class LaminaError(Exception):
     """Any error that lamina raises on purpose: the base class of the others.
 
     Attributes:
-      code: the stable code of the class, as in [errors](docs/reference/errors).
+      code: the stable code of the class. docs/reference/errors lists all codes.
       call, argument, expected, got, fix: parts of the message, as in `ErrorDetails`; None if the message has no such part.
 
     Fix: read the message; its last sentence says what to do.

@@ -79,9 +79,7 @@ def argument_error(call: str, name: str, kind: ArgType, value: object) -> TypeEr
     text = f"{call}: {name} must be {kind.description}; got {short_repr(value)}"
     if kind is CLOSED_JAXPR and isinstance(value, Jaxpr):
         text += ". Use ClosedJaxpr(jaxpr, consts)"
-    error = TypeError(text)
-    mark_builtin_error(error)
-    return error
+    return mark_builtin_error(TypeError(text))
 
 
 def check_args(**kinds: ArgType) -> Callable[[_F], _F]:

@@ -15,7 +15,7 @@ from ..errors import LaminaError
 from ..typing import Function, Leaf, Tree
 from .._typing import NodeData, TreeBackend
 
-__all__ = ["MixedKeysError", "PyTreeDef", "PythonBackend", "python_backend"]
+__all__ = ["MixedKeysError", "PyTreeDef", "PythonBackend", "mixed_keys_error", "python_backend"]
 
 _NONE = type(None)
 
@@ -245,19 +245,21 @@ class MixedKeysError(LaminaError, TypeError, ValueError):
 
     code: ClassVar[str] = "LAM1104"
 
-    def __init__(self, tree: dict[Any, Any], place: str = "", lead: str = "") -> None:
-        kinds = " and ".join(sorted({type(k).__name__ for k in tree}))
-        keys = ", ".join([f"{k!r:.40}" for k in list(tree)[:8]]) + (", ..." if len(tree) > 8 else "")
-        super().__init__(f"{lead and lead + ': '}a dict in a tree is ordered by its keys, so they must sort against each "
-                         f"other; the dict{place and ' at ' + place} has the keys {keys}, of types {kinds}. Use keys of one "
-                         "type")
+
+def mixed_keys_error(tree: dict[Any, Any], place: str = "", lead: str = "") -> MixedKeysError:
+    """Return the error about a dict at a place in a tree. `lead` is the name of the called function."""
+    kinds = " and ".join(sorted({type(k).__name__ for k in tree}))
+    keys = ", ".join([f"{k!r:.40}" for k in list(tree)[:8]]) + (", ..." if len(tree) > 8 else "")
+    return MixedKeysError(f"{lead and lead + ': '}a dict in a tree is ordered by its keys, so they must sort against each "
+                          f"other; the dict{place and ' at ' + place} has the keys {keys}, of types {kinds}. Use keys of "
+                          "one type")
 
 
 def _sorted_keys(tree: dict[Any, Any]) -> list[Any]:
     try:
         return sorted(tree)
     except TypeError as e:
-        raise MixedKeysError(tree) from e
+        raise mixed_keys_error(tree) from e
 
 
 _NONE_DEF = PyTreeDef(_NONE, None, (), _build_none)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import TracerArrayError, TracerIndexError, TracerIntegerError, dtypes
+from lamina_ir.errors import mark_builtin_error
 from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, has_jax_array, read_jax_array
 
@@ -191,6 +192,14 @@ def parse(index: Any, shape: tuple[int, ...], clip: bool = True, wrap: bool = Tr
       clip: move known positions inside the array; else those outside become the axis length.
       wrap: whether negative positions count from the end.
     """
+    try:
+        return _parse(index, shape, clip, wrap)
+    except (TypeError, IndexError) as error:
+        mark_builtin_error(error)
+        raise
+
+
+def _parse(index: Any, shape: tuple[int, ...], clip: bool, wrap: bool) -> tuple[Plan, list[Any]]:
     parts: list[tuple[Any, ...]] = []
     positions: list[Any] = []
     axis, inside, many, masks = 0, True, 0, 0

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from lamina_ir import LaminaError
-from typing_extensions import override
 
 __all__ = ["FailureMonitor", "LaunchFailedError", "ProcessLostError", "peer_error_for", "set_failure_monitor"]
 
@@ -26,10 +25,6 @@ class _PeerError(LaminaError, RuntimeError):
     def __init__(self, message: str, process_indices: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.process_indices = tuple(sorted({*process_indices}))
-
-    @override
-    def __reduce__(self) -> tuple[Callable[..., Exception], tuple[object, ...]]:  # the default would drop the indices
-        return type(self), (str(self), self.process_indices)
 
 
 class ProcessLostError(_PeerError):

@@ -3,7 +3,8 @@
 Each class has a stable `code`, which tracebacks show in their last line: `[LAM1101] lamina.errors, docs/reference/errors`.
 The docstring of the class has the cause and the fix. That page of the documentation lists all codes, with examples.
 
-    LAM10xx, LAM11xx  arguments: shapes, dtypes, axis names, keys of dicts
+    LAM10xx           the base class of all errors
+    LAM11xx           arguments: shapes, dtypes, axis names, keys of dicts
     LAM12xx           tracing: traced values where Python needs known ones
     LAM13xx           missing rules of transformations
     LAM14xx           programs that are not well formed
