@@ -128,8 +128,7 @@ class LaminaError(Exception):
 
     code: ClassVar[str] = "LAM1000"
 
-    @property
-    @override
+    @property  # type: ignore[explicit-override]  # the stubs declare an attribute
     def __notes__(self) -> list[str]:
         """The notes of this error. The last one is the code, which costs nothing before a traceback is shown."""
         return [*self.__dict__.get("_notes", ()), f"[{self.code}] {_PAGE}"]
