@@ -45,7 +45,7 @@ BOTH = {
     "sizes": (step, {}, (PARAMS, X),
               r"inconsistent sizes of the mapped axis: params\['w'\]\[1\], float32\[3,8\], has 3 along axis 0; expected 8, as "
               r"params\['b'\] has. All sizes: 8: params\['b'\] float32\[8\] axis 0, params\['w'\]\[0\] float32\[8,3\] axis 0, "
-              r"x float32\[8,3\] axis 0; 3: params\['w'\]\[1\] float32\[3,8\] axis 0$"),
+              r"x float32\[8,3\] axis 0; 3: params\['w'\]\[1\] float32\[3,8\] axis 0(?m:$)"),
     "many of one size": (lambda *xs: xs, {}, (X,) * 6 + (X[:2],), r"args\[6\], .* 8: args\[0\].*args\[3\] .* and 2 more; 2: "),
     "size": (two, dict(axis_size=4), (X, X), r"x, float32\[8,3\], has 8 along axis 0; expected 4, as axis_size says"),
     "size as text": (two, dict(axis_size="8"), (X, X), "axis_size must be an int; got str: '8'"),

@@ -50,6 +50,7 @@ _FIX = re.compile(r"\. (?=[A-Z])")
 BUILTIN_CODES: dict[type[Exception], str] = {
     TypeError: "LAM2001", ValueError: "LAM2002", IndexError: "LAM2003", OverflowError: "LAM2004",
     ZeroDivisionError: "LAM2005", NotImplementedError: "LAM2006", AttributeError: "LAM2007", BufferError: "LAM2008"}
+_BUILTIN_NOTES = {code: f"[{code}] {_PAGE}" for code in BUILTIN_CODES.values()}
 
 
 class ErrorDetails(NamedTuple):
@@ -110,9 +111,9 @@ def mark_builtin_error(error: _E) -> _E:
     ('LAM2001', ['[LAM2001] lamina.errors, docs/reference/errors'])
     """
     code = BUILTIN_CODES.get(type(error))  # type: ignore[arg-type]
-    if code is not None and not hasattr(error, "code"):
-        error.code = code  # type: ignore[attr-defined]
-        error.add_note(f"[{code}] {_PAGE}")
+    if code is not None and "code" not in error.__dict__:
+        error.__dict__["code"] = code
+        error.__dict__.setdefault("__notes__", []).append(_BUILTIN_NOTES[code])
     return error
 
 

@@ -108,7 +108,7 @@ def mark_library_error(error: BaseException) -> None:
     ...     error.code
     'LAM2004'
     """
-    if type(error) in BUILTIN_CODES and not hasattr(error, "code") and _is_raised_by_library(error.__traceback__):
+    if type(error) in BUILTIN_CODES and "code" not in error.__dict__ and _is_raised_by_library(error.__traceback__):
         mark_builtin_error(error)
 
 
@@ -213,13 +213,17 @@ def _is_library_only(tb: TracebackType | None) -> bool:
 
 def _is_raised_by_library(tb: TracebackType | None) -> bool:
     """Return whether lamina raised an error, or a library that lamina called."""
-    raised = False
+    entries = []
     while tb is not None:
-        file = tb.tb_frame.f_code.co_filename
-        if not _DEPENDENCIES.search(file):
-            raised = is_library_file(file)
+        entries.append(tb)
         tb = tb.tb_next
-    return raised
+    for entry in reversed(entries):
+        file = entry.tb_frame.f_code.co_filename
+        if is_library_file(file):
+            return True
+        if not _DEPENDENCIES.search(file):
+            break
+    return False
 
 
 # Other libraries, and generated code such as "<frozen os>"; not the user's code at a prompt.
