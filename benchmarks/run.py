@@ -4,7 +4,7 @@ usage: python benchmarks/run.py [--rounds N] [--only PART ...] [--out FILE.md] [
 
 The systems are measured alternately within a round, so that a change of the machine's speed affects all of them; the
 best of the rounds counts. A ratio is lamina's time divided by that of the fastest other system ("best"), or of the one
-with the same jaxlib ("same"). `--json` writes the numbers with the machine and the date; tools/benchmark_page.py
+with the same jaxlib ("same"). `--json` writes the numbers with the machine and the date; docs/_ext/benchmark_page.py
 makes the page of the documentation from such a file.
 """
 from __future__ import annotations

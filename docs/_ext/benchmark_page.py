@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results.json"
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results.json"
 # Beginning of a row's name -> heading; the first that fits counts.
 GROUPS = {
     "import": "Import", "jit_call": "Calls of compiled programs", "pmap_call": "Calls of compiled programs",
