@@ -1,6 +1,6 @@
 """The codes of errors: each code with its class, and a program that raises it. Codes are stable: never change or reuse one.
 
-`python error_examples.py` runs the programs and prints the messages as JSON, for the page that tools/error_pages.py writes.
+`python error_examples.py` runs the programs and prints the messages as JSON, for the page that docs/_ext/error_pages.py writes.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of all error codes, from the classes and tests/public_api/error_examples.py; tools/build_docs.py writes it."""
+"""The page of all error codes, from the classes and tests/public_api/error_examples.py; docs/_ext/build_docs.py writes it."""
 from __future__ import annotations
 
 import inspect
@@ -12,7 +12,7 @@ from typing import Any
 
 from api_pages import as_markdown
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "tests" / "public_api" / "error_examples.py"
+EXAMPLES = Path(__file__).resolve().parents[2] / "tests" / "public_api" / "error_examples.py"
 HEAD = """# All errors
 
 Generated from the classes, and from programs that raise them. [Errors](../reference/errors.md) shows how to read an error.
