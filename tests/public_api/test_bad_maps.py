@@ -40,7 +40,7 @@ BOTH = {
     "axis": (step, dict(in_axes=({"w": [0, 2], "b": 0}, 0)), (PARAMS, X),
              r"in_axes 2 is out of range for params\['w'\]\[1\], float32\[3,8\]; expected -2 <= axis < 2"),
     "axis from the end": (two, dict(in_axes=(0, -3)), (X, X), r"in_axes -3 is out of range for y, float32\[8,3\]; expected -2"),
-    "a number": (two, {}, (X, 1.0), r"y has rank 0 \(float32\[\]\) but in_axes asks to map its axis 0; use None"),
+    "a number": (two, {}, (X, 1.0), r"y has rank 0 \(float32\[\]\) but in_axes maps its axis 0; use None"),
     "a list of numbers": (two, {}, (X, [1.0, 2.0]), r"y\[0\] has rank 0 .* If y is meant as one array, make it one first"),
     "sizes": (step, {}, (PARAMS, X),
               r"inconsistent sizes of the mapped axis: params\['w'\]\[1\], float32\[3,8\], has 3 along axis 0; expected 8, as "

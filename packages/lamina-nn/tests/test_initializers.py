@@ -84,7 +84,7 @@ def test_each_position_of_a_named_axis_has_weights_of_its_own():
 
 def test_refusals():
     rows = (
-        (lambda: init.he_normal()(KEY, (4,)), ValueError, r"he_normal: a shape of two axes at least is needed.*\(4,\)"),
+        (lambda: init.he_normal()(KEY, (4,)), ValueError, r"he_normal: the shape must have at least two axes.*\(4,\)"),
         (lambda: init.he_normal(in_axis=3)(KEY, (4, 2)), ShapeError, "he_normal: in_axis 3 is out of range|he_normal: axis 3"),
         (lambda: init.he_normal(in_axis="i")(KEY, (4, 2)), ShapeError, "he_normal: in_axis names 'i', which the shape"),
         (lambda: init.variance_scaling(1., "fan", "normal"), ValueError, "variance_scaling: mode must be one of 'fan_in'"),

@@ -232,7 +232,7 @@ def test_nothing_is_left_out_in_silence():
     (lambda: stax.Flatten[0](KEY, ()), ShapeError, "Flatten"),
     (lambda: stax.Conv(8, 3), TypeError, "Conv: filter_shape is a sequence"),
     (lambda: stax.ConvTranspose(8, (3, 3), padding=3), TypeError, "ConvTranspose: padding is 'VALID'"),
-    (lambda: stax.Conv(8, (3, 3), padding=[(1, 1)]), ShapeError, "Conv: padding has a pair for each of 2"),
+    (lambda: stax.Conv(8, (3, 3), padding=[(1, 1)]), ShapeError, "Conv: padding must have a pair for each of 2"),
     (lambda: stax.MaxPool((3, 3), padding=[(0.5, 1)] * 2), TypeError, "MaxPool: padding"),
     (lambda: stax.Conv(8, (3,)), ShapeError, "one for each of 1 lengths in filter_shape"),
     (lambda: stax.Conv(8, (3, 3), (2,)), ShapeError, "strides has a positive length for each of 2 axes"),

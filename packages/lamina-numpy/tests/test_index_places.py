@@ -100,7 +100,7 @@ def test_positions_outside_in_unsigned_integers():
 def test_insert_where_a_mask_holds():
     x, mask = np.arange(3), np.array([True, False, True])
     np.testing.assert_array_equal(np.asarray(jnp.insert(x, mask, 9)), [9, 0, 1, 9, 2])
-    with pytest.raises(TypeError, match="places are integers, or a mask of length 3"):
+    with pytest.raises(TypeError, match="places must be integers, or a mask of length 3"):
         jnp.insert(x, 1.5, 9)
     for place in (4, [-4, 1]):
         with pytest.raises(IndexError, match=r"insert: positions must be in \[-3, 3\]"):

@@ -129,7 +129,7 @@ def deserialize_exported(blob: bytes | bytearray, make: Callable[..., Any]) -> A
     _, version, reserved, digest, n_header, n_program = _HEAD.unpack_from(data)
     if version != FORMAT:
         raise ValueError(f"deserialize: the function was written in format {version}; this version reads format {FORMAT}. "
-                         "Use a lamina-export that knows it")
+                         "Use a newer lamina-export")
     body = data[_HEAD.size:]
     if reserved or n_header + n_program > len(body) or hashlib.sha256(body).digest() != digest:
         raise ValueError("deserialize: the function is damaged or cut off (its checksum does not fit)")

@@ -176,7 +176,7 @@ class SymbolicDim:
         if high < 0:
             return False
         raise InconclusiveDimensionOperation(
-            f"{self} {sign} {other} holds for some sizes and not for others, as far as is known. Say what sizes there are by "
+            f"{self} {sign} {other} holds for some sizes only. Restrict the sizes with "
             f"symbolic_shape(..., constraints=['{self} {'>=' if '>' in sign else '<='} ...'])")
 
     def __bool__(self) -> bool:

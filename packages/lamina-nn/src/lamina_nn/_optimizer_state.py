@@ -175,5 +175,5 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
     points, tree = trees.tree_flatten(marked_pytree)
     for point in points:
         if not isinstance(point, JoinPoint):
-            raise TypeError(f"pack_optimizer_state: every leaf is a JoinPoint; got {type(point).__name__}")
+            raise TypeError(f"pack_optimizer_state: every leaf must be a JoinPoint; got {type(point).__name__}")
     return _pack_states(tree, [point.subtree for point in points])

@@ -30,7 +30,7 @@ def _make_rounding(name: str, on: Any, says: str, example: str) -> Unary:
     def op(x: ArrayLike, /) -> Array:
         d = aval(name, x).dtype
         if dtypes.is_complex(d):
-            raise DTypeError(f"{name}: complex numbers have no order to round in; got {typeof(x).str_long()}. Take real "
+            raise DTypeError(f"{name}: complex numbers cannot be rounded; got {typeof(x).str_long()}. Take real "
                              "and imag first")
         if not dtypes.is_float(d):
             return _check_round(name, x)

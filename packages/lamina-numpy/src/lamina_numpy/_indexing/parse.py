@@ -88,14 +88,14 @@ def _to_index_array(part: Any) -> Any:
         if dtypes.is_integer(dtype):
             return part
     elif isinstance(part, str):
-        raise mark_builtin_error(TypeError(f"indexing: strings are no indices; got {part!r}"))
+        raise mark_builtin_error(TypeError(f"indexing: an index must not be a string; got {part!r}"))
     else:
         if _is_sequence(part):
             try:
                 part = np.asarray(part)
             except TracerArrayError:
                 raise mark_builtin_error(TypeError(
-                    "indexing: a list of traced values is no index; use lamina.numpy.array(list)")) from None
+                    "indexing: an index must not be a list of traced values; use lamina.numpy.array(list)")) from None
             if part.size == 0:
                 part = part.astype(_I32)
         elif has_jax_array(part):

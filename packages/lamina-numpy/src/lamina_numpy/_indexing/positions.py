@@ -69,7 +69,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
         raise ValueError(f"nonzero: size must not be negative; got {size}")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(shape)
     if len(fills) != len(shape):
-        raise ValueError(f"nonzero: fill_value is one number, or one for each of {len(shape)} axes; got {fill_value}")
+        raise ValueError(f"nonzero: fill_value must be one number, or one for each of {len(shape)} axes; got {fill_value}")
     fills = tuple(0 if f is None else f for f in fills)
     return _nonzero(a, tuple(fills), size=size)
 

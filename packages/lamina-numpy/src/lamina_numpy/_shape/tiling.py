@@ -119,7 +119,7 @@ def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     shift = asarray(shift)
     if not (dtypes.is_integer(typeof(shift).dtype) or dtypes.is_bool(typeof(shift).dtype)) or len(typeof(shift).shape) > 1:
-        raise TypeError(f"roll: shift is an integer, or one for each axis; got {typeof(shift).str_long()}")
+        raise TypeError(f"roll: shift must be an integer, or one for each axis; got {typeof(shift).str_long()}")
     shift = cast(shift, dtypes.canonical_int())  # narrow and unsigned ones would overflow when negated
     if axis is None:
         shift = lax.reduce_sum(shift, tuple(range(len(typeof(shift).shape))))

@@ -269,7 +269,7 @@ class FailureMonitor:
         more = f"; and {len(ranks) - _MAX_LISTED} more" if len(ranks) > _MAX_LISTED else ""
         return ProcessLostError(
             f"{call}: process_indices {ranks} are gone: {reasons}{more}. {then}; "
-            "lamina.distributed.shutdown() and initialize(...) make a system of those who are left", ranks)
+            "lamina.distributed.shutdown() and initialize(...) form a new system of the remaining processes", ranks)
 
     def _on_event(self, event: rendezvous_client.Event) -> None:
         """Handle a report of the coordinator, in the thread of its connection."""

@@ -240,9 +240,9 @@ def _check_int(call: str, name: str, value: Any, least: int) -> int:
     try:
         value = operator.index(value)
     except TypeError:
-        raise TypeError(f"{call}: {name} is a number of samples, an integer; got {value!r}") from None
+        raise TypeError(f"{call}: {name} must be a number of samples, an integer; got {value!r}") from None
     if value < least:
-        raise ValueError(f"{call}: {name} is a number of samples, at least {least}; got {value}")
+        raise ValueError(f"{call}: {name} must be a number of samples, at least {least}; got {value}")
     return value
 
 

@@ -34,7 +34,7 @@ class ModeResult(NamedTuple):
 def _check_nan_policy(call: str, nan_policy: Any) -> bool:
     """Whether NaNs are left out."""
     if nan_policy == "raise":
-        raise NotImplementedError(f"{call}: nan_policy='raise' would have to look at traced values; test with "
+        raise NotImplementedError(f"{call}: nan_policy='raise' needs the values, which are traced; test with "
                                   "lamina.numpy.isnan first, or set debug_nans")
     if nan_policy not in ("propagate", "omit"):
         raise ValueError(f"{call}: nan_policy must be 'propagate' or 'omit'; got {nan_policy!r}")

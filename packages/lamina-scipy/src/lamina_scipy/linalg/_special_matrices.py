@@ -74,10 +74,10 @@ def hilbert(n: int) -> Array:
            [0.5       , 0.33333334]], dtype=float32)
     """
     if not hasattr(n, "__index__"):
-        raise TypeError(f"hilbert: n is a number of rows, an integer; got {n!r}")
+        raise TypeError(f"hilbert: n must be a number of rows, an integer; got {n!r}")
     n = operator.index(n)
     if n < 0:
-        raise ValueError(f"hilbert: n is a number of rows; got {n}")
+        raise ValueError(f"hilbert: n must be a number of rows; got {n}")
     k = lnp.arange(n, dtype=float)
     return 1 / (k[:, None] + k + 1)
 
