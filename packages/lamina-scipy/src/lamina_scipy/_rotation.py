@@ -202,12 +202,12 @@ class Rotation:
 
     def __getitem__(self, indexer: Any) -> Rotation:
         if self.single:
-            raise TypeError("Rotation: this is one rotation, which has no parts; lists have")
+            raise TypeError("Rotation: a single rotation cannot be indexed; expected a list of rotations")
         return self._wrap(self.quat[indexer])
 
     def __len__(self) -> int:
         if self.single:
-            raise TypeError("Rotation: this is one rotation, which has no length; lists have")
+            raise TypeError("Rotation: a single rotation has no length; expected a list of rotations")
         return typeof(self.quat).shape[0]
 
     def __bool__(self) -> bool:

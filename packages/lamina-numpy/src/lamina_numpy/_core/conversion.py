@@ -54,8 +54,8 @@ def _shorten(x: Any) -> str:
 
 def _need_number(call: str, found: Any, dtype: np.dtype | None) -> None:
     if dtype is not None and dtypes.is_key(dtype) and found != dtype:
-        raise DTypeError(f"{call}: numbers are no keys; got {found} and dtype {dtypes.long_name(dtype)}. "
-                         "random.wrap_key_data(words) gives keys")
+        raise DTypeError(f"{call}: numbers cannot become PRNG keys; got {found} and dtype {dtypes.long_name(dtype)}. "
+                         "Use random.wrap_key_data(data)")
 
 
 def _convert_numpy(call: str, x: np.ndarray, dtype: np.dtype | None, python: bool = False) -> Any:

@@ -52,7 +52,8 @@ _I32 = np.dtype("int32")
 
 def _make(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray], ops: Callable[[], Any]) -> Any:
     if dtypes.is_key(dtype):
-        raise DTypeError(f"numbers are no keys; got dtype {dtypes.long_name(dtype)}. random.wrap_key_data(words) gives keys")
+        raise DTypeError(f"numbers cannot become PRNG keys; got dtype {dtypes.long_name(dtype)}. "
+                         "Use random.wrap_key_data(data)")
     if dtype == dtypes.float0:  # the zero tangent of integers: no device has this dtype
         return np.zeros(shape, dtype)
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:

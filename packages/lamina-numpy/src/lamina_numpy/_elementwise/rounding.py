@@ -21,7 +21,7 @@ __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "round_", 
 def _check_round(name: str, x: Any) -> Any:
     """Integers and truth values, which are round."""
     if dtypes.is_key(typeof(x).dtype):
-        raise DTypeError(f"{name}: keys are no numbers; got {typeof(x).str_long()}. random.key_data(keys) gives their words")
+        raise DTypeError(f"{name}: expected numbers; got PRNG keys {typeof(x).str_long()}. Use random.key_data(keys)")
     return positive(x)
 
 

@@ -125,7 +125,7 @@ def _normalize(index: Any, shape: Sequence[int]) -> list[Any]:
     if type(index) is not tuple:
         if isinstance(index, (list, range)):
             raise mark_builtin_error(TypeError(
-                f"indexing: a list is no index, since NumPy gave it two meanings; got x[{index!r:.60}]. Write "
+                f"indexing: an index must not be a list, which is ambiguous; got x[{index!r:.60}]. Write "
                 "x[numpy.array(list)] for positions, x[tuple(list)] for axes"))
         index = (index,)
     # used: axes that parts take up (None and rank-0 masks none, masks one for each of theirs); dots: position of `...`.

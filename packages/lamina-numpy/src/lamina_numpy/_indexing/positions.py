@@ -250,7 +250,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
     sizes = as_shape("ravel_multi_index", dims)
     parts = [asarray(i) for i in multi_index]
     if len(parts) != len(sizes):
-        raise ValueError(f"ravel_multi_index: {len(sizes)} axes need as many indices; got {len(parts)}")
+        raise ValueError(f"ravel_multi_index: expected {len(sizes)} indices, one for each axis; got {len(parts)}")
     fixed = []
     for i, (part, size) in enumerate(zip(parts, sizes)):
         if not dtypes.is_integer(typeof(part).dtype):

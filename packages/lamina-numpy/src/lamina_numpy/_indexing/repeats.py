@@ -115,7 +115,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
         places: Any = ravel(asarray(obj))
         left = n - typeof(places).shape[0]
         if left < 0:
-            raise IndexError(f"delete: {n - left} places of an axis of length {n} cannot all be different")
+            raise IndexError(f"delete: obj must name at most {n} distinct positions; got {n - left}")
         places = choose_by(lax.lt(places, lax.full_like(places, 0)), places + n, places)
         gone = any_(arange(n, dtype=typeof(places).dtype)[:, None] == places[None], axis=1)
         kept = cumsum(cast(lax.bitwise_not(gone), dtypes.canonical_int()))  # so many up to each place

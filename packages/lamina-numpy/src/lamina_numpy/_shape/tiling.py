@@ -93,7 +93,7 @@ def _roll_axes(call: str, a: Any, count: int, axis: Any) -> tuple[int, ...]:
     axes = check_axes(call, axis, len(typeof(a).shape)) if not isinstance(axis, (list, tuple)) else tuple(
         check_axis(call, i, len(typeof(a).shape)) for i in axis)
     if count not in (1, len(axes)) and len(axes) != 1:
-        raise ValueError(f"{call}: {count} shifts do not go with {len(axes)} axes")
+        raise ValueError(f"{call}: shift and axis must have the same length; got {count} shifts and {len(axes)} axes")
     return axes * (count if len(axes) == 1 else 1)
 
 

@@ -137,8 +137,7 @@ class PmapSpec(MapSpec):
         own, total = self.share()
         if rows * own % total:
             raise ValueError(f"{self.error_prefix}: axis_size is the number of rows in all processes together; {rows} "
-                             "cannot be shared "
-                             f"out evenly by {total} {'processes' if self.devices is None else 'devices'}")
+                             f"cannot be divided evenly among {total} {'processes' if self.devices is None else 'devices'}")
         return rows * own // total
 
     @override

@@ -174,15 +174,15 @@ def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list
         what = f" ({s['collectives'][0]})" if s["collectives"] else ""
         return CollectiveTimeoutError(
             f"{s['call']}{what}: {_format_ranks(late)} did not come to this launch within collective_timeout_seconds; "
-            f"none of its data has been exchanged\n{text}\nA process that comes late raises this too; the next launch "
-            "that all come to works")
+            f"none of its data has been exchanged\n{text}\nA late process raises this error too; the next launch "
+            "of all processes works")
     if kind == "interrupted":
         call = descriptions[own]["call"]
         return AgreementError(f"{call}: a process was interrupted while it waited for the others to launch this; none "
                               f"of its data has been exchanged\n{text}")
     if kind == "deadlock":
         return AgreementError(
-            f"{_format_ranks(late)} wait for one another, each to come to its launch: none of these can begin, and "
+            f"{_format_ranks(late)} wait for one another in different launches, so none can start; "
             f"none of their data has been exchanged\n{text}\n{_FIX}")
     return AgreementError(
         f"{_format_ranks(ranks)} launch different programs over their devices; none of their data has been exchanged\n"
@@ -190,7 +190,7 @@ def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list
 
 
 _FIX = ("Every process must launch the same programs over several processes, in one order. The next launch that is the "
-        "same in all of them works")
+        "same in all processes works")
 
 
 def _format_ranks(ranks: list[int]) -> str:
