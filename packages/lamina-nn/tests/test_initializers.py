@@ -89,9 +89,9 @@ def test_refusals():
         (lambda: init.he_normal(in_axis="i")(KEY, (4, 2)), ShapeError, "he_normal: in_axis names 'i', which the shape"),
         (lambda: init.variance_scaling(1., "fan", "normal"), ValueError, "variance_scaling: mode must be one of 'fan_in'"),
         (lambda: init.variance_scaling(1., "fan_in", "n"), ValueError, "variance_scaling: distribution must be"),
-        (lambda: init.orthogonal()(KEY, (4,)), ValueError, "orthogonal: a shape of two axes at least"),
-        (lambda: init.delta_orthogonal()(KEY, (4, 4)), ValueError, "delta_orthogonal: a shape of three to five axes"),
-        (lambda: init.delta_orthogonal()(KEY, (3, 5, 4)), ValueError, "delta_orthogonal: no more inputs than outputs"),
+        (lambda: init.orthogonal()(KEY, (4,)), ValueError, "orthogonal: the shape must have at least two axes"),
+        (lambda: init.delta_orthogonal()(KEY, (4, 4)), ValueError, "delta_orthogonal: the shape must have three to five axes"),
+        (lambda: init.delta_orthogonal()(KEY, (3, 5, 4)), ValueError, "delta_orthogonal: there must be at most as many inputs as outputs"),
         (lambda: init.normal()(KEY, (3,), "int32"), DTypeError, "normal: dtype must be a float or complex dtype; got int32"))
     for call, error, words in rows:
         with pytest.raises(error, match=words):
