@@ -119,7 +119,7 @@ def test_trim_zeros_of_every_axis(x, trim):
 
 
 def test_conditions_past_the_end_masks_of_other_sizes_and_nothing_to_put():
-    with pytest.raises(ValueError, match="holds at 2, past the end"):
+    with pytest.raises(ValueError, match="is true at index 2, past the end"):
         jnp.compress(np.array([0, 1, 1]), np.arange(2))
     np.testing.assert_array_equal(np.asarray(jnp.compress(np.array([0, 1, 0]), np.arange(2))), [1])
     with pytest.raises(ValueError, match="axis 1 is out of range"):
