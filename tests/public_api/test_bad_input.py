@@ -161,7 +161,7 @@ ROTATION = jax.scipy.spatial.transform.Rotation.from_euler("x", 1.0)
     (lambda: optimizers.adam(0.1)[1](0, "a", optimizers.adam(0.1)[0](1.0)), "adam: "),
     (lambda: jax.scipy.linalg.block_diag({}, X), "block_diag: expected an array or a number; got dict"),
     (lambda: jax.scipy.signal.istft(X, nperseg=X), "istft: "),
-    (lambda: jax.scipy.ndimage.map_coordinates(X, None, 1), "map_coordinates: coordinates are a sequence of arrays"),
+    (lambda: jax.scipy.ndimage.map_coordinates(X, None, 1), "map_coordinates: coordinates must be a sequence of arrays"),
     (lambda: ROTATION.apply([[1], [2, 3]]), "Rotation.apply: nested lists"),
     (lambda: jax.scipy.interpolate.RegularGridInterpolator((np.arange(3),), np.ones(3))("a"), "RegularGridInterpolator: "),
     (lambda: odeint(lambda y, t: -y, {"a": "b"}, np.arange(3)), "odeint: "),

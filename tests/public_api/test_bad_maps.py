@@ -101,7 +101,7 @@ PMAP = {
     "no devices": (pmapped(devices=[]), "devices must not be empty"),
     "numbers": (pmapped(devices=[0, 1]), r"devices\[0\] must be a device, as lamina.devices\(\) gives; got int: 0"),
     "number": (pmapped(devices=8), "devices must be a list of devices, .* got int: 8"),
-    "platform": (pmapped(devices="cpu"), "devices must be a list of devices, .* got str: 'cpu'.* a platform into backend="),
+    "platform": (pmapped(devices="cpu"), "devices must be a list of devices, .* got str: 'cpu'.* a platform as backend="),
     "device": (lambda: jax.pmap(two, devices=jax.devices()[0])(X[:1], X[:1]), "devices must be a list of devices"),
     "device twice": (lambda: jax.pmap(two, devices=jax.devices()[:1] * 8)(X, X),
                      r"devices\[1\] is cpu:0, which is named twice: devices\[0\]"),

@@ -126,10 +126,10 @@ def test_conditions_past_the_end_masks_of_other_sizes_and_nothing_to_put():
         jnp.compress(np.array([True]), np.arange(2), axis=1)
     with pytest.raises(ValueError, match="as many elements"):
         jnp.place(np.arange(2), np.array([True]), 5, inplace=False)
-    with pytest.raises(ValueError, match="vals holds no elements"):
+    with pytest.raises(ValueError, match="vals must not be empty"):
         jnp.place(np.arange(2), np.array([True, True]), [], inplace=False)
     np.testing.assert_array_equal(np.asarray(jnp.put(np.arange(2), np.array([0]), [], inplace=False)), [0, 1])
-    with pytest.raises(ValueError, match="val holds no elements"):
+    with pytest.raises(ValueError, match="val must not be empty"):
         jnp.fill_diagonal(np.zeros((2, 2)), np.zeros(0), inplace=False)
     with pytest.raises(NotImplementedError, match="choose: out="):
         jnp.choose(np.array([0]), [1], out=3)
