@@ -23,7 +23,7 @@ from .._mesh.partition_spec import (explicit_spec, format_placement, partition_s
                                     spec_from_entries, tiles_from_partition_spec)
 from .._typing import Entries
 
-__all__ = ["add_sharding_types"]
+__all__ = ["Analysis", "add_sharding_types"]
 
 _MAX_ROUNDS = 4  # iterations in which the carry of a transposed loop must have found its sharding
 
@@ -54,14 +54,18 @@ def add_sharding_types(closed: ClosedJaxpr, entries: Sequence[Entries], mesh: Me
     >>> add_sharding_types(program, [(("x",), ())], mesh, lambda value: ())[1]
     [((), ('x',))]
     """
-    analysis = _Analysis(mesh, read, source)
+    analysis = Analysis(mesh, read, source)
     if name.startswith(AUTO_AXES):
         return closed, analysis.read_results(closed)
     return analysis.analyze(closed, tuple(entries), is_derived)
 
 
-class _Analysis:
-    """The analysis of one program and those nested in it; the arguments are those of `add_sharding_types`."""
+class Analysis:
+    """The analysis of one program and those nested in it.
+
+    Args:
+      mesh, read, source: as for `add_sharding_types`.
+    """
 
     def __init__(self, mesh: Mesh, read: Callable[[Value], Entries], source: Source | None) -> None:
         self.mesh, self.read, self.source = mesh, read, source
@@ -84,19 +88,30 @@ class _Analysis:
         uniform: set[Atom] = set()
         eqns: list[Eqn] = []
         for e in jaxpr.eqns:
-            if e.primitive is prims.sharding_constraint_p and e.params["sharding"].startswith(KEEP):
-                found = self.keep(e, _get_entries(env, e.invars[0]))
-                env[e.outvars[0]] = found
-                eqns.append(Eqn(e.primitive, e.invars, e.outvars, self.constraint_params(found), e.source))
-                continue
-            eqn, outs = self.visit(e, [_get_entries(env, v) for v in e.invars],
-                                    [v in uniform or not v.aval.shape for v in e.invars], derived)
-            if e.primitive is prims.broadcast_in_dim_p and not e.invars[0].aval.shape:
-                uniform.add(e.outvars[0])
-            env.update(zip(e.outvars, outs, strict=True))
+            eqn, outs = self.step(e, env, uniform, derived)
             eqns += self.constrain(eqn, outs)
         made = Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful)
         return ClosedJaxpr(made, closed.consts), [_get_entries(env, v) for v in jaxpr.outvars]
+
+    def step(self, e: Eqn, env: dict[Atom, Entries], uniform: set[Atom], derived: bool) -> tuple[Eqn, list[Entries]]:
+        """Analyze one equation: return it with analyzed nested programs, and the entries of its results.
+
+        Args:
+          e: the equation.
+          env: the entries of the variables; those of the results are added.
+          uniform: the variables whose elements are all one scalar; results are added.
+          derived: whether the equation is part of a transpose.
+        """
+        if e.primitive is prims.sharding_constraint_p and e.params["sharding"].startswith(KEEP):
+            found = self.keep(e, _get_entries(env, e.invars[0]))
+            env[e.outvars[0]] = found
+            return Eqn(e.primitive, e.invars, e.outvars, self.constraint_params(found), e.source), [found]
+        eqn, outs = self.visit(e, [_get_entries(env, v) for v in e.invars],
+                               [v in uniform or not v.aval.shape for v in e.invars], derived)
+        if e.primitive is prims.broadcast_in_dim_p and not e.invars[0].aval.shape:
+            uniform.add(e.outvars[0])
+        env.update(zip(e.outvars, outs, strict=True))
+        return eqn, outs
 
     def keep(self, e: Eqn, entries: Entries) -> Entries:
         """Return the sharding of a constraint of `keep_shardings`: the first one with its number determines it."""

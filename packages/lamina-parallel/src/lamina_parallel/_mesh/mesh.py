@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import override
 from lamina_ir import config
 from lamina_ir.typing import CacheKey, Device
-from lamina_tracing.extend import explicit_meshes
+from lamina_tracing.extend import enable_explicit_meshes
 
 from .abstract_mesh import AbstractMesh, AxisType, format_axes, normalize_axis_types
 
@@ -83,7 +83,7 @@ class Mesh:
         flat = _check_devices(grid, names)
         self.axis_types = normalize_axis_types("Mesh", axis_types, len(names))
         if AxisType.Explicit in self.axis_types:
-            explicit_meshes[:] = [True]
+            enable_explicit_meshes()
         grid.flags.writeable = False
         self.devices, self.axis_names = grid, names
         self._key = names, grid.shape, tuple(flat), self.axis_types

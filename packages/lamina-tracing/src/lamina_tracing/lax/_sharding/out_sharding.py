@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lamina_ir import config, prims
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
+from ..._core.explicit_shardings import explicit_meshes
 from ..._core.trace import bind
 from ..._core.tracer import Tracer, typeof
 from ..._jit.jit import jit
@@ -18,7 +19,6 @@ __all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", 
 AUTO_AXES = "auto_axes("  # names of calls whose program the compiler partitions begin with this
 KEEP = "{keep:"  # the param of a constraint to the sharding that a value has already; its transpose keeps it too
 _numbers = itertools.count()
-explicit_meshes: list[bool] = []  # [True] once a mesh with `Explicit` axes was made; before, no value has a sharding to keep
 
 
 def check_out_sharding(call: str, out_sharding: Sharding) -> None:

@@ -1,0 +1,199 @@
+"""Shardings of traced values over `Explicit` axes, for `typeof` and for the types of staged arguments.
+
+The sharding of a variable follows from the equations staged so far: each trace has an analysis, which continues at the
+first equation that it has not seen. It starts when a sharding of the trace is read. The sharding of a value in a batch
+or with a tangent follows from that of the batch or the primal value.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+from lamina_batching.extend.transformations import BatchTracer
+from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, ShapedArray, prims
+from lamina_ir.typing import Sharding, Value
+from lamina_tracing.extend import (ExplicitEntries, StagingTrace, StagingTracer, Tracer, get_underlying_value,
+                                   set_sharding_analysis)
+
+from .analyze import Analysis, add_sharding_types
+from .operation import unsharded
+from .._mesh.mesh import Mesh, mesh_in_scope
+from .._mesh.partition_spec import PartitionSpec, spec_from_entries
+from .._typing import Entries
+
+__all__ = ["ArrayShardings", "TypeSharding", "set_array_shardings"]
+
+
+class TypeSharding(NamedTuple):
+    """The sharding in the type of a traced value, without a runtime.
+
+    Attributes:
+      mesh: the mesh.
+      spec: a spec with an entry for each dimension.
+    """
+
+    mesh: Mesh
+    spec: PartitionSpec
+
+    @property
+    def explicit_entries(self) -> Entries:
+        """The `Explicit` axes of each dimension."""
+        return tuple([() if e is None else e if isinstance(e, tuple) else (e,) for e in self.spec])
+
+
+class ArrayShardings:
+    """Shardings of concrete arrays. This base class is for arrays without devices.
+
+    >>> class Arrays(ArrayShardings):
+    ...     pass
+    >>> Arrays().read_entries(None, 2.0, 0)
+    ()
+    """
+
+    def find_mesh(self, x: Value) -> Mesh | None:
+        """Return the mesh with `Explicit` axes of an array; None if it has none."""
+        return None
+
+    def read_entries(self, mesh: Mesh, x: Value, ndim: int) -> Entries:
+        """Return the `Explicit` axes of each dimension of an array."""
+        return unsharded(ndim)
+
+    def make_sharding(self, mesh: Mesh, entries: Entries) -> Sharding:
+        """Return the sharding over a mesh with these axes of each dimension."""
+        return TypeSharding(mesh, spec_from_entries(entries))
+
+
+_arrays: list[ArrayShardings] = [ArrayShardings()]
+
+
+def set_array_shardings(arrays: ArrayShardings) -> None:
+    """Set how shardings of arrays are read and made. A runtime calls it.
+
+    Args:
+      arrays: the functions.
+
+    >>> set_array_shardings(_arrays[0])
+    """
+    _arrays[:] = [arrays]
+
+
+class _TracedShardings:
+    """The analysis that `lamina_tracing` calls; see its `ShardingAnalysis`."""
+
+    def enter_mesh_of(self, operands: Sequence[Value]) -> AbstractContextManager[object]:
+        for x in operands:
+            mesh = _arrays[0].find_mesh(get_underlying_value(x))
+            if mesh is not None:
+                return nullcontext() if mesh_in_scope() == mesh else mesh
+        return nullcontext()
+
+    def find_sharding(self, x: Value) -> Sharding:
+        if isinstance(x, StagingTracer):
+            analysis = _get_analysis(x._trace)
+            found = None if analysis is None else analysis.find(x._var)
+            return None if found is None else _arrays[0].make_sharding(analysis.mesh, found)
+        if isinstance(x, Tracer):
+            return self._find_wrapped(x)
+        mesh = _arrays[0].find_mesh(x) or _explicit_mesh_in_scope()
+        return None if mesh is None else _arrays[0].make_sharding(mesh, _read(mesh, x))
+
+    def _find_wrapped(self, x: Tracer) -> Sharding:
+        """Return the sharding of a tracer that wraps a value of an outer level."""
+        value = x.underlying_value()
+        found = None if value is None else self.find_sharding(value)
+        if found is None:
+            return None
+        entries: Entries = found.explicit_entries
+        if isinstance(x, BatchTracer):
+            entries = entries[:x.dim] + entries[x.dim + 1:]
+        return _arrays[0].make_sharding(found.mesh, entries) if len(entries) == x.ndim else None
+
+    def find_entries(self, x: Value) -> ExplicitEntries | None:
+        mesh = _explicit_mesh_in_scope()
+        if mesh is None:
+            return None
+        if not isinstance(x, Tracer):
+            # Arrays on two meshes: the analysis of the whole program refuses them.
+            return ExplicitEntries(_read(mesh, x)) if _arrays[0].find_mesh(x) in (None, mesh) else None
+        found = self.find_sharding(x)
+        return ExplicitEntries(found.explicit_entries) if found is not None and found.mesh == mesh else None
+
+    def analyze_results(self, closed: ClosedJaxpr, outer: Sequence[Value],
+                        avals: Sequence[ShapedArray]) -> list[Sharding] | None:
+        mesh = _explicit_mesh_in_scope()
+        known = [*[self.find_entries(x) for x in outer], *[a.sharding for a in avals]]
+        if mesh is None or None in known:
+            return None
+        found = add_sharding_types(closed, [s.explicit_entries for s in known], mesh,
+                                   lambda value: _arrays[0].read_entries(mesh, value, len(value.shape)))[1]
+        return [_arrays[0].make_sharding(mesh, entries) if any(entries) else None for entries in found]
+
+
+def _explicit_mesh_in_scope() -> Mesh | None:
+    mesh = mesh_in_scope()
+    return mesh if mesh is not None and mesh.explicit_axes else None
+
+
+def _read(mesh: Mesh, x: Value) -> Entries:
+    return _arrays[0].read_entries(mesh, x, len(getattr(x, "shape", ())))
+
+
+def _get_analysis(trace: StagingTrace) -> _TraceAnalysis | None:
+    """Return the analysis of a trace, which has seen all its equations; None if there are no `Explicit` axes."""
+    found = trace.sharding_analysis
+    if found is None:
+        mesh = _explicit_mesh_in_scope()
+        if mesh is None:
+            return None
+        found = trace.sharding_analysis = _TraceAnalysis(trace, mesh)
+    assert isinstance(found, _TraceAnalysis)
+    found.advance()
+    return found
+
+
+class _TraceAnalysis:
+    """The shardings of the variables of one trace; None for those that are unknown.
+
+    The arguments of a program that is staged for another program, as those of rules, are unknown, and all that follows
+    from them.
+    """
+
+    def __init__(self, trace: StagingTrace, mesh: Mesh) -> None:
+        # No reference to the trace, which would be a cycle: traces are freed at once.
+        self.eqns, self.consts, self.arguments = trace.eqns, trace.consts, trace.sharded_arguments or {}
+        self.mesh = mesh
+        self.analysis = Analysis(mesh, lambda value: _read(mesh, value), None)
+        self.env: dict[Atom, Entries | None] = {
+            v: a.sharding.explicit_entries for v, a in self.arguments.items()}
+        self.uniform: set[Atom] = set()
+        self.position = 0
+        self.const_count = 0
+
+    def find(self, v: Atom) -> Entries | None:
+        return self.env.get(v)
+
+    def advance(self) -> None:
+        """Analyze the equations that were staged since the last call."""
+        if len(self.consts) > self.const_count:
+            for x, var in list(self.consts.values())[self.const_count:]:
+                found = _shardings.find_entries(x) if isinstance(x, Tracer) else ExplicitEntries(_read(self.mesh, x))
+                self.env[var] = None if found is None else found.explicit_entries
+            self.const_count = len(self.consts)
+        while self.position < len(self.eqns):
+            self._visit(self.eqns[self.position])
+            self.position += 1
+
+    def _visit(self, e: Eqn) -> None:
+        operands = [unsharded(v.aval.ndim) if type(v) is Literal else self.env.get(v) for v in e.invars]
+        known = [x for x in operands if x is not None]
+        if len(known) == len(operands) or e.primitive in (prims.sharding_constraint_p, prims.shard_map_p):
+            env = {v: x for v, x in zip(e.invars, operands) if x is not None and type(v) is not Literal}
+            self.analysis.step(e, env, self.uniform, False)
+            self.env.update({v: env[v] for v in e.outvars})
+        else:
+            self.env.update(dict.fromkeys(e.outvars))
+
+
+_shardings = _TracedShardings()
+set_sharding_analysis(_shardings)
