@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from typing_extensions import override
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, ShapedArray, config, shaped, trees
@@ -83,25 +83,14 @@ class _EagerEvaluation(StateChange):
         notify_staging_hooks()
 
 
-class _StagedTree(NamedTuple):
-    """A staged function of trees.
-
-    Attributes:
-      closed: its program.
-      outer: the values of enclosing traces that the program takes first.
-      out_tree: the tree of the result.
-      shardings: the sharding of each result over `Explicit` axes, or None.
-    """
-
-    closed: ClosedJaxpr
-    outer: list[Value]
-    out_tree: PyTreeDef
-    shardings: list[Sharding] | None
-
-
 def _stage_tree(call: str, fun: Function, statics: StaticArgs, args: Sequence[Tree], kwargs: dict[str, Tree],
-                axes: tuple[AxisFrame, ...] = ()) -> _StagedTree:
-    """Stage `fun` on arrays or objects with shape and dtype."""
+                axes: tuple[AxisFrame, ...] = ()) -> tuple[ClosedJaxpr, list[Value], PyTreeDef, Sequence[Sharding]]:
+    """Stage `fun` on arrays or objects with shape and dtype.
+
+    Returns:
+      The program, the values of enclosing traces that it takes first, the tree of the result, and the sharding of each
+      result over `Explicit` axes; () if they are unknown.
+    """
     dynamic, named, static = statics.split(args, kwargs) if statics.any else (tuple(args), kwargs, ())
     flat, tree = trees.tree_flatten((dynamic, named))
     name = function_name(fun)
@@ -120,11 +109,12 @@ def _stage_tree(call: str, fun: Function, statics: StaticArgs, args: Sequence[Tr
     avals = tuple([a.with_varying_axes(a.varying_axes | names) for a in avals])  # example arguments may vary over every axis
     info = call, fun, tree, statics.nums
     if not explicit_meshes:
-        return _StagedTree(*stage(flat_fun, avals, info), out_tree, None)
+        closed, outer = stage(flat_fun, avals, info)
+        return closed, outer, out_tree, ()
     with staging_context(flat):
         avals = add_shardings(avals, flat)
         closed, outer = stage(flat_fun, avals, info)
-        return _StagedTree(closed, outer, out_tree, analyze_results(closed, outer, avals))
+        return closed, outer, out_tree, analyze_results(closed, outer, avals) or ()
 
 
 def _axis_frames(axis_env: Unchecked) -> tuple[AxisFrame, ...]:
@@ -139,11 +129,11 @@ def _axis_frames(axis_env: Unchecked) -> tuple[AxisFrame, ...]:
     return tuple(AxisFrame(name, size) for name, size in pairs)
 
 
-def _structs(staged: _StagedTree) -> Tree:
-    avals = staged.closed.out_avals
-    return trees.tree_unflatten(staged.out_tree, [
+def _structs(closed: ClosedJaxpr, out_tree: PyTreeDef, shardings: Sequence[Sharding]) -> Tree:
+    avals = closed.out_avals
+    return trees.tree_unflatten(out_tree, [
         ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape, sharding=s)
-        for a, s in zip(avals, staged.shardings or (None,) * len(avals), strict=True)])
+        for a, s in zip(avals, shardings or (None,) * len(avals), strict=True)])
 
 
 @overload
@@ -187,8 +177,7 @@ def make_jaxpr(fun: Function, static_argnums: int | Sequence[int] = (),
     @api_boundary
     def make(*args: Tree, **kwargs: Tree) -> ClosedJaxpr | tuple[ClosedJaxpr, Tree]:
         with extend_axis_env(*frames):
-            staged = _stage_tree("make_jaxpr", fun, statics, args, kwargs, frames)
-        closed, outer = staged.closed, staged.outer
+            closed, outer, out_tree, shardings = _stage_tree("make_jaxpr", fun, statics, args, kwargs, frames)
         if outer:  # values of enclosing traces become constants of the returned program
             jaxpr = closed.jaxpr
             n = len(outer)
@@ -197,7 +186,7 @@ def make_jaxpr(fun: Function, static_argnums: int | Sequence[int] = (),
         if not return_shape:
             return closed
         with extend_axis_env(*frames):
-            return closed, _structs(staged)
+            return closed, _structs(closed, out_tree, shardings)
 
     wraps(fun)(make)
     make.__name__ = f"make_jaxpr({function_name(fun)})"
@@ -230,11 +219,11 @@ def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
         return trees.tree_map(lambda x: 0 if type(x) is ShapeDtypeStruct else x, out) if any(returned_structs) else out
 
     statics = StaticArgs("eval_shape", fun, None, None)
-    staged = _stage_tree("eval_shape", replace_structs, statics, args, kwargs)
-    found = _structs(staged)
+    closed, _, out_tree, shardings = _stage_tree("eval_shape", replace_structs, statics, args, kwargs)
+    found = _structs(closed, out_tree, shardings)
     if not any(returned_structs):
         return found
-    return staged.out_tree.unflatten([s or x for s, x in zip(returned_structs, trees.tree_leaves(found), strict=True)])
+    return out_tree.unflatten([s or x for s, x in zip(returned_structs, trees.tree_leaves(found), strict=True)])
 
 
 def typeof(x: Value | ShapeDtypeStruct) -> ShapedArray:

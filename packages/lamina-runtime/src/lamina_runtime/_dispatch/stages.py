@@ -20,7 +20,7 @@ from lamina_lowering import merged_rules
 from lamina_lowering.extend import expand_primitives
 from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import lower_xmaps, global_view
-from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, get_arg_avals
+from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, explicit_meshes, get_arg_avals
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Sharding, Tree, Value
 
@@ -161,7 +161,7 @@ class Traced(_Stage):
         self.program = staged.closed
         self.fun_name = spec.name
         self.keep_unused = spec.keep_unused
-        if spec.in_shardings is None:
+        if explicit_meshes and spec.in_shardings is None:
             typed = explicit_types.add_types(f"{spec.call} of `{spec.name}`", spec.name, lower_keys(staged.closed), arg_specs,
                                              None)
             self._out_shardings = () if typed is None else typed[1].outs

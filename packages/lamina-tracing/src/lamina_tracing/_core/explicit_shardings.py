@@ -28,7 +28,8 @@ class ExplicitEntries(NamedTuple):
     Attributes:
       explicit_entries: for each dimension the mesh axes over which it is split.
 
-    >>> ShapedArray((8,), "float32").with_sharding(ExplicitEntries((("x",),))).sharding.explicit_entries
+    >>> from lamina_ir import shaped
+    >>> shaped((8,), "float32").with_sharding(ExplicitEntries((("x",),))).sharding.explicit_entries
     (('x',),)
     """
 
@@ -97,7 +98,8 @@ def add_shardings(avals: Sequence[ShapedArray], operands: Sequence[Value]) -> Se
     Returns:
       A tuple of types; `avals` itself if no mesh with `Explicit` axes was made.
 
-    >>> add_shardings((ShapedArray((2,), "float32"),), [[1.0, 2.0]])
+    >>> from lamina_ir import shaped
+    >>> add_shardings((shaped((2,), "float32"),), [[1.0, 2.0]])
     (ShapedArray(float32[2]),)
     """
     if not explicit_meshes:
