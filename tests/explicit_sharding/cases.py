@@ -114,7 +114,12 @@ def traced_cases(lib: ModuleType) -> dict[str, Callable[..., Any]]:
 
     def with_rules(note):
         f = lib.custom_vjp(lambda u: note(u * 2))
-        f.defvjp(lambda u: (note(u * 2), note(u)), lambda r, g: (note(r) * 2,))
+        f.defvjp(lambda u: (note(u * 2), note(u)), lambda r, g: (note(r) * note(g),))
+        return f
+
+    def with_ambiguous_rule():
+        f = lib.custom_vjp(lambda u: u * 2)
+        f.defvjp(lambda u: (u * 2, u), lambda r, g: (g @ r,))
         return f
 
     def with_jvp(note):
@@ -151,6 +156,17 @@ def traced_cases(lib: ModuleType) -> dict[str, Callable[..., Any]]:
         "grad checkpoint": lambda v, note: lib.grad(lambda u: lib.checkpoint(lambda w: note(jnp.sin(note(w))))(u).sum())(v),
         "custom_vjp": lambda v, note: lib.jit(with_rules(note))(v),
         "jit grad custom_vjp": lambda v, note: lib.jit(lib.grad(lambda u: with_rules(note)(u).sum()))(v),
+        "ambiguous custom_vjp": lambda v, note: lib.jit(lib.grad(lambda u: with_ambiguous_rule()(u).sum()))(v),
+        "eager ambiguous custom_vjp": lambda v, note: lib.grad(lambda u: with_ambiguous_rule()(u).sum())(v),
+        "constraint": lambda v, note: lib.jit(lambda u: note(lax.with_sharding_constraint(u, P("x", "y"))))(v),
+        "eager constraint": lambda v, note: note(lax.with_sharding_constraint(v, P("x", "y"))),
+        "replicated constraint": lambda v, note: lib.jit(lambda u: note(lax.with_sharding_constraint(u, P())))(v),
+        "zeros_like": lambda v, note: lib.jit(lambda u: note(jnp.zeros_like(u)))(v),
+        "full_like": lambda v, note: lib.jit(lambda u: note(jnp.full_like(u, 3, "int32")))(v),
+        "vmap zeros_like": lambda v, note: lib.vmap(lambda u: note(jnp.ones_like(u)))(v),
+        "vmap reshard": lambda v, note: note(lib.vmap(lambda r: note(lib.sharding.reshard(r, P("x"))))(v)),
+        "jit vmap reshard": lambda v, note: lib.jit(
+            lambda u: note(lib.vmap(lambda r: note(lib.sharding.reshard(r, P("y"))))(u)))(v),
         "custom_jvp": lambda v, note: lib.jit(with_jvp(note))(v),
         "jit jvp custom_jvp": lambda v, note: lib.jit(lambda u: lib.jvp(with_jvp(note), (u,), (u,)))(v),
         "reshard": lambda v, note: lib.jit(lambda u: note(lib.sharding.reshard(u, P("y", None))))(v),
@@ -179,7 +195,8 @@ def types_seen(lib: ModuleType, f: Callable[..., Any], v: Any) -> list[str] | No
     try:
         f(v, note)
     except Exception as error:
-        if type(error).__name__ in ("ShardingTypeError", "TypeError", "ValueError", "DuplicateSpecError"):
+        if type(error).__name__ in ("ShardingTypeError", "TypeError", "ValueError", "AssertionError",
+                                    "DuplicateSpecError"):
             return None
         raise
     return list(dict.fromkeys(seen))

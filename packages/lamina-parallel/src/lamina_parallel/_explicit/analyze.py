@@ -14,7 +14,7 @@ from lamina_ir import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, Sourc
 from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import Tiles
 from lamina_ir.typing import Value
-from lamina_tracing.extend import AUTO_AXES, KEEP
+from lamina_tracing.extend import AUTO_AXES, KEEP, RuleSource
 
 from .operation import HINT, Operation, format_type, unsharded
 from .table import PROGRAM_PRIMITIVES, sharding_rules
@@ -124,7 +124,8 @@ class Analysis:
 
     def visit(self, e: Eqn, entries: list[Entries], uniform: list[bool], derived: bool) -> tuple[Eqn, list[Entries]]:
         """Return the equation, with analyzed nested programs, and the entries of its results."""
-        derived = derived or e.source is not None and bool(e.source.part)
+        # The equations of a user's rule are the user's, although the rule computes a part of a derivative.
+        derived = derived or e.source is not None and bool(e.source.part) and not isinstance(e.source, RuleSource)
         try:
             if e.primitive.name in PROGRAM_PRIMITIVES:
                 return self.visit_program(e, entries, derived)
@@ -155,7 +156,7 @@ class Analysis:
     def visit_program(self, e: Eqn, entries: list[Entries], derived: bool) -> tuple[Eqn, list[Entries]]:
         name = e.primitive.name
         if name == "sharding_constraint":
-            return e, [self.read_constraint(e)]
+            return self.visit_constraint(e, entries[0])
         if name == "shard_map":
             return e, [self.keep_explicit([() if kind is None else kind.names for kind in spec])
                        for spec in e.params["out_specs"]]
@@ -217,6 +218,17 @@ class Analysis:
             carry = after
         made, outs = self.analyze(body, (*consts, *carry, *rows), derived)
         return made, [unsharded(a.ndim) for a in avals[:len(carry)]] + outs[len(carry):]
+
+    def visit_constraint(self, e: Eqn, entries: Entries) -> tuple[Eqn, list[Entries]]:
+        """Return a constraint; dimensions that it leaves to the compiler keep their `Explicit` axes."""
+        named = self.read_constraint(e)
+        free = e.params["unspecified_dims"]
+        found = tuple([entries[d] if d in free and not names else names for d, names in enumerate(named)])
+        if found == named:
+            return e, [found]
+        op = Operation(e.primitive, e.params, [v.aval for v in e.invars], [entries], [v.aval for v in e.outvars], self.sizes)
+        op.check_distinct(found)
+        return Eqn(e.primitive, e.invars, e.outvars, self.constraint_params(found), e.source), [found]
 
     # --- constraints ------------------------------------------------------------------------------------------------
     def keep_explicit(self, entries: Sequence[Sequence[Hashable]]) -> Entries:

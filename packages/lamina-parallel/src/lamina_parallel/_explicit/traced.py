@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 from lamina_batching.extend.transformations import BatchTracer
 from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, ShapedArray, prims
+from lamina_ir.errors import ShardingTypeError
 from lamina_ir.typing import Sharding, Value
-from lamina_tracing.extend import (ExplicitEntries, StagingTrace, StagingTracer, Tracer, get_underlying_value,
+from lamina_tracing.extend import (KEEP, ExplicitEntries, StagingTrace, StagingTracer, Tracer, get_underlying_value,
                                    set_sharding_analysis)
 
 from .analyze import Analysis, add_sharding_types
 from .operation import unsharded
 from .._mesh.mesh import Mesh, mesh_in_scope
-from .._mesh.partition_spec import PartitionSpec, spec_from_entries
+from .._mesh.partition_spec import PartitionSpec, explicit_spec, spec_entries, spec_from_entries
 from .._typing import Entries
 
 __all__ = ["ArrayShardings", "TypeSharding", "set_array_shardings"]
@@ -119,6 +120,25 @@ class _TracedShardings:
         found = self.find_sharding(x)
         return ExplicitEntries(found.explicit_entries) if found is not None and found.mesh == mesh else None
 
+    def check_constraint(self, x: Value, sharding: Sharding) -> None:
+        spec = sharding if isinstance(sharding, PartitionSpec) else getattr(sharding, "spec", None)
+        mesh = mesh_in_scope() if isinstance(sharding, PartitionSpec) else getattr(sharding, "mesh", None)
+        if spec is None or mesh is None or not mesh.explicit_axes:
+            return
+        if len(mesh.explicit_axes) < len(mesh.axis_names):
+            named = sorted([str(name) for names in spec_entries(spec) for name in names if name in mesh.explicit_axes])
+            if named:
+                raise ValueError(f"with_sharding_constraint: shardings: expected a spec of Auto axes; got {spec!r}, where "
+                                 f"{named[0]!r} has the type AxisType.Explicit. Use sharding.reshard")
+            return
+        found, ndim = self.find_sharding(x), len(getattr(x, "shape", ()))
+        if found is None or len(spec) > ndim:  # unknown, or refused later
+            return
+        wanted = spec_entries(explicit_spec(mesh, spec, ndim))
+        if found.explicit_entries != wanted:
+            raise ShardingTypeError("with_sharding_constraint: over Explicit axes it checks the sharding of x; expected "
+                                    f"{spec_from_entries(wanted)!r}, got {found.spec!r}. Use sharding.reshard to move x")
+
     def analyze_results(self, closed: ClosedJaxpr, outer: Sequence[Value],
                         avals: Sequence[ShapedArray]) -> list[Sharding] | None:
         mesh = _explicit_mesh_in_scope()
@@ -185,14 +205,21 @@ class _TraceAnalysis:
             self.position += 1
 
     def _visit(self, e: Eqn) -> None:
-        operands = [unsharded(v.aval.ndim) if type(v) is Literal else self.env.get(v) for v in e.invars]
-        known = [x for x in operands if x is not None]
-        if len(known) == len(operands) or e.primitive in (prims.sharding_constraint_p, prims.shard_map_p):
-            env = {v: x for v, x in zip(e.invars, operands) if x is not None and type(v) is not Literal}
-            self.analysis.step(e, env, self.uniform, False)
-            self.env.update({v: env[v] for v in e.outvars})
-        else:
-            self.env.update(dict.fromkeys(e.outvars))
+        env = {v: unsharded(v.aval.ndim) if type(v) is Literal else self.env.get(v) for v in e.invars}
+        if any(x is None for x in env.values()):
+            if not _determines_results(e):
+                self.env.update(dict.fromkeys(e.outvars))
+                return
+            env = {v: unsharded(v.aval.ndim) for v in e.invars}
+        self.analysis.step(e, env, self.uniform, False)
+        self.env.update({v: env[v] for v in e.outvars})
+
+
+def _determines_results(e: Eqn) -> bool:
+    """Return whether the shardings of the results do not depend on those of the operands."""
+    if e.primitive is prims.sharding_constraint_p:
+        return not e.params["unspecified_dims"] and not e.params["sharding"].startswith(KEEP)
+    return e.primitive is prims.shard_map_p
 
 
 _shardings = _TracedShardings()

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, subprograms
+from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, Source, subprograms
 from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import collect_facts
 from lamina_ir.typing import Sharding, Value
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_parallel.extend import (ArrayShardings, add_sharding_types, explicit_spec, partition_spec_from_tiles,
                                     set_array_shardings, spec_entries, spec_from_entries)
-from lamina_tracing.extend import explicit_meshes, find_user_source, trace_state
+from lamina_tracing.extend import RuleSource, explicit_meshes, find_user_source, trace_state
 from typing_extensions import override
 
 from .._placement.resolve import program_mesh
@@ -79,8 +79,9 @@ set_array_shardings(_RuntimeArrays())
 
 
 def _is_backward() -> bool:
-    """Return whether the operation that runs now is part of a transpose."""
-    return bool(getattr(trace_state.source, "part", ""))
+    """Return whether the operation that runs now is part of a transpose, and not of a user's rule."""
+    source = trace_state.source
+    return isinstance(source, Source) and bool(source.part) and not isinstance(source, RuleSource)
 
 
 def _sharding_of(x: object) -> Sharding | None:

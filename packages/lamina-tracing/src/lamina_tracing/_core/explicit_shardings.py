@@ -16,8 +16,8 @@ from lamina_ir.typing import AxisName, Sharding, Value
 from .trace import staging_context_hooks
 from .tracer import Tracer
 
-__all__ = ["ExplicitEntries", "ShardingAnalysis", "add_shardings", "analyze_results", "enable_explicit_meshes",
-           "explicit_meshes", "find_sharding", "set_sharding_analysis"]
+__all__ = ["ExplicitEntries", "ShardingAnalysis", "add_shardings", "analyze_results", "check_constraint",
+           "enable_explicit_meshes", "explicit_meshes", "find_sharding", "set_sharding_analysis"]
 
 explicit_meshes: list[bool] = []  # [True] once a mesh with `Explicit` axes was made; before, no value has such a sharding
 
@@ -47,6 +47,9 @@ class ShardingAnalysis(Protocol):
 
     def find_entries(self, x: Value) -> ExplicitEntries | None:
         """Return the mesh axes of each dimension of an operand over the mesh in scope; None if they are unknown."""
+
+    def check_constraint(self, x: Value, sharding: Sharding) -> None:
+        """Raise an error unless `with_sharding_constraint` may be applied to a value."""
 
     def analyze_results(self, closed: ClosedJaxpr, outer: Sequence[Value],
                         avals: Sequence[ShapedArray]) -> list[Sharding] | None:
@@ -130,6 +133,22 @@ def find_sharding(x: Value) -> Sharding:
     True
     """
     return _analysis[0].find_sharding(x) if explicit_meshes and isinstance(x, Tracer) else None
+
+
+def check_constraint(x: Value, sharding: Sharding) -> None:
+    """Check a sharding constraint of the user over `Explicit` axes.
+
+    Args:
+      x: the value.
+      sharding: the sharding of the constraint.
+    Raises:
+      ShardingTypeError: all axes are `Explicit`, and the value has another sharding.
+      ValueError: some axes are `Explicit`, and the sharding names one of them.
+
+    >>> check_constraint(2.0, None)
+    """
+    if explicit_meshes and sharding is not None:
+        _analysis[0].check_constraint(x, sharding)
 
 
 def analyze_results(closed: ClosedJaxpr, outer: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Sharding] | None:

@@ -82,10 +82,11 @@ class StagingTrace(Trace):
             self.set_handler(self._process_with_axes)
 
     def new_argument(self, aval: ShapedArray) -> StagingTracer:
-        if aval.is_reference:
-            return aval.new_argument(self, Var(aval))  # type: ignore[attr-defined]
-        if aval.sharding is not None:
-            return self._new_sharded_argument(aval)
+        if type(aval) is not ShapedArray:
+            if aval.is_reference:
+                return aval.new_argument(self, Var(aval))  # type: ignore[attr-defined]
+            if aval.sharding is not None:
+                return self._new_sharded_argument(aval)
         return StagingTracer(self, aval, Var(aval))
 
     def _new_sharded_argument(self, aval: ShapedArray) -> StagingTracer:

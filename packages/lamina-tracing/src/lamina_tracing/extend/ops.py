@@ -15,7 +15,7 @@ from ..lax.reductions._named_axes import ReductionAxes, parse_reduction_axes, ga
 from ..lax._util.operands import (as_int, check_axes, check_axis, full_like, is_axis_name, one_like, check_no_axis_name,
                                   scalar)
 from ..lax._sharding.out_sharding import (AUTO_AXES, KEEP, call_with_out_sharding, check_out_sharding, constrain,
-                                 explicit_meshes, keep_shardings)
+                                 constrain_tree, explicit_meshes, keep_shardings, share_sharding)
 from ..lax.named_einsum import split_einsum_spec
 from ..lax.reductions import max_and_gap, complex_logaddexp
 from ..lax.scattering import repeat_elementwise
@@ -26,11 +26,11 @@ from .._core.tracer import has_jax_array, is_object_array, read_jax_array, typeo
 
 __all__ = ["AUTO_AXES", "ExplicitEntries", "KEEP", "ReductionAxes", "as_int", "as_tuple", "bind",
            "call_with_out_sharding", "check_axes", "check_axis", "check_index", "check_no_axis_name",
-           "check_out_sharding", "complex_logaddexp", "constrain", "enable_explicit_meshes", "explicit_meshes",
-           "full_like", "gather_named_axes", "has_jax_array", "is_axis_name", "is_object_array", "keep_shardings",
-           "max_and_gap", "one_like", "parse_reduction_axes", "read_jax_array", "repeat_elementwise",
-           "resolve_requested_dtype", "scalar", "select_member", "set_sharding_analysis", "should_check_bounds",
-           "split_einsum_spec", "stack_windows", "typeof"]
+           "check_out_sharding", "complex_logaddexp", "constrain", "constrain_tree", "enable_explicit_meshes",
+           "explicit_meshes", "full_like", "gather_named_axes", "has_jax_array", "is_axis_name", "is_object_array",
+           "keep_shardings", "max_and_gap", "one_like", "parse_reduction_axes", "read_jax_array",
+           "repeat_elementwise", "resolve_requested_dtype", "scalar", "select_member", "set_sharding_analysis",
+           "share_sharding", "should_check_bounds", "split_einsum_spec", "stack_windows", "typeof"]
 
 if TYPE_CHECKING:
     from .._deprecated import *

@@ -4,17 +4,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from lamina_ir import config, prims
+from lamina_ir import config, prims, trees
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
-from ..._core.explicit_shardings import explicit_meshes
+from ..._core.explicit_shardings import explicit_meshes, find_sharding
 from ..._core.trace import bind
 from ..._core.tracer import Tracer, typeof
 from ..._jit.jit import jit
-from ..custom import with_sharding_constraint
+from .._util.operands import copy_host_result
 
-__all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "explicit_meshes",
-           "keep_shardings"]
+__all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "constrain_sharding",
+           "constrain_tree", "explicit_meshes", "keep_shardings", "share_sharding"]
 
 AUTO_AXES = "auto_axes("  # names of calls whose program the compiler partitions begin with this
 KEEP = "{keep:"  # the param of a constraint to the sharding that a value has already; its transpose keeps it too
@@ -57,10 +57,68 @@ def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_s
     Array(-2., dtype=float32, weak_type=True)
     """
     def run(*xs: Tree) -> Tree:
-        return with_sharding_constraint(fun(*xs), out_sharding)
+        return constrain_tree(fun(*xs), out_sharding)
 
     run.__name__ = f"{AUTO_AXES}{call})"
     return jit(run)(*args)
+
+
+def constrain_sharding(x: Value, sharding: Sharding) -> Value:
+    """Constrain an array to a sharding, without the checks of `with_sharding_constraint` over `Explicit` axes.
+
+    Args:
+      x: array or traced value.
+      sharding: the sharding; None: no constraint.
+    Returns:
+      The array.
+    Raises:
+      TypeError: `sharding` is neither a sharding nor None.
+
+    >>> constrain_sharding(2.0, None)
+    2.0
+    """
+    if sharding is None:
+        return copy_host_result(x)
+    try:
+        constraint = sharding.constraint
+    except AttributeError:
+        raise TypeError("with_sharding_constraint: expected shardings, such as an array's `.sharding`, PartitionSpecs in a "
+                        f"block `with mesh:`, or None; got {type(sharding).__name__}") from None
+    text, unspecified = constraint(typeof(x))
+    return bind(prims.sharding_constraint_p, x, sharding=text, unspecified_dims=unspecified)
+
+
+def constrain_tree(xs: Tree, shardings: Tree) -> Tree:
+    """Constrain the arrays of a tree to shardings, a tree of them that is a prefix of `xs`.
+
+    Args:
+      xs: a tree of arrays.
+      shardings: the shardings; None: no constraint.
+    Returns:
+      The tree.
+
+    >>> constrain_tree((1.0, 2.0), None)
+    (1.0, 2.0)
+    """
+    flat, tree = trees.tree_flatten(xs)
+    given = trees.broadcast_prefix(shardings, xs, is_leaf=lambda s: s is None or hasattr(s, "constraint"))
+    return tree.unflatten([constrain_sharding(x, s) for x, s in zip(flat, given, strict=True)])
+
+
+def share_sharding(x: Value, like: Value) -> Value:
+    """Return an array with the sharding that a traced value of the same shape has over `Explicit` axes.
+
+    Args:
+      x: the array.
+      like: the value.
+    Returns:
+      `x`, with a constraint if `like` is traced and sharded.
+
+    >>> share_sharding(2.0, 1.0)
+    2.0
+    """
+    found = find_sharding(like)
+    return constrain_sharding(x, found) if found is not None and any(found.explicit_entries) else x
 
 
 def keep_shardings(values: Sequence[Value]) -> list[tuple[str, tuple[int, ...]] | None] | None:
