@@ -6,7 +6,7 @@ from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, p
                                 pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
 
 from . import extend
-from ._explicit.auto_axes import auto_axes
+from ._explicit.auto_axes import auto_axes, explicit_axes
 from ._maps import rules
 from ._version import __version__
 from ._mesh.abstract_mesh import AbstractMesh, AxisType
@@ -21,7 +21,7 @@ from ._maps.smap import smap
 from ._maps.xmap import AxisName, ResourceSet, xmap
 
 __all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop",
-           "__version__", "all_gather", "all_to_all", "auto_axes", "axis_index", "axis_size", "extend",
+           "__version__", "all_gather", "all_to_all", "auto_axes", "axis_index", "axis_size", "explicit_axes", "extend",
            "get_abstract_mesh", "get_mesh", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax",
            "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "set_mesh",
            "shard_map", "smap", "use_abstract_mesh", "xeinsum", "xmap"]

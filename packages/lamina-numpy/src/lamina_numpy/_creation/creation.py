@@ -5,6 +5,7 @@ needs no compilation, and large ones are computed in place.
 """
 from __future__ import annotations
 
+from functools import partial
 import math
 from collections.abc import Callable
 from typing import Any
@@ -89,7 +90,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     """
     if out_sharding is not None:
         check_out_sharding("zeros", out_sharding)
-        return call_with_out_sharding("zeros", lambda: zeros(shape, dtype), (), out_sharding)
+        return call_with_out_sharding("zeros", partial(zeros, shape, dtype), (), out_sharding)
     out = _fill(as_shape("zeros", shape), 0, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
@@ -110,7 +111,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None
     """
     if out_sharding is not None:
         check_out_sharding("ones", out_sharding)
-        return call_with_out_sharding("ones", lambda: ones(shape, dtype), (), out_sharding)
+        return call_with_out_sharding("ones", partial(ones, shape, dtype), (), out_sharding)
     out = _fill(as_shape("ones", shape), 1, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
@@ -131,7 +132,7 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     """
     if out_sharding is not None:
         check_out_sharding("empty", out_sharding)
-        return call_with_out_sharding("empty", lambda: empty(shape, dtype), (), out_sharding)
+        return call_with_out_sharding("empty", partial(empty, shape, dtype), (), out_sharding)
     return zeros(as_shape("empty", shape), dtype, device=device)
 
 
@@ -165,7 +166,7 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
     """
     if out_sharding is not None:
         check_out_sharding("full", out_sharding)
-        return call_with_out_sharding("full", lambda value: full(shape, value, dtype), (fill_value,), out_sharding)
+        return call_with_out_sharding("full", partial(full, shape, dtype=dtype), (fill_value,), out_sharding)
     shape = as_shape("full", shape)
     if isinstance(fill_value, (list, tuple)):
         fill_value = asarray(fill_value)
@@ -349,7 +350,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     """
     if out_sharding is not None:
         check_out_sharding("arange", out_sharding)
-        return call_with_out_sharding("arange", lambda: arange(start, stop, step, dtype), (), out_sharding)
+        return call_with_out_sharding("arange", partial(arange, start, stop, step, dtype), (), out_sharding)
     lo, hi = (0, start) if stop is None else (start, stop)
     begin, end, by = (_require_concrete("arange", x) for x in (lo, hi, 1 if step is None else step))
     if dtype is None:

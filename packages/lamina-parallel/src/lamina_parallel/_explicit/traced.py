@@ -17,13 +17,13 @@ from lamina_ir.typing import Sharding, Value
 from lamina_tracing.extend import (KEEP, ExplicitEntries, StagingTrace, StagingTracer, Tracer, get_underlying_value,
                                    set_sharding_analysis)
 
-from .analyze import Analysis, add_sharding_types
+from .analyze import Analysis, add_sharding_types, keep_axes
 from .operation import unsharded
 from .._mesh.mesh import Mesh, mesh_in_scope
-from .._mesh.partition_spec import PartitionSpec, explicit_spec, spec_entries, spec_from_entries
+from .._mesh.partition_spec import UNCONSTRAINED, PartitionSpec, explicit_spec, spec_entries, spec_from_entries
 from .._typing import Entries
 
-__all__ = ["ArrayShardings", "TypeSharding", "set_array_shardings"]
+__all__ = ["ArrayShardings", "TypeSharding", "read_entries", "set_array_shardings"]
 
 
 class TypeSharding(NamedTuple):
@@ -60,9 +60,9 @@ class ArrayShardings:
         """Return the `Explicit` axes of each dimension of an array."""
         return unsharded(ndim)
 
-    def make_sharding(self, mesh: Mesh, entries: Entries) -> Sharding:
-        """Return the sharding over a mesh with these axes of each dimension."""
-        return TypeSharding(mesh, spec_from_entries(entries))
+    def make_sharding(self, mesh: Mesh, spec: PartitionSpec) -> Sharding:
+        """Return the sharding of a mesh and a spec with an entry for each dimension."""
+        return TypeSharding(mesh, spec)
 
 
 _arrays: list[ArrayShardings] = [ArrayShardings()]
@@ -93,11 +93,11 @@ class _TracedShardings:
         if isinstance(x, StagingTracer):
             analysis = _get_analysis(x._trace)
             found = None if analysis is None else analysis.find(x._var)
-            return None if found is None else _arrays[0].make_sharding(analysis.mesh, found)
+            return None if found is None else _make(analysis.mesh, found)
         if isinstance(x, Tracer):
             return self._find_wrapped(x)
         mesh = _arrays[0].find_mesh(x) or _explicit_mesh_in_scope()
-        return None if mesh is None else _arrays[0].make_sharding(mesh, _read(mesh, x))
+        return None if mesh is None else _make(mesh, read_entries(mesh, x))
 
     def _find_wrapped(self, x: Tracer) -> Sharding:
         """Return the sharding of a tracer that wraps a value of an outer level."""
@@ -108,7 +108,7 @@ class _TracedShardings:
         entries: Entries = found.explicit_entries
         if isinstance(x, BatchTracer):
             entries = entries[:x.dim] + entries[x.dim + 1:]
-        return _arrays[0].make_sharding(found.mesh, entries) if len(entries) == x.ndim else None
+        return _make(found.mesh, entries) if len(entries) == x.ndim else None
 
     def find_entries(self, x: Value) -> ExplicitEntries | None:
         mesh = _explicit_mesh_in_scope()
@@ -116,28 +116,35 @@ class _TracedShardings:
             return None
         if not isinstance(x, Tracer):
             # Arrays on two meshes: the analysis of the whole program refuses them.
-            return ExplicitEntries(_read(mesh, x)) if _arrays[0].find_mesh(x) in (None, mesh) else None
+            return ExplicitEntries(read_entries(mesh, x)) if _arrays[0].find_mesh(x) in (None, mesh) else None
         found = self.find_sharding(x)
-        return ExplicitEntries(found.explicit_entries) if found is not None and found.mesh == mesh else None
+        if found is None or found.mesh.axis_names != mesh.axis_names or found.mesh.axis_sizes != mesh.axis_sizes:
+            return None
+        return ExplicitEntries(keep_axes(mesh, found.explicit_entries))
 
-    def check_constraint(self, x: Value, sharding: Sharding) -> None:
+    def check_constraint(self, x: Value, sharding: Sharding) -> Sharding:
         spec = sharding if isinstance(sharding, PartitionSpec) else getattr(sharding, "spec", None)
         mesh = mesh_in_scope() if isinstance(sharding, PartitionSpec) else getattr(sharding, "mesh", None)
         if spec is None or mesh is None or not mesh.explicit_axes:
-            return
+            return sharding
         if len(mesh.explicit_axes) < len(mesh.axis_names):
             named = sorted([str(name) for names in spec_entries(spec) for name in names if name in mesh.explicit_axes])
             if named:
                 raise ValueError(f"with_sharding_constraint: shardings: expected a spec of Auto axes; got {spec!r}, where "
                                  f"{named[0]!r} has the type AxisType.Explicit. Use sharding.reshard")
-            return
         found, ndim = self.find_sharding(x), len(getattr(x, "shape", ()))
         if found is None or len(spec) > ndim:  # unknown, or refused later
-            return
+            return sharding
+        if len(mesh.explicit_axes) < len(mesh.axis_names):
+            given = (*spec, *[None] * (ndim - len(spec)))  # each dimension keeps its Explicit axes
+            merged = PartitionSpec(*[e if e is UNCONSTRAINED else (*kept, *names) or None for e, kept, names in zip(
+                given, found.explicit_entries, spec_entries(PartitionSpec(*given)), strict=True)])
+            return merged if isinstance(sharding, PartitionSpec) else _arrays[0].make_sharding(mesh, merged)
         wanted = spec_entries(explicit_spec(mesh, spec, ndim))
         if found.explicit_entries != wanted:
             raise ShardingTypeError("with_sharding_constraint: over Explicit axes it checks the sharding of x; expected "
                                     f"{spec_from_entries(wanted)!r}, got {found.spec!r}. Use sharding.reshard to move x")
+        return sharding
 
     def analyze_results(self, closed: ClosedJaxpr, outer: Sequence[Value],
                         avals: Sequence[ShapedArray]) -> list[Sharding] | None:
@@ -147,7 +154,7 @@ class _TracedShardings:
             return None
         found = add_sharding_types(closed, [s.explicit_entries for s in known], mesh,
                                    lambda value: _arrays[0].read_entries(mesh, value, len(value.shape)))[1]
-        return [_arrays[0].make_sharding(mesh, entries) if any(entries) else None for entries in found]
+        return [_make(mesh, entries) if any(entries) else None for entries in found]
 
 
 def _explicit_mesh_in_scope() -> Mesh | None:
@@ -155,7 +162,12 @@ def _explicit_mesh_in_scope() -> Mesh | None:
     return mesh if mesh is not None and mesh.explicit_axes else None
 
 
-def _read(mesh: Mesh, x: Value) -> Entries:
+def _make(mesh: Mesh, entries: Entries) -> Sharding:
+    return _arrays[0].make_sharding(mesh, spec_from_entries(entries))
+
+
+def read_entries(mesh: Mesh, x: Value) -> Entries:
+    """Return the `Explicit` axes of each dimension of an array, or a description of one."""
     return _arrays[0].read_entries(mesh, x, len(getattr(x, "shape", ())))
 
 
@@ -183,9 +195,9 @@ class _TraceAnalysis:
         # No reference to the trace, which would be a cycle: traces are freed at once.
         self.eqns, self.consts, self.arguments = trace.eqns, trace.consts, trace.sharded_arguments or {}
         self.mesh = mesh
-        self.analysis = Analysis(mesh, lambda value: _read(mesh, value), None)
+        self.analysis = Analysis(mesh, lambda value: read_entries(mesh, value), None)
         self.env: dict[Atom, Entries | None] = {
-            v: a.sharding.explicit_entries for v, a in self.arguments.items()}
+            v: keep_axes(mesh, a.sharding.explicit_entries) for v, a in self.arguments.items()}
         self.uniform: set[Atom] = set()
         self.position = 0
         self.const_count = 0
@@ -197,7 +209,7 @@ class _TraceAnalysis:
         """Analyze the equations that were staged since the last call."""
         if len(self.consts) > self.const_count:
             for x, var in list(self.consts.values())[self.const_count:]:
-                found = _shardings.find_entries(x) if isinstance(x, Tracer) else ExplicitEntries(_read(self.mesh, x))
+                found = _shardings.find_entries(x) if isinstance(x, Tracer) else ExplicitEntries(read_entries(self.mesh, x))
                 self.env[var] = None if found is None else found.explicit_entries
             self.const_count = len(self.consts)
         while self.position < len(self.eqns):

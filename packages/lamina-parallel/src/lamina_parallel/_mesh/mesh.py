@@ -21,7 +21,7 @@ from lamina_tracing.extend import enable_explicit_meshes
 
 from .abstract_mesh import AbstractMesh, AxisType, format_axes, normalize_axis_types
 
-__all__ = ["Block", "Mesh", "enter_mesh", "exit_mesh", "local_mesh_shape", "mesh_in_scope"]
+__all__ = ["Block", "Mesh", "enter_mesh", "exit_mesh", "local_mesh_shape", "mesh_in_scope", "with_axis_types"]
 
 # The part of the cache key: names, sizes, ids of the devices, types of the axes. The mesh itself would keep its devices alive.
 _in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
@@ -294,6 +294,22 @@ def mesh_in_scope() -> Mesh | None:
         raise RuntimeError(f"with mesh: the function being traced belongs to a block whose mesh, with the axes {axes}, has "
                            "been deleted. Keep the mesh as long as the functions that were called in its block")
     return found
+
+
+def with_axis_types(mesh: Mesh, axes: Sequence[int], kind: AxisType) -> Mesh:
+    """Return a mesh with another type of some axes.
+
+    Args:
+      mesh: the mesh.
+      axes: the numbers of the axes; empty: all.
+      kind: their type.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> with_axis_types(Mesh(fake_devices(4), "x"), [0], AxisType.Explicit)
+    Mesh('x': 4, axis_types=(Explicit,))
+    """
+    return Mesh(mesh.devices, mesh.axis_names,
+                [kind if not axes or i in axes else old for i, old in enumerate(mesh.axis_types)])
 
 
 def _grid(devices: Device) -> np.ndarray:

@@ -71,8 +71,8 @@ class _RuntimeArrays(ArrayShardings):
         return _read_entries(mesh, x, ndim)
 
     @override
-    def make_sharding(self, mesh: Mesh, entries: Entries) -> Sharding:
-        return shardings.named_sharding(mesh, spec_from_entries(entries), len(entries))
+    def make_sharding(self, mesh: Mesh, spec: PartitionSpec) -> Sharding:
+        return shardings.named_sharding(mesh, spec, len(spec))
 
 
 set_array_shardings(_RuntimeArrays())

@@ -48,8 +48,8 @@ class ShardingAnalysis(Protocol):
     def find_entries(self, x: Value) -> ExplicitEntries | None:
         """Return the mesh axes of each dimension of an operand over the mesh in scope; None if they are unknown."""
 
-    def check_constraint(self, x: Value, sharding: Sharding) -> None:
-        """Raise an error unless `with_sharding_constraint` may be applied to a value."""
+    def check_constraint(self, x: Value, sharding: Sharding) -> Sharding:
+        """Return the sharding that `with_sharding_constraint` applies to a value. Raise an error if it is refused."""
 
     def analyze_results(self, closed: ClosedJaxpr, outer: Sequence[Value],
                         avals: Sequence[ShapedArray]) -> list[Sharding] | None:
@@ -135,20 +135,22 @@ def find_sharding(x: Value) -> Sharding:
     return _analysis[0].find_sharding(x) if explicit_meshes and isinstance(x, Tracer) else None
 
 
-def check_constraint(x: Value, sharding: Sharding) -> None:
+def check_constraint(x: Value, sharding: Sharding) -> Sharding:
     """Check a sharding constraint of the user over `Explicit` axes.
 
     Args:
       x: the value.
       sharding: the sharding of the constraint.
+    Returns:
+      The sharding to apply. If some axes are `Explicit`, it also has those of the value.
     Raises:
       ShardingTypeError: all axes are `Explicit`, and the value has another sharding.
       ValueError: some axes are `Explicit`, and the sharding names one of them.
 
-    >>> check_constraint(2.0, None)
+    >>> check_constraint(2.0, None) is None
+    True
     """
-    if explicit_meshes and sharding is not None:
-        _analysis[0].check_constraint(x, sharding)
+    return _analysis[0].check_constraint(x, sharding) if explicit_meshes and sharding is not None else sharding
 
 
 def analyze_results(closed: ClosedJaxpr, outer: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Sharding] | None:

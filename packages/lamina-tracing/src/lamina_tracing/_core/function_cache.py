@@ -114,7 +114,8 @@ def _value_key(value: StaticValue) -> CacheKey:
         return tuple([_value_key(v) for v in value])
     if kind is float or kind is complex:
         return kind, repr(value)  # not by value: 0.0 == -0.0, but nan != nan
-    if kind in (bool, int, str, bytes, type(None)) or isinstance(value, np.dtype):
+    if (kind in (bool, int, str, bytes, type(None)) or isinstance(value, np.dtype)
+            or kind is type and (issubclass(value, np.generic) or value in (bool, int, float, complex))):
         return kind, value
     raise TypeError
 

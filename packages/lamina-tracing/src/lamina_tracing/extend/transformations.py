@@ -26,8 +26,8 @@ from .._core.tracer import Tracer, get_concrete_value, get_underlying_value, sta
 
 __all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "FunctionCache", "MappedAxes",
            "PositionalSignature", "RuleSource", "StagingTrace", "StagingTracer", "Trace", "Tracer", "call_custom",
-           "capture_scope", "check_axis_name_unbound", "closes_over_tracers", "describe_batch_position", "eager_source_requests",
-           "eval_jaxpr", "extend_axis_env", "find_top_trace", "function_name", "get_concrete_value",
+           "capture_scope", "check_axis_name_unbound", "closes_over_tracers", "describe_batch_position",
+           "eager_source_requests", "eval_jaxpr", "extend_axis_env", "find_top_trace", "function_name", "get_concrete_value",
            "get_equation_source", "get_function_source", "get_underlying_value", "is_counted_once", "jaxpr_as_fun",
            "make_rule_source", "new_trace_level", "prepend_outer_values", "results_to_arrays", "stack_object_arrays",
            "stage", "stage_sharing_outer", "staging_context", "trace_state", "wraps"]

@@ -62,6 +62,5 @@ def with_sharding_constraint(x: Tree, shardings: Tree) -> Tree:
     """
     flat, tree = trees.tree_flatten(x)
     given = trees.broadcast_prefix(shardings, x, is_leaf=lambda s: s is None or hasattr(s, "constraint"))
-    for v, s in zip(flat, given, strict=True):
-        check_constraint(v, s)
-    return trees.tree_unflatten(tree, [constrain_sharding(v, s) for v, s in zip(flat, given, strict=True)])
+    return trees.tree_unflatten(tree, [constrain_sharding(v, check_constraint(v, s)) for v, s in zip(
+        flat, given, strict=True)])

@@ -2,21 +2,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from lamina_ir import config, prims, trees
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
 from ..._core.explicit_shardings import explicit_meshes, find_sharding
+from ..._core.function_cache import FunctionCache
 from ..._core.trace import bind
 from ..._core.tracer import Tracer, typeof
 from ..._jit.jit import jit
 from .._util.operands import copy_host_result
 
-__all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "constrain_sharding",
+__all__ = ["KEEP", "auto_axes_of", "call_with_out_sharding", "check_out_sharding", "constrain", "constrain_sharding",
            "constrain_tree", "explicit_meshes", "keep_shardings", "share_sharding"]
 
-AUTO_AXES = "auto_axes("  # names of calls whose program the compiler partitions begin with this
+_AUTO_AXES = "auto_axes"  # names of calls whose program the compiler partitions begin with this
+_calls = FunctionCache()
 KEEP = "{keep:"  # the param of a constraint to the sharding that a value has already; its transpose keeps it too
 _numbers = itertools.count()
 
@@ -42,7 +45,9 @@ def check_out_sharding(call: str, out_sharding: Sharding) -> None:
     check(call)
 
 
-def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_sharding: Sharding) -> Tree:
+def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_sharding: Sharding,
+                           axes: Sequence[int] | None = None,
+                           scope: Callable[[], AbstractContextManager[object]] = nullcontext) -> Tree:
     """Call a function of arrays whose program the compiler partitions; its results get a sharding.
 
     Args:
@@ -50,17 +55,52 @@ def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_s
       fun: the function.
       args: its arguments.
       out_sharding: the sharding of the results, or a tree of them that is a prefix of the results.
+      axes: the numbers of the mesh axes that the compiler uses as it likes; None: all axes.
+      scope: returns a context in which the function is traced. It follows from `axes` and the mesh in scope.
     Returns:
       The results.
 
     >>> call_with_out_sharding("neg", lambda x: -x, (2.0,), None)
     Array(-2., dtype=float32, weak_type=True)
     """
-    def run(*xs: Tree) -> Tree:
-        return constrain_tree(fun(*xs), out_sharding)
+    leaves, tree = trees.tree_flatten(out_sharding, is_leaf=lambda s: hasattr(s, "check_explicit"))
+    # Only specs: other shardings have devices, which a cache must not keep.
+    table = _calls.get_table(fun) if all(isinstance(s, tuple) for s in leaves) else {}
+    key = call, tree, tuple(leaves), axes
+    run = table.get(key)
+    if run is None:
+        run = table[key] = _make_call(call, fun, out_sharding, axes, scope)
+    return run(*args)
 
-    run.__name__ = f"{AUTO_AXES}{call})"
-    return jit(run)(*args)
+
+def _make_call(call: str, fun: Function, out_sharding: Sharding, axes: Sequence[int] | None,
+               scope: Callable[[], AbstractContextManager[object]]) -> Function:
+    """Return the jitted function of `call_with_out_sharding`."""
+    def run(*xs: Tree) -> Tree:
+        with scope():
+            out = fun(*xs)
+        return constrain_tree(out, out_sharding)
+
+    numbers = "" if axes is None else f"[{','.join(map(str, axes))}]"
+    run.__name__ = f"{_AUTO_AXES}{numbers}({call})"
+    return jit(run)
+
+
+def auto_axes_of(name: str) -> tuple[int, ...] | None:
+    """Return the numbers of the mesh axes that the compiler uses as it likes in a call of `call_with_out_sharding`.
+
+    Args:
+      name: the name of a call.
+    Returns:
+      A tuple, empty for all axes; None if it is another call.
+
+    >>> auto_axes_of("auto_axes(matmul)"), auto_axes_of("auto_axes[0,2](f)"), auto_axes_of("f")
+    ((), (0, 2), None)
+    """
+    if not name.startswith((f"{_AUTO_AXES}(", f"{_AUTO_AXES}[")):
+        return None
+    numbers = name[len(_AUTO_AXES):].partition("]")[0]
+    return tuple([int(n) for n in numbers[1:].split(",")]) if numbers.startswith("[") else ()
 
 
 def constrain_sharding(x: Value, sharding: Sharding) -> Value:
