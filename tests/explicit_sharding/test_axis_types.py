@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from lamina import lax
 from lamina.errors import ShardingTypeError
-from lamina.sharding import AxisType, NamedSharding, PartitionSpec as P, auto_axes, explicit_axes, reshard, set_mesh
+from lamina.sharding import (AbstractMesh, AxisType, NamedSharding, PartitionSpec as P, auto_axes, explicit_axes, reshard,
+                             set_mesh, use_abstract_mesh)
 
 VALUE = np.arange(64, dtype=np.float32).reshape(8, 8) / 64
 
@@ -138,3 +139,26 @@ def test_constraints_over_mixed_axes(mixed):
     with pytest.raises(ValueError, match="expected a spec of Auto axes"):
         lamina.jit(lambda v: lax.with_sharding_constraint(v, P("x")))(mixed)
     assert type_of(lamina.jit(lambda v: reshard(v, P(None, "x")))(mixed)) == "float32[8,8@x]"
+
+
+MESH = AbstractMesh((4, 2), ("x", "y"), AxisType.Explicit)
+STRUCT = lamina.ShapeDtypeStruct((8, 8), np.float32, sharding=NamedSharding(MESH, P("x", "y")))
+
+
+def test_programs_are_traced_for_an_abstract_mesh():
+    seen = []
+    with use_abstract_mesh(MESH):
+        found = lamina.eval_shape(lambda v: seen.append(type_of(v)) or v.sum(0), STRUCT)
+        assert found.sharding == NamedSharding(MESH, P("y")) and isinstance(found.sharding, NamedSharding)
+        assert type_of(found) == "float32[8@y]" and seen == ["float32[8@x,8@y]"]
+        assert lamina.eval_shape(lambda v: reshard(v, P("y")), STRUCT).sharding.spec == P("y", None)
+        assert lamina.eval_shape(lambda: jnp.zeros((8, 8), out_sharding=P("x"))).sharding.spec == P("x", None)
+        assert lamina.eval_shape(lamina.grad(lambda v: jnp.sin(v).sum()), STRUCT).sharding.spec == P("x", "y")
+        with pytest.raises(ShardingTypeError, match="contracted dimensions"):
+            lamina.make_jaxpr(lambda v: v @ v)(STRUCT)
+        with pytest.raises(ValueError, match="traced for an abstract mesh has no devices"):
+            jnp.zeros((8, 8), out_sharding=P("x"))
+    # The mesh of an argument is enough.
+    assert lamina.eval_shape(lambda v: v.T, STRUCT).sharding == NamedSharding(MESH, P("y", "x"))
+    with pytest.raises(TypeError, match="the sharding of a ShapeDtypeStruct"):
+        lamina.jit(lambda v: v * 2).lower(STRUCT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing_extensions import override
 
 from lamina_batching.extend.transformations import BatchTracer
 from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, ShapedArray, prims
@@ -19,28 +19,72 @@ from lamina_tracing.extend import (KEEP, ExplicitEntries, StagingTrace, StagingT
 
 from .analyze import Analysis, add_sharding_types, keep_axes
 from .operation import unsharded
-from .._mesh.mesh import Mesh, mesh_in_scope
-from .._mesh.partition_spec import UNCONSTRAINED, PartitionSpec, explicit_spec, spec_entries, spec_from_entries
+from .._mesh.abstract_mesh import AbstractMesh
+from .._mesh.mesh import Mesh, mesh_in_scope, mesh_without_devices
+from .._mesh.partition_spec import (UNCONSTRAINED, PartitionSpec, check_explicit_spec, explicit_spec, format_placement,
+                                    spec_entries, spec_from_entries, tiles_from_partition_spec)
 from .._typing import Entries
 
 __all__ = ["ArrayShardings", "TypeSharding", "read_entries", "set_array_shardings"]
 
 
-class TypeSharding(NamedTuple):
-    """The sharding in the type of a traced value, without a runtime.
+class TypeSharding:
+    """A sharding over the axes of a mesh without devices, as in the types of values that are traced for one.
 
-    Attributes:
-      mesh: the mesh.
-      spec: a spec with an entry for each dimension.
+    Args:
+      mesh: an `AbstractMesh`, or a mesh.
+      spec: a spec over it.
+    Raises:
+      TypeError: `spec` is not a PartitionSpec.
+      ValueError: the spec names an axis twice, or one that the mesh does not have.
+
+    >>> from lamina_parallel import AbstractMesh
+    >>> TypeSharding(AbstractMesh((4,), ("x",)), PartitionSpec("x"))
+    NamedSharding(mesh=AbstractMesh('x': 4), spec=PartitionSpec('x',))
     """
 
-    mesh: Mesh
-    spec: PartitionSpec
+    __slots__ = ("mesh", "spec")
+
+    def __init__(self, mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
+        self.mesh, self.spec = mesh, spec
+        tiles_from_partition_spec(self.concrete_mesh, spec, len(spec))
+
+    @property
+    def concrete_mesh(self) -> Mesh:
+        """The mesh, with abstract devices if it has none."""
+        return mesh_without_devices(self.mesh) if isinstance(self.mesh, AbstractMesh) else self.mesh
 
     @property
     def explicit_entries(self) -> Entries:
-        """The `Explicit` axes of each dimension."""
-        return tuple([() if e is None else e if isinstance(e, tuple) else (e,) for e in self.spec])
+        """The mesh axes of each dimension."""
+        return spec_entries(self.spec)
+
+    def explicit_of_rank(self, ndim: int) -> TypeSharding | None:
+        """Return the sharding over `Explicit` axes, with an entry for each dimension; None if there are none."""
+        mesh = self.concrete_mesh
+        return TypeSharding(self.mesh, explicit_spec(mesh, self.spec, ndim)) if mesh.explicit_axes else None
+
+    def check_explicit(self, call: str) -> None:
+        """Raise ValueError unless the spec names only `Explicit` axes."""
+        check_explicit_spec(self.concrete_mesh, self.spec, f"{call}: out_sharding")
+
+    def constraint(self, aval: ShapedArray) -> tuple[str, tuple[int, ...]]:
+        """Return the params of a sharding constraint."""
+        mesh = self.concrete_mesh
+        tiles, free = tiles_from_partition_spec(mesh, self.spec, aval.ndim, "with_sharding_constraint")
+        return format_placement(tiles, mesh.flat_devices, mesh), free
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeSharding) and (self.mesh, self.spec) == (other.mesh, other.spec)
+
+    @override
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.spec))
+
+    @override
+    def __repr__(self) -> str:
+        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r})"
 
 
 class ArrayShardings:
@@ -125,6 +169,7 @@ class _TracedShardings:
     def check_constraint(self, x: Value, sharding: Sharding) -> Sharding:
         spec = sharding if isinstance(sharding, PartitionSpec) else getattr(sharding, "spec", None)
         mesh = mesh_in_scope() if isinstance(sharding, PartitionSpec) else getattr(sharding, "mesh", None)
+        mesh = mesh_without_devices(mesh) if isinstance(mesh, AbstractMesh) else mesh
         if spec is None or mesh is None or not mesh.explicit_axes:
             return sharding
         if len(mesh.explicit_axes) < len(mesh.axis_names):
@@ -162,8 +207,11 @@ def _explicit_mesh_in_scope() -> Mesh | None:
     return mesh if mesh is not None and mesh.explicit_axes else None
 
 
-def _make(mesh: Mesh, entries: Entries) -> Sharding:
-    return _arrays[0].make_sharding(mesh, spec_from_entries(entries))
+def _make(mesh: Mesh | AbstractMesh, entries: Entries) -> Sharding:
+    spec = spec_from_entries(entries)
+    if isinstance(mesh, AbstractMesh) or mesh.is_abstract:
+        return TypeSharding(mesh.abstract_mesh, spec)
+    return _arrays[0].make_sharding(mesh, spec)
 
 
 def read_entries(mesh: Mesh, x: Value) -> Entries:

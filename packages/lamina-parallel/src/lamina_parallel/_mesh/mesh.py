@@ -10,6 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 from functools import cached_property
 
@@ -21,7 +22,8 @@ from lamina_tracing.extend import enable_explicit_meshes
 
 from .abstract_mesh import AbstractMesh, AxisType, format_axes, normalize_axis_types
 
-__all__ = ["Block", "Mesh", "enter_mesh", "exit_mesh", "local_mesh_shape", "mesh_in_scope", "with_axis_types"]
+__all__ = ["AbstractDevice", "Block", "Mesh", "enter_mesh", "exit_mesh", "local_mesh_shape", "mesh_in_scope",
+           "mesh_without_devices", "with_axis_types"]
 
 # The part of the cache key: names, sizes, ids of the devices, types of the axes. The mesh itself would keep its devices alive.
 _in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
@@ -42,6 +44,36 @@ class _Open(threading.local):
 _open = _Open()
 # value of the setting -> the mesh
 _entered: weakref.WeakValueDictionary[CacheKey, Mesh] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True)
+class AbstractDevice:
+    """A device of a mesh without devices.
+
+    Args:
+      id: its number.
+
+    >>> AbstractDevice(3).platform
+    'abstract'
+    """
+
+    id: int
+    platform: str = "abstract"
+    process_index: int = 0
+
+    @override
+    def __repr__(self) -> str:
+        return f"{self.platform}:{self.id}"
+
+
+def mesh_without_devices(mesh: AbstractMesh) -> Mesh:
+    """Return the mesh that is in scope while programs are traced for an abstract mesh.
+
+    >>> mesh_without_devices(AbstractMesh((4,), ("x",))).is_abstract
+    True
+    """
+    return Mesh(np.array([AbstractDevice(i) for i in range(mesh.size)], object).reshape(mesh.axis_sizes), mesh.axis_names,
+                mesh.axis_types)
 
 
 class Mesh:
@@ -89,6 +121,11 @@ class Mesh:
         self._key = names, grid.shape, tuple(flat), self.axis_types
         self._hash = hash(self._key)
         self.token = names, grid.shape, flat[0].platform, tuple([d.id for d in flat]), self.axis_types
+
+    @property
+    def is_abstract(self) -> bool:
+        """Whether the mesh stands for an `AbstractMesh`, so that its devices exist only while programs are traced."""
+        return isinstance(self.flat_devices[0], AbstractDevice)
 
     @property
     def flat_devices(self) -> tuple[Device, ...]:

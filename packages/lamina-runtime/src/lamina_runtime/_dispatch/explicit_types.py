@@ -12,7 +12,7 @@ from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import collect_facts
 from lamina_ir.typing import Sharding, Value
 from lamina_parallel import Mesh, PartitionSpec
-from lamina_parallel.extend import (ArrayShardings, add_sharding_types, explicit_spec, partition_spec_from_tiles,
+from lamina_parallel.extend import (ArrayShardings, TypeSharding, add_sharding_types, explicit_spec, partition_spec_from_tiles,
                                     set_array_shardings, spec_entries, spec_from_entries)
 from lamina_tracing.extend import RuleSource, explicit_meshes, find_user_source, trace_state
 from typing_extensions import override
@@ -63,7 +63,7 @@ class _RuntimeArrays(ArrayShardings):
     @override
     def find_mesh(self, x: Value) -> Mesh | None:
         sharding = _sharding_of(x)
-        mesh = getattr(sharding, "_mesh", None)
+        mesh = sharding.concrete_mesh if isinstance(sharding, TypeSharding) else getattr(sharding, "_mesh", None)
         return mesh if mesh is not None and mesh.explicit_axes else None
 
     @override
@@ -87,7 +87,7 @@ def _is_backward() -> bool:
 def _sharding_of(x: object) -> Sharding | None:
     """Return the sharding of an array, an `ArgSpec` or a `ShapeDtypeStruct`; None for other values."""
     found = x.sharding if isinstance(x, ShapeDtypeStruct) else getattr(x, "_sharding", None)
-    return found if hasattr(found, "_mesh") or isinstance(found, PartitionSpec) else None
+    return found if hasattr(found, "_mesh") or isinstance(found, (PartitionSpec, TypeSharding)) else None
 
 
 def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | None:
@@ -119,8 +119,9 @@ def _list_constants(closed: ClosedJaxpr) -> tuple[Value, ...]:
 def _read_entries(mesh: Mesh, x: Value, ndim: int) -> Entries:
     """Return the `Explicit` axes of each dimension of an argument."""
     sharding = _sharding_of(x)
-    if isinstance(sharding, PartitionSpec):
-        return spec_entries(explicit_spec(mesh, sharding, ndim))
+    if isinstance(sharding, (PartitionSpec, TypeSharding)):
+        spec = sharding if isinstance(sharding, PartitionSpec) else sharding.spec
+        return spec_entries(explicit_spec(mesh, spec, ndim))
     if sharding is None or sharding.num_devices == 1:
         return ((),) * ndim
     spec = sharding._spec if sharding._mesh == mesh else partition_spec_from_tiles(mesh, sharding.tiles)

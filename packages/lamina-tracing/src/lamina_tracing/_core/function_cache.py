@@ -115,7 +115,8 @@ def _value_key(value: StaticValue) -> CacheKey:
     if kind is float or kind is complex:
         return kind, repr(value)  # not by value: 0.0 == -0.0, but nan != nan
     if (kind in (bool, int, str, bytes, type(None)) or isinstance(value, np.dtype)
-            or kind is type and (issubclass(value, np.generic) or value in (bool, int, float, complex))):
+            or isinstance(value, type) and (issubclass(value, (np.generic, bool, int, float, complex))
+                                            or isinstance(getattr(value, "dtype", None), np.dtype))):
         return kind, value
     raise TypeError
 
