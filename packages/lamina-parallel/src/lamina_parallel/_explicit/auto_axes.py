@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from lamina_ir import ShapedArray, trees
@@ -64,7 +63,7 @@ def auto_axes(fun: Function | None = None, *, axes: Hashable = None, out_shardin
             raise TypeError(f"{call}: out_sharding must be given, to auto_axes or to the call; got None")
         for leaf in trees.tree_leaves(target, is_leaf=lambda s: hasattr(s, "check_explicit")):
             check_out_sharding(call, leaf)
-        return call_with_out_sharding(function_name(fun), fun, args, target, numbers, lambda: _use_auto_axes(numbers))
+        return call_with_out_sharding(function_name(fun), fun, args, target, numbers)
 
     return call_auto
 
@@ -161,12 +160,6 @@ def _stage_explicit(call: str, fun: Function, tree: Any, avals: Sequence[ShapedA
         raise ShardingTypeError(f"{call}: the function uses a traced value, {outer[0].aval.str_long()}, whose sharding over "
                                 "the Explicit axes is unknown. Pass it as an argument")
     return program, out_tree
-
-
-def _use_auto_axes(numbers: Sequence[int] | None) -> AbstractContextManager[object]:
-    """Return a context with the mesh in scope, in which these axes have the type `Auto`; None: all."""
-    mesh = mesh_in_scope()
-    return nullcontext() if mesh is None else with_axis_types(mesh, numbers or (), AxisType.Auto)
 
 
 def _get_mesh(call: str) -> Mesh:

@@ -19,8 +19,8 @@ from lamina_tracing.extend import (KEEP, ExplicitEntries, StagingTrace, StagingT
 
 from .analyze import Analysis, add_sharding_types, keep_axes
 from .operation import unsharded
-from .._mesh.abstract_mesh import AbstractMesh
-from .._mesh.mesh import Mesh, mesh_in_scope, mesh_without_devices
+from .._mesh.abstract_mesh import AbstractMesh, AxisType
+from .._mesh.mesh import Mesh, mesh_in_scope, mesh_without_devices, with_axis_types
 from .._mesh.partition_spec import (UNCONSTRAINED, PartitionSpec, check_explicit_spec, explicit_spec, format_placement,
                                     spec_entries, spec_from_entries, tiles_from_partition_spec)
 from .._typing import Entries
@@ -153,6 +153,10 @@ class _TracedShardings:
         if isinstance(x, BatchTracer):
             entries = entries[:x.dim] + entries[x.dim + 1:]
         return _make(found.mesh, entries) if len(entries) == x.ndim else None
+
+    def use_auto_axes(self, axes: Sequence[int] | None) -> AbstractContextManager[object]:
+        mesh = mesh_in_scope()
+        return nullcontext() if mesh is None else with_axis_types(mesh, axes or (), AxisType.Auto)
 
     def find_entries(self, x: Value) -> ExplicitEntries | None:
         mesh = _explicit_mesh_in_scope()

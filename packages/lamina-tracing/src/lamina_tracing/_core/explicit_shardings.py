@@ -7,19 +7,21 @@ the types of the arguments, which have shardings, and from the equations staged 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
 from lamina_ir import ClosedJaxpr, ShapedArray
+from lamina_ir.errors import ShardingTypeError
 from lamina_ir.typing import AxisName, Sharding, Value
 
 from .trace import staging_context_hooks
 from .tracer import Tracer
 
 __all__ = ["ExplicitEntries", "ShardingAnalysis", "add_shardings", "analyze_results", "check_constraint",
-           "enable_explicit_meshes", "explicit_meshes", "find_sharding", "set_sharding_analysis"]
+           "enable_explicit_meshes", "explicit_meshes", "find_sharding", "refuse_sharded", "set_sharding_analysis", "use_auto_axes"]
 
-explicit_meshes: list[bool] = []  # [True] once a mesh with `Explicit` axes was made; before, no value has such a sharding
+# [True] once a mesh with `Explicit` axes was made; before, no value has such a sharding.
+explicit_meshes: list[bool] = []
 
 
 class ExplicitEntries(NamedTuple):
@@ -44,6 +46,9 @@ class ShardingAnalysis(Protocol):
 
     def find_sharding(self, x: Value) -> Sharding:
         """Return the sharding of a value; None if it is unknown, or if there are no `Explicit` axes."""
+
+    def use_auto_axes(self, axes: Sequence[int] | None) -> AbstractContextManager[object]:
+        """Return a context in which these axes of the mesh in scope have the type `Auto`; None: all axes."""
 
     def find_entries(self, x: Value) -> ExplicitEntries | None:
         """Return the mesh axes of each dimension of an operand over the mesh in scope; None if they are unknown."""
@@ -133,6 +138,42 @@ def find_sharding(x: Value) -> Sharding:
     True
     """
     return _analysis[0].find_sharding(x) if explicit_meshes and isinstance(x, Tracer) else None
+
+
+def use_auto_axes(axes: Sequence[int] | None) -> AbstractContextManager[object]:
+    """Return a context in which axes of the mesh in scope have the type `Auto`.
+
+    Args:
+      axes: the numbers of the axes; None: all.
+    Returns:
+      A context manager.
+
+    >>> with use_auto_axes(None):
+    ...     explicit_meshes
+    []
+    """
+    return _analysis[0].use_auto_axes(axes) if explicit_meshes else nullcontext()
+
+
+def refuse_sharded(call: str, x: Value, dimensions: Sequence[int]) -> None:
+    """Check that dimensions of a traced value are not sharded over `Explicit` axes.
+
+    Args:
+      call: the function, for messages.
+      x: the value.
+      dimensions: the dimensions.
+    Raises:
+      ShardingTypeError: one of them is sharded.
+
+    >>> refuse_sharded("indexing", 2.0, [])
+    """
+    found = find_sharding(x) if dimensions else None
+    for d in dimensions if found is not None else ():
+        if found.explicit_entries[d]:
+            aval = x.aval.with_sharding(found)
+            raise ShardingTypeError(f"{call}: a sliced dimension must not be sharded, because the sharding of the result is "
+                                    f"ambiguous; got dimension {d} of {aval.str_long()}. Use "
+                                    "x.at[index].get(out_sharding=...), lax.slice, or lamina.sharding.reshard")
 
 
 def check_constraint(x: Value, sharding: Sharding) -> Sharding:

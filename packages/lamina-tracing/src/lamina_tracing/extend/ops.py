@@ -19,7 +19,7 @@ from ..lax.named_einsum import split_einsum_spec
 from ..lax.reductions import max_and_gap, complex_logaddexp
 from ..lax.scattering import repeat_elementwise
 from ..lax.windows import stack_windows
-from .._core.explicit_shardings import ExplicitEntries, enable_explicit_meshes, set_sharding_analysis
+from .._core.explicit_shardings import ExplicitEntries, enable_explicit_meshes, refuse_sharded, set_sharding_analysis
 from .._core.trace import bind
 from .._core.tracer import has_jax_array, is_object_array, read_jax_array, typeof
 
@@ -27,7 +27,7 @@ __all__ = ["ExplicitEntries", "KEEP", "ReductionAxes", "as_int", "as_tuple", "au
            "call_with_out_sharding", "check_axes", "check_axis", "check_index", "check_no_axis_name",
            "check_out_sharding", "complex_logaddexp", "constrain", "constrain_tree", "enable_explicit_meshes",
            "explicit_meshes", "full_like", "gather_named_axes", "has_jax_array", "is_axis_name", "is_object_array",
-           "keep_shardings", "max_and_gap", "one_like", "parse_reduction_axes", "read_jax_array",
+           "keep_shardings", "max_and_gap", "one_like", "parse_reduction_axes", "read_jax_array", "refuse_sharded",
            "repeat_elementwise", "resolve_requested_dtype", "scalar", "select_member", "set_sharding_analysis",
            "share_sharding", "should_check_bounds", "split_einsum_spec", "stack_windows", "typeof"]
 

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 
 from lamina_ir import config, prims, trees
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
-from ..._core.explicit_shardings import explicit_meshes, find_sharding
+from ..._core.explicit_shardings import explicit_meshes, find_sharding, use_auto_axes
 from ..._core.function_cache import FunctionCache
 from ..._core.trace import bind
 from ..._core.tracer import Tracer, typeof
@@ -46,8 +45,7 @@ def check_out_sharding(call: str, out_sharding: Sharding) -> None:
 
 
 def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_sharding: Sharding,
-                           axes: Sequence[int] | None = None,
-                           scope: Callable[[], AbstractContextManager[object]] = nullcontext) -> Tree:
+                           axes: Sequence[int] | None = None) -> Tree:
     """Call a function of arrays whose program the compiler partitions; its results get a sharding.
 
     Args:
@@ -56,7 +54,6 @@ def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_s
       args: its arguments.
       out_sharding: the sharding of the results, or a tree of them that is a prefix of the results.
       axes: the numbers of the mesh axes that the compiler uses as it likes; None: all axes.
-      scope: returns a context in which the function is traced. It follows from `axes` and the mesh in scope.
     Returns:
       The results.
 
@@ -69,15 +66,14 @@ def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_s
     key = call, tree, tuple(leaves), axes
     run = table.get(key)
     if run is None:
-        run = table[key] = _make_call(call, fun, out_sharding, axes, scope)
+        run = table[key] = _make_call(call, fun, out_sharding, axes)
     return run(*args)
 
 
-def _make_call(call: str, fun: Function, out_sharding: Sharding, axes: Sequence[int] | None,
-               scope: Callable[[], AbstractContextManager[object]]) -> Function:
+def _make_call(call: str, fun: Function, out_sharding: Sharding, axes: Sequence[int] | None) -> Function:
     """Return the jitted function of `call_with_out_sharding`."""
     def run(*xs: Tree) -> Tree:
-        with scope():
+        with use_auto_axes(axes):
             out = fun(*xs)
         return constrain_tree(out, out_sharding)
 
