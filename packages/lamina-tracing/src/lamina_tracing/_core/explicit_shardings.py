@@ -18,7 +18,8 @@ from .trace import staging_context_hooks
 from .tracer import Tracer
 
 __all__ = ["ExplicitEntries", "ShardingAnalysis", "add_shardings", "analyze_results", "check_constraint",
-           "enable_explicit_meshes", "explicit_meshes", "find_sharding", "refuse_sharded", "set_sharding_analysis", "use_auto_axes"]
+           "enable_explicit_meshes", "explicit_meshes", "find_sharding", "refuse_sharded", "set_sharding_analysis",
+           "use_auto_axes"]
 
 # [True] once a mesh with `Explicit` axes was made; before, no value has such a sharding.
 explicit_meshes: list[bool] = []
