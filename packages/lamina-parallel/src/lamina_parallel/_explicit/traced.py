@@ -136,8 +136,8 @@ class _TracedShardings:
     def find_sharding(self, x: Value) -> Sharding:
         if isinstance(x, StagingTracer):
             analysis = _get_analysis(x._trace)
-            found = None if analysis is None else analysis.find(x._var)
-            return None if found is None else _make(analysis.mesh, found)
+            found = None if analysis is None else analysis.env.get(x._var)
+            return None if analysis is None or found is None else _make(analysis.mesh, found)
         if isinstance(x, Tracer):
             return self._find_wrapped(x)
         mesh = _arrays[0].find_mesh(x) or _explicit_mesh_in_scope()
@@ -254,9 +254,6 @@ class _TraceAnalysis:
         self.position = 0
         self.const_count = 0
 
-    def find(self, v: Atom) -> Entries | None:
-        return self.env.get(v)
-
     def advance(self) -> None:
         """Analyze the equations that were staged since the last call."""
         if len(self.consts) > self.const_count:
@@ -269,12 +266,13 @@ class _TraceAnalysis:
             self.position += 1
 
     def _visit(self, e: Eqn) -> None:
-        env = {v: unsharded(v.aval.ndim) if type(v) is Literal else self.env.get(v) for v in e.invars}
-        if any(x is None for x in env.values()):
-            if not _determines_results(e):
+        env: dict[Atom, Entries] = {}
+        for v in e.invars:
+            found = unsharded(v.aval.ndim) if type(v) is Literal else self.env.get(v)
+            if found is None and not _determines_results(e):
                 self.env.update(dict.fromkeys(e.outvars))
                 return
-            env = {v: unsharded(v.aval.ndim) for v in e.invars}
+            env[v] = unsharded(v.aval.ndim) if found is None else found
         self.analysis.step(e, env, self.uniform, False)
         self.env.update({v: env[v] for v in e.outvars})
 

@@ -98,21 +98,21 @@ def _enter_mesh_of(operands: Sequence[Value]) -> AbstractContextManager[object]:
     return _analysis[0].enter_mesh_of(operands)
 
 
-def add_shardings(avals: Sequence[ShapedArray], operands: Sequence[Value]) -> Sequence[ShapedArray]:
+def add_shardings(avals: Sequence[ShapedArray], operands: Sequence[Value]) -> tuple[ShapedArray, ...]:
     """Return the types of arguments with the shardings of the operands, for staging a function of them.
 
     Args:
       avals: a type for each operand; that of its slices along axis 0 if it has one dimension less.
       operands: arrays, traced values, numbers, descriptions of arrays.
     Returns:
-      A tuple of types; `avals` itself if no mesh with `Explicit` axes was made.
+      A tuple of types. They are unchanged if no mesh with `Explicit` axes was made.
 
     >>> from lamina_ir import shaped
     >>> add_shardings((shaped((2,), "float32"),), [[1.0, 2.0]])
     (ShapedArray(float32[2]),)
     """
     if not explicit_meshes:
-        return avals
+        return tuple(avals)
     return tuple([_add_sharding(a, x) for a, x in zip(avals, operands, strict=True)])
 
 
@@ -169,7 +169,9 @@ def refuse_sharded(call: str, x: Value, dimensions: Sequence[int]) -> None:
     >>> refuse_sharded("indexing", 2.0, [])
     """
     found = find_sharding(x) if dimensions else None
-    for d in dimensions if found is not None else ():
+    if found is None:
+        return
+    for d in dimensions:
         if found.explicit_entries[d]:
             aval = x.aval.with_sharding(found)
             raise ShardingTypeError(f"{call}: a sliced dimension must not be sharded, because the sharding of the result is "
