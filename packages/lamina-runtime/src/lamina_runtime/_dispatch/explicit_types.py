@@ -120,8 +120,8 @@ def _read_entries(mesh: Mesh, x: Value, ndim: int) -> Entries:
     """Return the `Explicit` axes of each dimension of an argument."""
     sharding = _sharding_of(x)
     if isinstance(sharding, (PartitionSpec, TypeSharding)):
-        spec = sharding if isinstance(sharding, PartitionSpec) else sharding.spec
-        return spec_entries(explicit_spec(mesh, spec, ndim))
+        given: PartitionSpec = sharding.spec if isinstance(sharding, TypeSharding) else sharding
+        return spec_entries(explicit_spec(mesh, given, ndim))
     if sharding is None or sharding.num_devices == 1:
         return ((),) * ndim
     spec = sharding._spec if sharding._mesh == mesh else partition_spec_from_tiles(mesh, sharding.tiles)
