@@ -28,7 +28,7 @@ OUT = ROOT / "docs" / "_generated"
 PUBLIC_API_TESTS = ROOT / "tests" / "public_api"
 # Pages with more about a setting.
 SETTING_PAGES = {
-    "debug_nans": "docs/how-to/looking-inside.md#nans", "debug_infs": "docs/how-to/looking-inside.md#nans",
+    "debug_nans": "docs/how-to/debug-a-nan.md", "debug_infs": "docs/how-to/debug-a-nan.md",
     "debug_bounds": "docs/how-to/looking-inside.md#checks-and-indices",
     "check_tracer_leaks": "docs/how-to/looking-inside.md#transfers-and-leaks",
     "transfer_guard": "docs/how-to/looking-inside.md#transfers-and-leaks",
