@@ -42,7 +42,7 @@ def test_stored_numbers_make_a_page():
 
 def test_readme_has_the_table_of_the_stored_numbers():
     readme, results = page.README.read_text(encoding="utf-8"), json.loads(page.RESULTS.read_text(encoding="utf-8"))
-    assert page.with_table(readme, results) == readme, "run python tools/benchmark_page.py"
+    assert page.with_table(readme, results) == readme, "run python docs/_ext/benchmark_page.py"
 
 
 def test_readme_without_a_table_raises():
