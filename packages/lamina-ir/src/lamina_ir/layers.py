@@ -332,7 +332,7 @@ def _find_plugins() -> list[tuple[str, str, str]]:
 
 
 def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Find entry points as `importlib.metadata` does, which takes 20 times as long (import and search)."""
+    """Find entry points as `importlib.metadata` does, whose import and search take much longer."""
     for folder in folders:
         try:
             names = os.listdir(folder or ".")

@@ -1,11 +1,11 @@
 """Reshard arrays among the same devices by a compiled identity function with the two shardings.
 
 The compiler finds the collectives, or that none are needed. Compared with slicing, copying and concatenating
-(`reshard`), with jaxlib 0.10.2 on 8 CPU devices: one third to two thirds of the time at 1 kB, about equal at 8 MB.
-There is less to compile: one program instead of one for each device and kind of slice.
+(`reshard`), this is faster for small arrays and about equal for large ones. There is less to compile: one program
+instead of one for each device and kind of slice.
 
-Between some shardings with copies, the compiled program gathers far more than a device needs to hold. It then took six
-times as long, so such programs are not used (`direct` is False).
+Between some shardings with copies, the compiled program gathers far more than a device needs to hold, which takes
+much longer. Such programs are not used (`direct` is False).
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Cache Python scalars on the default device, for operators of arrays such as `x * 0.9`.
 
-jaxlib copies each Python scalar of a call to the device: a quarter of the time of an eager operator on a CPU, a
-transfer on a GPU. So the second use of a scalar stores it on the device as a weakly typed array. Programs, promotion
+jaxlib copies each Python scalar of a call to the device: a large part of the time of an eager operator on a CPU,
+a transfer on a GPU. So the second use of a scalar stores it on the device as a weakly typed array. Programs, promotion
 and results stay the same.
 
 The cache is used only with uncommitted arrays on the default device. It is switched off for good when a setting can

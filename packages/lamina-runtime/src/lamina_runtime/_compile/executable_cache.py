@@ -1,7 +1,7 @@
 """Cache executables by content: in memory, and on disk for later processes (`disk_cache`).
 
 The key is a digest of the module's bytecode and the compile options. The memory cache is LRU with limits on number and
-bytes: an executable takes 0.1 MB or more. Reloading one from disk takes 0.5 ms, compiling it 10 ms or more.
+bytes: an executable takes far more than its stored form. Reloading a small one from disk is much faster than compiling it.
 """
 from __future__ import annotations
 

@@ -461,7 +461,7 @@ class _WrappedCall:
 class _StaticCall(_WrappedCall):
     """A call object of a user's function with static arguments, which explains why one of these cannot be hashed.
 
-    jaxlib hashes static arguments before it runs any Python, and raises a ValueError of its own. The wrapper takes 0.5 us.
+    jaxlib hashes static arguments before it runs any Python, and raises a ValueError of its own.
     """
 
     @override
