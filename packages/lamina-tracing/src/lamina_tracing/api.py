@@ -20,7 +20,7 @@ from ._core.args import get_duck_typed_avals, flatten_results
 from ._core.signature import function_name, wraps
 from ._core.static_args import StaticArgs
 from ._core.staging import stage
-from ._core.trace import (EVALUATION, AxisFrame, StateChange, extend_axis_env, trace_state, extend_name_stack,
+from ._core.trace import (EVALUATION, AxisFrame, StateChange, Trace, extend_axis_env, trace_state, extend_name_stack,
                           notify_staging_hooks)
 from ._core import tracer
 from ._core.tracer import Tracer
@@ -65,16 +65,16 @@ def ensure_compile_time_eval() -> AbstractContextManager[None]:
 class _EagerEvaluation(StateChange):
     """Context manager that makes the evaluation trace current; interrupt-safe like `extend_axis_env` in trace.py."""
 
-    __slots__ = ("_old",)
+    __slots__ = ()
 
-    def __enter__(self) -> None:
-        self._old = trace_state.trace
-        try:
-            trace_state.trace = EVALUATION
-            notify_staging_hooks()
-        except BaseException:
-            self._leave()
-            raise
+    @override
+    def _read(self) -> Trace:
+        return trace_state.trace
+
+    @override
+    def _change(self) -> None:
+        trace_state.trace = EVALUATION
+        notify_staging_hooks()
 
     @override
     def _leave(self) -> None:
