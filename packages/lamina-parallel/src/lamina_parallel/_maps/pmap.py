@@ -236,10 +236,7 @@ class PmapSpec(MapSpec):
 
 def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop programs of maps whose `devices` belong to closed clients; `is_closed` reports whether a device does."""
-    for table in _programs.tables():
-        for options in list(table):
-            if options[0] and is_closed(options[0][0]):
-                table.pop(options, None)
+    _programs.drop(lambda options: options[0] and is_closed(options[0][0]))
 
 
 hooks.on_devices_closed.append(_forget_devices)

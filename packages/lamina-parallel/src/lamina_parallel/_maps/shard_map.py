@@ -240,10 +240,7 @@ class ShardMapSpec(MapSpec):
 
 def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop programs of meshes that have been deleted or belong to closed clients."""
-    for table in _programs.tables():
-        for options in list(table):
-            if not isinstance(options[0], Mesh) or is_closed(options[0].flat_devices[0]):
-                table.pop(options, None)
+    _programs.drop(lambda options: not isinstance(options[0], Mesh) or is_closed(options[0].flat_devices[0]))
 
 
 hooks.on_devices_closed.append(_forget_devices)
