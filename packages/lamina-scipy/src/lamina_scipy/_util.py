@@ -30,6 +30,7 @@ SPECIAL = docstring_entries("""
     """)
 SPECIAL_PAIR = docstring_entries("""
     a, b: real arrays that broadcast to each other; integers and booleans become float.
+    p, q: real arrays that broadcast to each other; integers and booleans become float.
     n: real array of integers, not negative.
     x: real array that broadcasts with the first argument; integers and booleans become float.
     result: Float array of the common shape.

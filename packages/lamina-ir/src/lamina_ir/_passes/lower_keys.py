@@ -34,7 +34,7 @@ def lower_key_aval(aval: ShapedArray) -> ShapedArray:
     Args:
       aval: a type.
     Returns:
-      A type.
+      The type of the keys' words, `[..., words per key]`.
 
     >>> from lamina_ir import shaped
     >>> from lamina_ir.dtypes import key_type

@@ -7,6 +7,7 @@ from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import public_api
 from lamina_tracing import Array, DTypeLike, lax
 from lamina_tracing.extend import resolve_requested_dtype
@@ -16,6 +17,12 @@ from .._util import check_count
 __all__ = ["dft", "hadamard", "helmert", "invhilbert", "invpascal", "pascal"]
 
 _I32 = np.dtype("int32")
+_PASCAL = docstring_entries("""
+    n: how many rows and columns.
+    result: Float array `[n, n]`: whole numbers, rounded to the default float dtype once.
+    TypeError: `n` is not an integer.
+    ValueError: `n` is negative, or the kind is unknown.
+    """)
 
 
 def _to_float_array(rows: Any, n: int) -> Array:
@@ -139,18 +146,15 @@ def invhilbert(n: int) -> Array:
                              * math.comb(i + j, i) ** 2 for j in range(n)] for i in range(n)], n)
 
 
-@public_api("n", "kind")
+@public_api("n", "kind", entries=_PASCAL)
 def pascal(n: int, kind: str | None = None) -> Array:
     """Pascal's matrix of binomial coefficients.
 
     Args:
-      n: how many rows and columns.
+      {n}
       kind: "symmetric" or None: `comb(i + j, i)`; "lower": `comb(i, j)`; "upper": its transpose.
-    Returns:
-      Float array `[n, n]`: whole numbers, rounded to the default float dtype once.
-    Raises:
-      TypeError: `n` is not an integer.
-      ValueError: `n` is negative, or the kind is unknown.
+    Returns: {result}
+    Raises: {TypeError, ValueError}
 
     Source: meaning of `scipy.linalg.pascal`.
 
@@ -164,18 +168,15 @@ def pascal(n: int, kind: str | None = None) -> Array:
     return _to_float_array([[value(i, j) for j in range(n)] for i in range(n)], n)
 
 
-@public_api("n", "kind")
+@public_api("n", "kind", entries=_PASCAL)
 def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of Pascal's matrix.
 
     Args:
-      n: how many rows and columns.
+      {n}
       kind: "symmetric" or None, "lower", "upper": the kind of the matrix whose inverse it is.
-    Returns:
-      Float array `[n, n]`: whole numbers, rounded to the default float dtype once.
-    Raises:
-      TypeError: `n` is not an integer.
-      ValueError: `n` is negative, or the kind is unknown.
+    Returns: {result}
+    Raises: {TypeError, ValueError}
 
     Source: meaning of `scipy.linalg.invpascal`.
 
