@@ -145,7 +145,7 @@ def _make_atomic(name: str, does: str, combine: Callable[[Value, Value], Value],
       idx: an index, as of `x_ref[idx]`; it names each element once.
       {{val, mask}}
     Returns:
-      An array.
+      The old value of the part.
     Raises: {{TypeError, ValueError}}
 
     Source: jax.experimental.pallas.{name}
@@ -166,7 +166,7 @@ def atomic_add(x_ref: _AnyRef, idx: Tree, val: Value, *, mask: Value = None) -> 
       idx: an index, as of `x_ref[idx]`; elements that it names several times are added to several times.
       {val, mask}
     Returns:
-      An array.
+      The old value of the part.
     Raises: {TypeError, ValueError}
 
     Source: jax.experimental.pallas.atomic_add
@@ -200,7 +200,7 @@ def atomic_cas(ref: _AnyRef, cmp: Value, val: Value) -> Value:
       cmp: what it is compared with.
       val: the new value.
     Returns:
-      A scalar.
+      The old value, a scalar.
     Raises: {TypeError, ValueError}
 
     Source: jax.experimental.pallas.atomic_cas

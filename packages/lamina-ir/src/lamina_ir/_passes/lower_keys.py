@@ -72,7 +72,7 @@ def has_keys(program: ClosedJaxpr) -> bool:
     Args:
       program: any program.
     Returns:
-      A bool.
+      True if any value is a key.
 
     >>> from lamina_ir import parse
     >>> has_keys(parse("{ lambda ; a:key<fry>[3]. let in (a,) }"))
