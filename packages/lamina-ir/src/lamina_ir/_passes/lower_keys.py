@@ -34,7 +34,7 @@ def lower_key_aval(aval: ShapedArray) -> ShapedArray:
     Args:
       aval: a type.
     Returns:
-      A type.
+      The type of the keys' words, `[..., words per key]`.
 
     >>> from lamina_ir import shaped
     >>> from lamina_ir.dtypes import key_type
@@ -72,7 +72,7 @@ def has_keys(program: ClosedJaxpr) -> bool:
     Args:
       program: any program.
     Returns:
-      A bool.
+      True if any value is a key.
 
     >>> from lamina_ir import parse
     >>> has_keys(parse("{ lambda ; a:key<fry>[3]. let in (a,) }"))
