@@ -37,6 +37,7 @@ __all__: list[str] = []
 
 _TERMS = 49  # most products that are written out: a kernel of 7 x 7
 _FEATURES = 32  # most products per group and kernel position that are written out
+_INPUTS = 8  # fewest input features of a group for a convolution of its own
 _KERNELS = 32  # most loops over positions along one axis
 _PARTIAL = 1 << 22  # most elements of partial sums
 
@@ -67,13 +68,16 @@ def _choose(ctx: Context, *, batch_group_count: int, dimension_numbers: ConvDime
     outputs = ra.shape[rhs_spec[0]] // groups
     if feature_group_count > 1 and inputs * prod(window) <= _TERMS and inputs * outputs <= _FEATURES:
         return _sum_shifted_products
-    if la.shape[lhs_spec[0]] == batch_group_count:
+    if la.shape[lhs_spec[0]] == batch_group_count > 1:
         positions = [out.shape[a] for a in out_spec[2:]]
         axis = _longest(window)
         if positions[axis] <= _KERNELS and groups * outputs * prod(positions) * window[axis] // positions[axis] <= _PARTIAL:
             return _sum_rows
-    # The library has convolutions of up to three axes.
-    return _convolve_each_group if dtypes.is_float(out.dtype) and out.dtype.itemsize <= 4 and len(window) <= 3 else None
+    # XLA's loop is as fast for few input features. The library has convolutions of float32 along up to three axes.
+    if (batch_group_count > 1 or inputs >= _INPUTS) and len(window) <= 3 and dtypes.is_float(out.dtype) and (
+            out.dtype.itemsize <= 4):
+        return _convolve_each_group
+    return None
 
 
 def _longest(lengths: Sequence[int]) -> int:
@@ -107,17 +111,23 @@ def _sum_shifted_products(ctx: Context, x: Array, w: Array, *, dimension_numbers
     outputs, terms = w.shape[-1] // groups, w.shape[:-1]
     counts = [out.shape[b] for _, b in sorted(zip(lhs_spec, out_spec, strict=True))]
     counts[f] = groups
-    shape = (*counts[:f + 1], outputs, *counts[f + 1:])
     strides = _per_axis(space, window_strides, 1)
     strides[f] = terms[0]  # the input features of a group are adjacent
+    # An axis of length 1 would take LLVM as long as the others to compile.
+    own = (groups, outputs) if outputs > 1 else (groups,)
+    shape, w_dims = (*counts[:f], *own, *counts[f + 1:]), range(f, f + len(own))
+    x_dims = [a + (a > f) * (len(own) - 1) for a in range(len(counts))]
     total = None
     for i, *at in product(*map(range, terms)):
         first = _per_axis(space, [k * d for k, d in zip(at, rhs_dilation, strict=True)], 0)
         first[f] = i
-        part = x.slice(first, counts, strides).broadcast(shape, [a + (a > f) for a in range(len(counts))])
+        part = x.slice(first, counts, strides).broadcast(shape, x_dims)
         factor = w.slice((i, *at, 0), (*[1] * len(terms), groups * outputs), [1] * (len(terms) + 1))
-        term = part * factor.reshape((groups, outputs)).broadcast(shape, (f, f + 1))
+        term = part * factor.reshape(own).broadcast(shape, w_dims)
         total = term if total is None else total + term
+    if dtypes.is_float(total.aval.dtype):  # a sum that starts at 0 is never -0, and XLA removes the addition of 0
+        zero = Array.full(ctx, 0, shape, total.aval.dtype)
+        total = zero.where(ctx.compare(total.v, zero.v, "EQ", total.aval), total)
     counts[f] = groups * outputs
     return total.reshape(counts).transpose([a for _, a in sorted(zip(out_spec, lhs_spec, strict=True))])
 
