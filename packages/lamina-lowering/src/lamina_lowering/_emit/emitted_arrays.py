@@ -170,7 +170,9 @@ def concatenate(arrays: Sequence[Array], axis: int) -> Array:
 
 def multiply_index(ctx: Context, index: IrValue | int, factor: int) -> IrValue | int:
     """Return an int32 index times a number."""
-    return index * factor if isinstance(index, int) else index if factor == 1 else ctx.op("stablehlo.multiply", (index, ctx.const(factor, _I32)), _I32)
+    if isinstance(index, int):
+        return index * factor
+    return index if factor == 1 else ctx.op("stablehlo.multiply", (index, ctx.const(factor, _I32)), _I32)
 
 
 def split_index(ctx: Context, index: IrValue, lengths: Sequence[int]) -> list[IrValue | int]:
