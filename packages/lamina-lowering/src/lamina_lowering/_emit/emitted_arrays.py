@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from lamina_ir.prims import dilated_length
 from .rule_context import Context
 from .._typing import IrValue
 
-__all__ = ["Array", "concatenate", "loop", "multiply_index", "split_index"]
+__all__ = ["Array", "concatenate", "invert", "loop", "multiply_index", "split_index"]
 
 _I32 = shaped((), np.dtype("int32"))
 
@@ -44,7 +45,7 @@ class Array:
     def _of(self, v: IrValue, shape: Sequence[int]) -> Array:
         return Array(self.ctx, v, shaped(tuple(shape), self.aval.dtype))
 
-    def _emit(self, name: str, operands: Sequence[IrValue], shape: Sequence[int], **attrs: object) -> Array:
+    def _emit(self, name: str, operands: Sequence[IrValue], shape: Sequence[int], **attrs: Any) -> Array:
         return self._of(self.ctx.op(name, operands, shaped(tuple(shape), self.aval.dtype), **attrs), shape)
 
     def convert(self, dtype: np.dtype) -> Array:
@@ -104,7 +105,7 @@ class Array:
         lengths, *paddings = zip(*merged, strict=True)
         zero = self.ctx.const(0, shaped((), self.aval.dtype))
         x = self.reshape(lengths)
-        x = x._of(self.ctx.pad(x.v, zero, x.aval, *paddings), map(_padded_length, lengths, *paddings))
+        x = x._of(self.ctx.pad(x.v, zero, x.aval, *paddings), list(map(_padded_length, lengths, *paddings)))
         return x.reshape(list(map(_padded_length, self.shape, low, high, interior)))
 
     def sum(self, axes: Sequence[int]) -> Array:
@@ -166,6 +167,11 @@ def concatenate(arrays: Sequence[Array], axis: int) -> Array:
     out = shaped(tuple(shape), first.aval.dtype)
     made = first.ctx.op("stablehlo.concatenate", [a.v for a in arrays], out, dimension=axis)
     return Array(first.ctx, made, out)
+
+
+def invert(order: Sequence[int]) -> list[int]:
+    """Return the inverse of a permutation: `order[invert(order)[k]]` is k."""
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 def multiply_index(ctx: Context, index: IrValue | int, factor: int) -> IrValue | int:
