@@ -11,6 +11,7 @@ from lamina_lowering.testing import check_lowering, run_lowered, single_eqn_prog
 
 CONV = prims.conv_general_dilated_p
 SHIFTED, ROWS, GROUPS = "multiply", "rows", "groups"
+PRODUCTS = "products"
 
 
 def conv_params(numbers, padding, features=1, batches=1, strides=None, lhs_dilation=None, rhs_dilation=None):
@@ -34,7 +35,7 @@ def kernel_gradient(ndim):
 def form(x, y, params, platform="cpu"):
     text = str(lower(single_eqn_program(CONV, [aval_of(x), aval_of(y)], params), platform=platform).module)
     if "stablehlo.while" in text:
-        return GROUPS if "stablehlo.convolution" in text else ROWS
+        return GROUPS if "stablehlo.convolution" in text else PRODUCTS if "dot_general" in text else ROWS
     return "common" if "stablehlo.convolution" in text else SHIFTED
 
 
@@ -46,7 +47,11 @@ DEPTHWISE = normals(2, 6, 7, 4), normals(3, 3, 1, 8), conv_params(channels_last(
 IN_KERNEL = normals(3, 6, 7, 4), normals(3, 6, 7, 8), conv_params(kernel_gradient(4), ((1, 1), (1, 1)), 1, 4)
 IN_GROUPS = normals(2, 6, 7, 16), normals(3, 3, 8, 12), conv_params(channels_last(4), ((1, 1), (1, 1)), 2)
 IN_BATCHES = normals(3, 6, 7, 4), normals(3, 6, 7, 8), conv_params(kernel_gradient(4), ((1, 1), (1, 1)), 1, 2)
-FORMS = [(DEPTHWISE, SHIFTED), (IN_KERNEL, ROWS), (IN_GROUPS, GROUPS), (IN_BATCHES, GROUPS)]
+VOLUME = normals(2, 4, 5, 6, 3), normals(2, 4, 5, 6, 4), conv_params(kernel_gradient(5), ((1, 1), (1, 1), (1, 0)))
+DILATED = (normals(2, 4, 5, 3), normals(2, 8, 10, 4),
+           conv_params(kernel_gradient(4), ((1, 2), (1, 2)), lhs_dilation=(2, 2)))
+FORMS = [(DEPTHWISE, SHIFTED), (IN_KERNEL, ROWS), (IN_GROUPS, GROUPS), (IN_BATCHES, GROUPS),
+         (VOLUME, PRODUCTS), (DILATED, PRODUCTS)]
 
 
 @pytest.mark.parametrize(("case", "expected"), FORMS)
@@ -89,6 +94,9 @@ def draw(seed):
 
     x = operand(specs[0], (batch * (groups if batches else 1), inputs * (1 if batches else groups), *lengths))
     y = operand(specs[1], (groups * outputs, inputs, *window))
+    if seed % 4 == 0:  # without groups
+        x, y = operand(specs[0], (batch, inputs, *lengths)), operand(specs[1], (outputs, inputs, *window))
+        groups = 1
     return x, y, conv_params(specs, tuple((int(a), int(b)) for a, b in padding), 1 if batches else groups,
                              groups if batches else 1, *[tuple(map(int, v)) for v in (strides, dilation, gaps)])
 

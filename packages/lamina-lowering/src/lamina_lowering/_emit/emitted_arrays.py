@@ -114,6 +114,12 @@ class Array:
                           [n for a, n in enumerate(self.shape) if a not in axes],
                           regions=[self.ctx.reducer_region("stablehlo.add", scalar)], dimensions=self.ctx.i64s(axes))
 
+    def multiply_transposed(self, other: Array) -> Array:
+        """Return the product of the transpose of this matrix and the other."""
+        numbers = "#stablehlo.dot<lhs_contracting_dimensions = [0], rhs_contracting_dimensions = [0]>"
+        return self._emit("stablehlo.dot_general", (self.v, other.v), (self.shape[1], other.shape[1]),
+                          dot_dimension_numbers=self.ctx.attr(numbers))
+
     def where(self, pred: IrValue, other: Array) -> Array:
         """Return this array where `pred` (bools of its shape) is True, else the other."""
         return self._of(self.ctx.select(pred, self.v, other.v, self.aval), self.shape)
