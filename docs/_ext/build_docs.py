@@ -1,6 +1,6 @@
 """Generate docs/_generated, which is not in git, and check the links of all pages.
 
-usage: python tools/build_docs.py
+usage: python docs/_ext/build_docs.py
 
 - `api/`: a page for each public module, class and function (api_pages.py), which `nox -s site` fills from the docstrings.
 - `ops.md`, `ops/`: the primitives (operation_pages.py).
@@ -23,7 +23,7 @@ import operation_pages
 import run_notebooks
 from operation_pages import table
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "_generated"
 PUBLIC_API_TESTS = ROOT / "tests" / "public_api"
 # Pages with more about a setting.
