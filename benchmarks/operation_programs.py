@@ -1,4 +1,4 @@
-"""Single operations of 0.1 to 20 ms, compiled: those for which XLA's CPU compiler has slow kernels, and common ones beside."""
+"""Single compiled operations of 0.1 to 20 ms: those that are slow on CPUs in XLA, and common ones for comparison."""
 from __future__ import annotations
 
 from typing import Any
