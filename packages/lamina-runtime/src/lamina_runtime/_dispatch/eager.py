@@ -265,7 +265,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         else:
             closed, layout = explicit_types.add_types(name, name, closed, args, None, True) or (closed, None)
             placement = resolve.resolve_placement("evaluation", name, closed, args, user_shardings=layout)
-            program = executable.get_or_compile("evaluation", closed, name, placement)
+            program = executable.get_or_compile("evaluation", closed, name, placement, allow_tiers=True)
         if not transfer_guard.any_guard_set:
             return program.run(args, layout), program
         with transfer_guard.allowing_scalars(args):

@@ -346,7 +346,7 @@ class _CacheMissHandler:
                                                      self.compiler_options)
             else:
                 program = executable.get_or_compile(kind, staged.closed, spec.name, call.placement, spec.keep_unused,
-                                                    self.compiler_options)
+                                                    self.compiler_options, allow_tiers=True)
             if call.donated:
                 launch_guards.check_donation(kind, spec.name, flat, call.donated, call.format_arg)
                 if isinstance(program, executable.CompiledProgram) and not program.donation_checked:
