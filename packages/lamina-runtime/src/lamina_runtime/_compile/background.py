@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from lamina_ir.typing import Device
 
-from .._backend import client_state, fork_state, progress
+from .._backend import client_state, fork_state, progress, shutdown  # noqa: F401 (registers its exit handler first)
 
 __all__ = ["Job", "submit", "wait_for_optimized"]
 

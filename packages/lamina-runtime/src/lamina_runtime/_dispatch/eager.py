@@ -291,8 +291,10 @@ def _make_program_call(closed: ClosedJaxpr, name: str) -> CallObject:
             shutdown.block_thread()
         changes_before = config.generation.changes_by_other_threads()
         outs, program = _run(closed, name, args)
-        return (outs, _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(outs)[1]),
-                changes_before != config.generation.changes_by_other_threads())
+        is_replaced_later = program is not None and program.is_replaced_later
+        fast_path = _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(outs)[1])
+        return outs, fast_path, (changes_before != config.generation.changes_by_other_threads()
+                                 or is_replaced_later and fast_path is None)
 
     return _make_call_object(name, miss)
 

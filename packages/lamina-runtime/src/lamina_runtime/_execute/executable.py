@@ -243,6 +243,11 @@ class CompiledProgram:
         return self.loaded.executable
 
     @property
+    def is_replaced_later(self) -> bool:
+        """Whether an optimised executable will replace the current one."""
+        return self.loaded.job is not None
+
+    @property
     def source_program(self) -> ClosedJaxpr | None:
         """The source program; None if it has been freed."""
         return self._closed()
