@@ -283,10 +283,10 @@ class _CacheMissHandler:
             return result, None, changed  # no fast path: jaxlib's guards treat scalars like arrays
         if program.launcher is not None and not changed:
             self._note_multi_process_call(args, kwargs, call, program)
-        # jaxlib asks again for the fast path of a signature only if it was evicted.
-        evict = changed or program.is_replaced_later
+        is_replaced_later = program.is_replaced_later
         fast_path = self._make_fast_path(call, program, result) if counted or self.window is None else None
-        return result, fast_path, changed or evict and fast_path is None
+        # jaxlib asks again for the fast path of a signature only if it was evicted.
+        return result, fast_path, changed or is_replaced_later and fast_path is None
 
     def _bind(self, staged: StagedProgram, tree: PyTreeDef, flat: Sequence[Value], donated: tuple[bool, ...]) -> Tree:
         """Make the call an equation of the program that is being traced."""
