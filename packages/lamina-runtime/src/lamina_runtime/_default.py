@@ -26,6 +26,7 @@ from ._backend.backends import (backends, default_backend, device_count, devices
                                 process_index, process_indices, setup_tpu)
 from ._backend.backends import default_device as get_default_device
 from ._backend.backends import default_device_option as default_device
+from ._compile.background import wait_for_optimized
 from ._compile.compiler import XLACompiler, accepts, compiler, set_compiler
 from ._dispatch.computation import xla_computation
 from ._compile.executable_cache import CacheStats, cache_stats, clear_memory
@@ -60,7 +61,7 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
            "profiler", "reshard", "serialize_executable", "set_compiler", "setup_tpu", "stages", "transfer_counts",
            "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
-           "unwatch_launches", "visualizing", "watch_launches", "watching_launches", "xla_computation"]
+           "unwatch_launches", "visualizing", "wait_for_optimized", "watch_launches", "watching_launches", "xla_computation"]
 
 
 def install_hooks() -> None:

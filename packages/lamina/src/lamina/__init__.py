@@ -46,7 +46,7 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
            "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
            "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves",
            "tree_map", "tree_structure", "tree_unflatten", "tree_util", "typeof", "typing", "use", "use_abstract_mesh",
-           "value_and_grad", "vjp", "vmap", "xla_computation"]
+           "value_and_grad", "vjp", "vmap", "wait_for_optimized", "xla_computation"]
 
 # Modules, imported when asked for; that of the packages with the first name that is none of these.
 _ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",

@@ -189,9 +189,7 @@ def _make_primitive_call(prim: Primitive, params: Params) -> CallObject:
             closed = programs[avals] = _make_one_equation_program(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
         result = tuple(outs) if prim.multiple else outs[0]
-        fast_path = _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(result)[1])
-        # If another thread has changed a setting meanwhile, jaxlib must not cache the call under the new settings.
-        return result, fast_path, changes_before != config.generation.changes_by_other_threads()
+        return _make_miss_result(result, program, args, changes_before)
 
     return _make_call_object(prim.name, miss)
 
@@ -265,7 +263,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         else:
             closed, layout = explicit_types.add_types(name, name, closed, args, None, True) or (closed, None)
             placement = resolve.resolve_placement("evaluation", name, closed, args, user_shardings=layout)
-            program = executable.get_or_compile("evaluation", closed, name, placement)
+            program = executable.get_or_compile("evaluation", closed, name, placement, allow_tiers=True)
         if not transfer_guard.any_guard_set:
             return program.run(args, layout), program
         with transfer_guard.allowing_scalars(args):
@@ -285,14 +283,26 @@ def _get_fast_path(program: piecewise.Program | None, args: Sequence[Value],
     return program.fast_path(key_array.unwrap_keys(args), tree)
 
 
+def _make_miss_result(outs: Tree, program: piecewise.Program | None, args: Sequence[Value],
+                      changes_before: int) -> jit_call.MissResult:
+    """Return (result, fast path or None, whether to evict the signature).
+
+    It is evicted if another thread has changed a setting meanwhile: jaxlib must not cache the call under the new settings.
+    It is also evicted if there is no fast path yet, because jaxlib would not ask again.
+    """
+    is_replaced_later = program is not None and program.is_replaced_later
+    fast_path = _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(outs)[1])
+    has_changed = changes_before != config.generation.changes_by_other_threads()
+    return outs, fast_path, has_changed or is_replaced_later and fast_path is None
+
+
 def _make_program_call(closed: ClosedJaxpr, name: str) -> CallObject:
     def miss(*args: Tree) -> jit_call.MissResult:
         if shutdown.blocked_threads:
             shutdown.block_thread()
         changes_before = config.generation.changes_by_other_threads()
         outs, program = _run(closed, name, args)
-        return (outs, _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(outs)[1]),
-                changes_before != config.generation.changes_by_other_threads())
+        return _make_miss_result(outs, program, args, changes_before)
 
     return _make_call_object(name, miss)
 

@@ -283,7 +283,10 @@ class _CacheMissHandler:
             return result, None, changed  # no fast path: jaxlib's guards treat scalars like arrays
         if program.launcher is not None and not changed:
             self._note_multi_process_call(args, kwargs, call, program)
-        return result, self._make_fast_path(call, program, result) if counted or self.window is None else None, changed
+        is_replaced_later = program.is_replaced_later
+        fast_path = self._make_fast_path(call, program, result) if counted or self.window is None else None
+        # jaxlib asks again for the fast path of a signature only if it was evicted.
+        return result, fast_path, changed or is_replaced_later and fast_path is None
 
     def _bind(self, staged: StagedProgram, tree: PyTreeDef, flat: Sequence[Value], donated: tuple[bool, ...]) -> Tree:
         """Make the call an equation of the program that is being traced."""
@@ -346,7 +349,7 @@ class _CacheMissHandler:
                                                      self.compiler_options)
             else:
                 program = executable.get_or_compile(kind, staged.closed, spec.name, call.placement, spec.keep_unused,
-                                                    self.compiler_options)
+                                                    self.compiler_options, allow_tiers=True)
             if call.donated:
                 launch_guards.check_donation(kind, spec.name, flat, call.donated, call.format_arg)
                 if isinstance(program, executable.CompiledProgram) and not program.donation_checked:

@@ -359,6 +359,11 @@ class Compiled(_Stage):
                                      self._overrides, self._lowered._rules)
 
     @property
+    def tier(self) -> str:
+        """`optimized`, or `first` if the call runs code that was compiled quickly. `compile()` always optimises."""
+        return self._program.loaded.tier
+
+    @property
     def input_shardings(self) -> Tree:
         """(positional arguments, keyword arguments) with a sharding at each leaf; None for unused arguments."""
         flat = [s if is_used else None for s, is_used in zip(self._program.in_shardings, self._program.used_args)]
