@@ -248,7 +248,8 @@ def _make_key_call(prim: Primitive, params: Params) -> Function:
 def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Value], piecewise.Program | None]:
     """Run a program; return (results, compiled program).
 
-    The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well.
+    The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well; also
+    if there are float0 results, which jaxlib does not make.
     """
     closed = expand_primitives(closed)
     if collect_facts(closed).has_keys:
@@ -257,7 +258,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         outs = key_array.wrap_keys(outs, closed.out_avals)
         if reuse_check is not None:
             reuse_check.finish(outs)
-        return outs, program if reuse_check is None else None
+        return outs, program if reuse_check is None and not key_array.has_float0_results(closed) else None
     launch_guards.check_usable("evaluation", name, args)
     try:
         if piecewise.must_run_piecewise(closed):

@@ -375,7 +375,9 @@ class _CacheMissHandler:
     def _make_fast_path(self, call: _BoundCall, program: piecewise.Program, result: Tree) -> executable.FastPath | None:
         """Return the data with which jaxlib runs further calls without Python; None if it must not."""
         # The results of the call itself are uint32 arrays. In the tree of the wrapped result, keys are nodes with one
-        # leaf.
+        # leaf. jaxlib does not make the NumPy arrays of float0 results.
+        if call.keyed_program is not None and key_array.has_float0_results(call.keyed_program):
+            return None
         out_tree = call.staged.out_tree if call.keyed_program is None else CALL_REGISTRY.flatten(result)[1]
         return program.fast_path(call.flat, out_tree, call.user_shardings)
 
