@@ -342,8 +342,8 @@ def linearize(traceable: WrappedFun, *primals: Value, has_aux: bool = False) -> 
       primals: the arguments.
       has_aux: whether it returns (results, auxiliary data).
     Returns:
-      The results; their tangents as `PartialVal`s, which are known if they are zero; the program from the tangents of the
-      arguments to the unknown tangents; the values of its constvars; with `has_aux` also the auxiliary data.
+      A tuple: the results; their tangents as `PartialVal`s, known if they are zero; the program; the values of its constvars;
+      with `has_aux` also the auxiliary data. The program maps tangents of the arguments to the unknown tangents.
 
     >>> from lamina_tracing import lax
     >>> linearize(wrap_init(lambda x: [lax.mul(x, 3.0)]), 2.0)[1:]
