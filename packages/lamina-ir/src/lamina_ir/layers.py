@@ -25,6 +25,8 @@ from typing_extensions import override
 
 from ._util.absent_names import explain_absent_names
 from ._util.former_names import former_attributes, former_parameters
+from ._util.gc_pause import pause_gc
+from ._util.layer_import import importing_layer
 from .errors import LaminaError
 
 __all__ = ["CONTRACTS", "Layer", "LayerError", "deprecated_getattr", "explain_absent_names", "former_attributes",
@@ -126,6 +128,7 @@ def layers() -> tuple[Layer, ...]:
     return tuple([_describe(layer, _loaded.get(layer) or _choose(layer)) for layer in CONTRACTS])
 
 
+@pause_gc
 def reexport_implementation(namespace: dict[str, Any], rule_modules: Sequence[str] = ()) -> None:
     """Re-export the implementation of a layer in its facade, with the names in `__all__` of the default implementation.
 
@@ -138,6 +141,11 @@ def reexport_implementation(namespace: dict[str, Any], rule_modules: Sequence[st
     """
     package = namespace["__name__"]
     layer = package.removeprefix("lamina_")
+    with importing_layer():
+        _import_implementation(namespace, package, layer, rule_modules)
+
+
+def _import_implementation(namespace: dict[str, Any], package: str, layer: str, rule_modules: Sequence[str]) -> None:
     if rule_modules:
         choice = _choose(f"{layer}.rules")
         for module in [f"{package}.{name}" for name in rule_modules] if choice.module == "default" else [choice.module]:

@@ -20,6 +20,7 @@ from ..config import generation
 from ..errors import MissingRuleError
 from .primitive import Primitive
 from .._util.former_names import former_attributes, former_parameters
+from .._util.layer_import import note_table
 
 __all__ = ["RuleTable", "invalidate_caches", "list_rule_tables"]
 
@@ -131,6 +132,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         reasons take precedence.
     Attributes:
       version: the generation of the active rules of this table, for cache keys of results that depend only on them.
+      is_importing: whether the layer that made the table is still being imported. New rules then change no cached program.
       explain_missing: `explain_missing(prim)` returns the end of the error message if a primitive without a family has no
         rule; None for the default text.
 
@@ -162,6 +164,8 @@ class RuleTable(dict[Primitive, RuleFunction]):
         self._blocks: dict[Primitive, list[_Override]] = {}  # open override blocks; the last one is active
         self._overridden: dict[Primitive, tuple[RuleFunction | None, str | None]] = {}  # rule, reason without overrides
         self._looked_up: set[Primitive] = set()  # primitives without a rule for which `get` was called
+        self.is_importing: bool
+        note_table(self)
         with generation.changing():
             _tables.add(self)
 
@@ -182,7 +186,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         self._check_prim("define", prim)
         self._check_rule("define", prim, rule)
         with generation.changing():
-            fresh = self.is_unread(prim)
+            fresh = self.is_importing or self.is_unread(prim)
             self._end_overrides(prim)
             super().__setitem__(prim, rule)
             self.missing_rules.pop(prim, None)
@@ -201,7 +205,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
             raise TypeError(f"table `{self.name}`: declare_missing({prim.name}): reason must be a sentence; got "
                             f"{reason!r:.60}")
         with generation.changing():
-            fresh = self.is_unread(prim)
+            fresh = self.is_importing or self.is_unread(prim)
             self._end_overrides(prim)
             self.missing_rules[prim] = reason
             self._remove(prim)
