@@ -1,20 +1,22 @@
-"""The tables that the import of a layer makes: until it ends, their rules are not in use, and no cache depends on them."""
+"""The rule tables that the import of a layer makes, and rules that are imported when one of them is first read."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Protocol
 
-__all__ = ["importing_layer", "note_table"]
+__all__ = ["import_rules_later", "importing_layer", "is_importing_layer", "note_table"]
 
 
 class _Table(Protocol):
     is_importing: bool
+    import_rules: Callable[[], None] | None
 
 
 class _Import(threading.local):
-    """The tables made so far by the import that runs in this thread; None if none runs."""
+    """The tables made so far by the import of a layer that runs in this thread; None if none runs."""
 
     tables: list[_Table] | None = None
 
@@ -34,8 +36,38 @@ def importing_layer() -> Iterator[None]:
         _import.tables = outer
 
 
+def is_importing_layer() -> bool:
+    """Return whether this thread imports a layer."""
+    return _import.tables is not None
+
+
 def note_table(table: _Table) -> None:
     """Set `is_importing` of a new table."""
-    table.is_importing = _import.tables is not None
+    table.is_importing, table.import_rules = _import.tables is not None, None
     if _import.tables is not None:
         _import.tables.append(table)
+
+
+def import_rules_later(modules: Sequence[str]) -> None:
+    """Import these modules, which define rules, when one of the tables made in the innermost block is first read."""
+    tables, importing = tuple(_import.tables or ()), threading.local()
+
+    def import_rules() -> None:
+        # The modules define rules in these tables, which must not import them again.
+        if getattr(importing, "here", False):
+            return
+        importing.here = True
+        for table in tables:
+            table.is_importing = True
+        try:
+            for module in modules:
+                import_module(module)
+        finally:
+            importing.here = False
+            for table in tables:
+                table.is_importing = False
+        for table in tables:
+            table.import_rules = None
+
+    for table in tables:
+        table.import_rules = import_rules
