@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from lamina_ir import MissingRuleError, Primitive, RuleTable, config, prims
+from lamina_ir import MissingRuleError, Primitive, RuleTable, config, layers, prims
+from lamina_ir._util import layer_import
 from lamina_ir._util.layer_import import import_rules_later, importing_layer
 from lamina_ir.extend import list_rule_tables, invalidate_caches
 
@@ -343,7 +344,7 @@ def late_table(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "lamina_late_rules", raising=False)
     with importing_layer():
         table = RuleTable("late", "late/rules")
-        import_rules_later(["lamina_late_rules"])
+        import_rules_later("test_layer", ["lamina_late_rules"])
     with importing_layer():
         table.define(prims.tan_p, abs)
     assert table.import_rules is not None
@@ -361,6 +362,19 @@ def test_rules_are_imported_at_the_first_read(late_table, read):
     assert late_table[prims.tan_p] is abs  # not replaced by the rule of the package itself
     with pytest.raises(MissingRuleError, match="not differentiable today"):
         late_table[prims.cos_p]
+
+
+def test_rule_modules_of_other_packages_are_imported_with_the_rules(late_table, tmp_path, monkeypatch):
+    for name, prim in (("early", "exp_p"), ("late", "log_p")):
+        (tmp_path / f"lamina_{name}_added.py").write_text(LATE.split("table.define")[0] + f"table.define(prims.{prim}, min)")
+    monkeypatch.setattr(layer_import, "_added", {})
+    monkeypatch.setattr(layer_import, "_complete", set())
+    layers.add_rule_module("test_layer", "lamina_early_added")
+    assert "lamina_early_added" not in sys.modules
+    assert late_table[prims.exp_p] is min and late_table[prims.sin_p] is len
+    layers.add_rule_module("test_layer", "lamina_late_added")
+    assert late_table[prims.log_p] is min
+    del sys.modules["lamina_early_added"], sys.modules["lamina_late_added"]
 
 
 @pytest.mark.parametrize("prim", [prims.sin_p, prims.cos_p, prims.tan_p])

@@ -26,11 +26,11 @@ from typing_extensions import override
 from ._util.absent_names import explain_absent_names
 from ._util.former_names import former_attributes, former_parameters
 from ._util.gc_pause import pause_gc
-from ._util.layer_import import import_rules_later, importing_layer
+from ._util.layer_import import add_rule_module, import_added_rules, import_rules_later, importing_layer
 from .errors import LaminaError
 
-__all__ = ["CONTRACTS", "Layer", "LayerError", "deprecated_getattr", "explain_absent_names", "former_attributes",
-           "former_parameters", "layers", "pause_gc", "reexport_implementation", "use"]
+__all__ = ["CONTRACTS", "Layer", "LayerError", "add_rule_module", "deprecated_getattr", "explain_absent_names",
+           "former_attributes", "former_parameters", "layers", "pause_gc", "reexport_implementation", "use"]
 
 # layer -> version of its conformance tests, increased by changes of behaviour that make correct plugins incorrect
 CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "numpy": 1, "random": 1,
@@ -170,7 +170,9 @@ def _import_implementation(namespace: dict[str, Any], package: str, layer: str, 
         # A plugin that is still being imported lacks names that it defines later, so it is not checked.
         _check_plugin(layer, choice, home, namespace["__all__"])
     if own_rules and is_late:
-        import_rules_later(own_rules)
+        import_rules_later(layer, own_rules)
+    elif own_rules:
+        import_added_rules(layer)
     _loaded[layer] = choice
     namespace["__getattr__"] = _make_getattr(package, layer, choice, home)
     namespace["__dir__"] = lambda: sorted({*namespace, *namespace["__all__"]})

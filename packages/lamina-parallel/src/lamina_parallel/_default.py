@@ -4,13 +4,13 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from lamina_ir.layers import add_rule_module as _add_rule_module
 from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pargmax, pargmin, pbroadcast, pdot, pmax, pmean,
                                 pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
 
 from . import extend
-from ._maps import rules
 from ._version import __version__
 from ._mesh.abstract_mesh import AbstractMesh, AxisType
 from ._mesh.mesh import Mesh
@@ -27,7 +27,8 @@ __all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "Res
            "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "set_mesh",
            "shard_map", "smap", "use_abstract_mesh", "xeinsum", "xmap"]
 
-del rules
+for _layer in ("autodiff", "batching"):  # rules of the map primitives
+    _add_rule_module(_layer, "lamina_parallel._maps.rules")
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])
 

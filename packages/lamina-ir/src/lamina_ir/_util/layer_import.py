@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Protocol
 
-__all__ = ["import_rules_later", "importing_layer", "is_importing_layer", "note_table"]
+__all__ = ["add_rule_module", "import_added_rules", "import_rules_later", "importing_layer", "is_importing_layer",
+           "note_table"]
 
 
 class _Table(Protocol):
@@ -48,7 +49,32 @@ def note_table(table: _Table) -> None:
         _import.tables.append(table)
 
 
-def import_rules_later(modules: Sequence[str]) -> None:
+_added: dict[str, list[str]] = {}  # layer -> modules of other packages with rules for its tables
+_complete: set[str] = set()  # layers whose rules are imported
+
+
+def add_rule_module(layer: str, module: str) -> None:
+    """Import a module with rules for the tables of a layer together with the rules of the layer.
+
+    If those are imported later, or the layer itself is, so is the module.
+
+    Args:
+      layer: `autodiff`, `batching` or `lowering`.
+      module: its import name.
+    """
+    _added.setdefault(layer, []).append(module)
+    if layer in _complete:
+        import_module(module)
+
+
+def import_added_rules(layer: str) -> None:
+    """Import the modules that were added to a layer, whose own rules are imported."""
+    _complete.add(layer)
+    for module in _added.get(layer, ()):
+        import_module(module)
+
+
+def import_rules_later(layer: str, modules: Sequence[str]) -> None:
     """Import these modules, which define rules, when one of the tables made in the innermost block is first read."""
     tables, importing = tuple(_import.tables or ()), threading.local()
 
@@ -60,8 +86,10 @@ def import_rules_later(modules: Sequence[str]) -> None:
         for table in tables:
             table.is_importing = True
         try:
-            for module in modules:
-                import_module(module)
+            with importing_layer():  # rules for tables of other layers do not cause the import of their rules
+                for module in modules:
+                    import_module(module)
+                import_added_rules(layer)
         finally:
             importing.here = False
             for table in tables:
