@@ -162,7 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ROWS:
         if any(part in name for part in options.only):
             ours, raw = measure(name, options.rounds)
-            print(f"| {name} | {ours:.2f} | {raw:.2f} | {ours / raw:.2f} | {'' if ours / raw <= GOAL else 'short'} |", flush=True)
+            verdict = "" if ours / raw <= GOAL else "short"
+            print(f"| {name} | {ours:.2f} | {raw:.2f} | {ours / raw:.2f} | {verdict} |", flush=True)
 
 
 if __name__ == "__main__":
