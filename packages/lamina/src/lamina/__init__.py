@@ -23,6 +23,7 @@ if _typing.TYPE_CHECKING:
                    profiler, random as random, ref as ref, scipy as scipy, sharding as sharding, stages as stages, test_util as
                    test_util, tools as tools, tree as tree, tree_util as tree_util, typing as typing)
     from ._packages import *
+    from .experimental.serialize_executable import load_compiled
     from .ref import Ref, ds, empty_ref, free_ref, freeze, new_ref
 
 __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
@@ -37,7 +38,8 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
            "example_libraries", "experimental", "explain_cache_misses", "export", "extend", "flatten_util", "float0",
            "free_ref", "freeze", "fwd_and_bwd", "get_abstract_mesh", "get_mesh", "grad", "hessian", "host_count", "host_id",
            "host_ids", "image", "jacfwd", "jacobian", "jacrev", "jax2tf_associative_scan_reductions", "jit", "jvp", "launch",
-           "lax", "layers", "legacy_prng_key", "lib", "linear_transpose", "linearize", "live_arrays", "local_device_count",
+           "lax", "layers", "legacy_prng_key", "lib", "linear_transpose", "linearize", "live_arrays", "load_compiled",
+           "local_device_count",
            "local_devices", "log_compiles", "make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "memory", "monitoring", "named_call",
            "named_scope", "new_ref", "nn", "no_execution", "no_tracing", "numpy", "numpy_dtype_promotion",
@@ -82,6 +84,8 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
             return _import_quickly(f"{__name__}.{name}")
         if name in _REFERENCES:
             return getattr(__getattr__("ref"), name)
+        if name == "load_compiled":
+            return getattr(_import_module(f"{__name__}.experimental.serialize_executable"), name)
         if name in _FLAGS:
             return getattr(__getattr__("config"), name)
         if name not in __all__:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 from importlib import import_module
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
@@ -418,6 +419,17 @@ class Compiled(_Stage):
           those of the instructions fused into it. Instructions that the compiler added are left out.
         """
         return _lowering.instruction_lines(self.as_text(), self.source_map())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the call to a file, which `load_compiled` reads in another process without tracing and compiling.
+
+        Args:
+          path: the file. It appears when it is complete, and replaces an older one.
+        Raises:
+          ValueError: the call runs on several devices, or calls Python, or a tree has nodes without a form in files.
+          ExecutionError: jaxlib cannot serialize it; on CPUs this is so if it sorts.
+        """
+        import_module("lamina_runtime.serialize_executable").save_compiled(self, path)
 
     def runtime_executable(self) -> Executable:
         """Return jaxlib's executable."""
