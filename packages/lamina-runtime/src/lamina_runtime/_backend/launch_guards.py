@@ -184,13 +184,13 @@ def client_window(client: Client) -> Window | None:
     return found
 
 
-_COLLECTIVE = re.compile(r"all-reduce|all-gather|all-to-all|collective-|reduce-scatter")
+_COLLECTIVE = r"all-reduce|all-gather|all-to-all|collective-|reduce-scatter"
 
 
 def collective_window(executable: Executable, device: Device) -> Window | None:
     """Return the window for a partitioned program; None if its HLO contains no collectives."""
     window = client_window(device.client)
-    if window is not None and any(_COLLECTIVE.search(m.to_string()) for m in executable.hlo_modules()):
+    if window is not None and any(re.search(_COLLECTIVE, m.to_string()) for m in executable.hlo_modules()):
         return window
     return None
 

@@ -12,13 +12,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, config, ExecutionError
 from lamina_ir.interfaces import Compiler
 from lamina_ir.typing import CacheKey, Device
-from lamina_lowering import Lowered
 from lamina_tracing.extend import logger
 
 from .. import _jaxlib
@@ -26,6 +25,9 @@ from . import background, compiler as compile_compiler, disk_cache
 from .._backend import client_state, deletion, error_translation, fork_state, progress
 from .._sharding import shardings
 from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
+
+if TYPE_CHECKING:
+    from lamina_lowering import Lowered
 
 __all__ = ["CacheStats", "CompileSettings", "LoadedExecutable", "MAX_PROGRAMS", "cache_stats",
            "check_compiler_options", "clear_memory", "compile", "evict", "load", "memoize", "memory_usage"]

@@ -1,5 +1,5 @@
 """`lamina.numpy`: the functions of `lamina_numpy`, and `fft` and `linalg`. Each is fetched when it is first asked for."""
-from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
+from .. import _arrays as _arrays  # the runtime first: what follows is dispatched through it
 import typing as _typing
 from importlib import import_module as _import_module
 
