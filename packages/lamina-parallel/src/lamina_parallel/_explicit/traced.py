@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing_extensions import override
 
 from lamina_batching.extend.transformations import BatchTracer
 from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, ShapedArray, prims
@@ -17,110 +16,15 @@ from lamina_ir.typing import Sharding, Value
 from lamina_tracing.extend import (KEEP, ExplicitEntries, StagingTrace, StagingTracer, Tracer, get_underlying_value,
                                    set_sharding_analysis)
 
+from .array_shardings import find_mesh, make_sharding, make_type, read_entries
 from .analyze import Analysis, add_sharding_types, keep_axes
 from .operation import unsharded
 from .._mesh.abstract_mesh import AbstractMesh, AxisType
 from .._mesh.mesh import Mesh, mesh_in_scope, mesh_without_devices, with_axis_types
-from .._mesh.partition_spec import (UNCONSTRAINED, PartitionSpec, check_explicit_spec, explicit_spec, format_placement,
-                                    spec_entries, spec_from_entries, tiles_from_partition_spec)
+from .._mesh.partition_spec import (UNCONSTRAINED, PartitionSpec, explicit_spec, spec_entries, spec_from_entries)
 from .._typing import Entries
 
-__all__ = ["ArrayShardings", "TypeSharding", "read_entries", "set_array_shardings"]
-
-
-class TypeSharding:
-    """A sharding over the axes of a mesh without devices, as in the types of values that are traced for one.
-
-    Args:
-      mesh: an `AbstractMesh`, or a mesh.
-      spec: a spec over it.
-    Raises:
-      TypeError: `spec` is not a PartitionSpec.
-      ValueError: the spec names an axis twice, or one that the mesh does not have.
-
-    >>> from lamina_parallel import AbstractMesh
-    >>> TypeSharding(AbstractMesh((4,), ("x",)), PartitionSpec("x"))
-    NamedSharding(mesh=AbstractMesh('x': 4), spec=PartitionSpec('x',))
-    """
-
-    __slots__ = ("mesh", "spec")
-
-    def __init__(self, mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
-        self.mesh, self.spec = mesh, spec
-        tiles_from_partition_spec(self.concrete_mesh, spec, len(spec))
-
-    @property
-    def concrete_mesh(self) -> Mesh:
-        """The mesh, with abstract devices if it has none."""
-        return mesh_without_devices(self.mesh) if isinstance(self.mesh, AbstractMesh) else self.mesh
-
-    @property
-    def explicit_entries(self) -> Entries:
-        """The mesh axes of each dimension."""
-        return spec_entries(self.spec)
-
-    def explicit_of_rank(self, ndim: int) -> TypeSharding | None:
-        """Return the sharding over `Explicit` axes, with an entry for each dimension; None if there are none."""
-        mesh = self.concrete_mesh
-        return TypeSharding(self.mesh, explicit_spec(mesh, self.spec, ndim)) if mesh.explicit_axes else None
-
-    def check_explicit(self, call: str) -> None:
-        """Raise ValueError unless the spec names only `Explicit` axes."""
-        check_explicit_spec(self.concrete_mesh, self.spec, f"{call}: out_sharding")
-
-    def constraint(self, aval: ShapedArray) -> tuple[str, tuple[int, ...]]:
-        """Return the params of a sharding constraint."""
-        mesh = self.concrete_mesh
-        tiles, free = tiles_from_partition_spec(mesh, self.spec, aval.ndim, "with_sharding_constraint")
-        return format_placement(tiles, mesh.flat_devices, mesh), free
-
-    @override
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypeSharding) and (self.mesh, self.spec) == (other.mesh, other.spec)
-
-    @override
-    def __hash__(self) -> int:
-        return hash((self.mesh, self.spec))
-
-    @override
-    def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r})"
-
-
-class ArrayShardings:
-    """Shardings of concrete arrays. This base class is for arrays without devices.
-
-    >>> class Arrays(ArrayShardings):
-    ...     pass
-    >>> Arrays().read_entries(None, 2.0, 0)
-    ()
-    """
-
-    def find_mesh(self, x: Value) -> Mesh | None:
-        """Return the mesh with `Explicit` axes of an array; None if it has none."""
-        return None
-
-    def read_entries(self, mesh: Mesh, x: Value, ndim: int) -> Entries:
-        """Return the `Explicit` axes of each dimension of an array."""
-        return unsharded(ndim)
-
-    def make_sharding(self, mesh: Mesh, spec: PartitionSpec) -> Sharding:
-        """Return the sharding of a mesh and a spec with an entry for each dimension."""
-        return TypeSharding(mesh, spec)
-
-
-_arrays: list[ArrayShardings] = [ArrayShardings()]
-
-
-def set_array_shardings(arrays: ArrayShardings) -> None:
-    """Set how shardings of arrays are read and made. A runtime calls it.
-
-    Args:
-      arrays: the functions.
-
-    >>> set_array_shardings(_arrays[0])
-    """
-    _arrays[:] = [arrays]
+__all__: list[str] = []
 
 
 class _TracedShardings:
@@ -128,7 +32,7 @@ class _TracedShardings:
 
     def enter_mesh_of(self, operands: Sequence[Value]) -> AbstractContextManager[object]:
         for x in operands:
-            mesh = _arrays[0].find_mesh(get_underlying_value(x))
+            mesh = find_mesh(get_underlying_value(x))
             if mesh is not None:
                 return nullcontext() if mesh_in_scope() == mesh else mesh
         return nullcontext()
@@ -137,11 +41,11 @@ class _TracedShardings:
         if isinstance(x, StagingTracer):
             analysis = _get_analysis(x._trace)
             found = None if analysis is None else analysis.env.get(x._var)
-            return None if analysis is None or found is None else _make(analysis.mesh, found)
+            return None if analysis is None or found is None else make_type(analysis.mesh, found)
         if isinstance(x, Tracer):
             return self._find_wrapped(x)
-        mesh = _arrays[0].find_mesh(x) or _explicit_mesh_in_scope()
-        return None if mesh is None else _make(mesh, read_entries(mesh, x))
+        mesh = find_mesh(x) or _explicit_mesh_in_scope()
+        return None if mesh is None else make_type(mesh, read_entries(mesh, x))
 
     def _find_wrapped(self, x: Tracer) -> Sharding:
         """Return the sharding of a tracer that wraps a value of an outer level."""
@@ -152,7 +56,7 @@ class _TracedShardings:
         entries: Entries = found.explicit_entries
         if isinstance(x, BatchTracer):
             entries = entries[:x.dim] + entries[x.dim + 1:]
-        return _make(found.mesh, entries) if len(entries) == x.ndim else None
+        return make_type(found.mesh, entries) if len(entries) == x.ndim else None
 
     def use_auto_axes(self, axes: Sequence[int] | None) -> AbstractContextManager[object]:
         mesh = mesh_in_scope()
@@ -164,7 +68,7 @@ class _TracedShardings:
             return None
         if not isinstance(x, Tracer):
             # Arrays on two meshes: the analysis of the whole program refuses them.
-            return ExplicitEntries(read_entries(mesh, x)) if _arrays[0].find_mesh(x) in (None, mesh) else None
+            return ExplicitEntries(read_entries(mesh, x)) if find_mesh(x) in (None, mesh) else None
         found = self.find_sharding(x)
         if found is None or found.mesh.axis_names != mesh.axis_names or found.mesh.axis_sizes != mesh.axis_sizes:
             return None
@@ -188,7 +92,7 @@ class _TracedShardings:
             given = (*spec, *[None] * (ndim - len(spec)))  # each dimension keeps its Explicit axes
             merged = PartitionSpec(*[e if e is UNCONSTRAINED else (*kept, *names) or None for e, kept, names in zip(
                 given, found.explicit_entries, spec_entries(PartitionSpec(*given)), strict=True)])
-            return merged if isinstance(sharding, PartitionSpec) else _arrays[0].make_sharding(mesh, merged)
+            return merged if isinstance(sharding, PartitionSpec) else make_sharding(mesh, merged)
         wanted = spec_entries(explicit_spec(mesh, spec, ndim))
         if found.explicit_entries != wanted:
             raise ShardingTypeError("with_sharding_constraint: over Explicit axes it checks the sharding of x; expected "
@@ -202,25 +106,13 @@ class _TracedShardings:
         if mesh is None or None in known:
             return None
         found = add_sharding_types(closed, [s.explicit_entries for s in known], mesh,
-                                   lambda value: _arrays[0].read_entries(mesh, value, len(value.shape)))[1]
-        return [_make(mesh, entries) if any(entries) else None for entries in found]
+                                   lambda value: read_entries(mesh, value))[1]
+        return [make_type(mesh, entries) if any(entries) else None for entries in found]
 
 
 def _explicit_mesh_in_scope() -> Mesh | None:
     mesh = mesh_in_scope()
     return mesh if mesh is not None and mesh.explicit_axes else None
-
-
-def _make(mesh: Mesh | AbstractMesh, entries: Entries) -> Sharding:
-    spec = spec_from_entries(entries)
-    if isinstance(mesh, AbstractMesh) or mesh.is_abstract:
-        return TypeSharding(mesh.abstract_mesh, spec)
-    return _arrays[0].make_sharding(mesh, spec)
-
-
-def read_entries(mesh: Mesh, x: Value) -> Entries:
-    """Return the `Explicit` axes of each dimension of an array, or a description of one."""
-    return _arrays[0].read_entries(mesh, x, len(getattr(x, "shape", ())))
 
 
 def _get_analysis(trace: StagingTrace) -> _TraceAnalysis | None:

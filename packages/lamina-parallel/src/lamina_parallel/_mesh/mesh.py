@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeAlias
 from functools import cached_property
 
@@ -115,6 +116,7 @@ class Mesh:
         flat = _check_devices(grid, names)
         self.axis_types = normalize_axis_types("Mesh", axis_types, len(names))
         if AxisType.Explicit in self.axis_types:
+            import_module("lamina_parallel._explicit.traced")  # on demand: it installs the analysis
             enable_explicit_meshes()
         grid.flags.writeable = False
         self.devices, self.axis_names = grid, names
