@@ -11,6 +11,7 @@ import lamina_runtime as runtime
 import numpy as np
 import pytest
 from lamina_ir import config
+from lamina_parallel import pmap
 from lamina_runtime._backend import client_state
 from lamina_runtime._compile import compile_tiers as compile_tiers_module, disk_cache, executable_cache
 from lamina_runtime._compile.compile_tiers import compile_tiers, estimate_costs, has_two_tiers
@@ -225,6 +226,18 @@ def test_donated_arguments():
     x = runtime.device_put(X)
     np.testing.assert_allclose(f(x), reference, rtol=1e-6)
     assert x.is_deleted()
+
+
+def test_map_of_one_device_with_a_collective(monkeypatch):
+    gate = Gate(monkeypatch)
+    fun = new_heavy()
+    f = pmap(lambda x: lax.psum(fun(x), "i"), axis_name="i", devices=runtime.devices()[:1])
+    first = [np.asarray(f(X[None])) for _ in range(3)]
+    gate.open.set()
+    runtime.wait_for_optimized()
+    for y in [*first, f(X[None]), f(X[None])]:
+        np.testing.assert_allclose(y, first[0], rtol=1e-6)
+    assert len(gate.compiled) == 2
 
 
 def test_threads_call_while_the_executable_is_replaced():
