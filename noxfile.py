@@ -114,7 +114,7 @@ def libraries(session: nox.Session) -> None:
 @nox.session
 def notebooks(session: nox.Session) -> None:
     """Execute the notebooks in docs/notebooks, or some: `-- digits`. The pages of `docs` then show their outputs."""
-    python(session, "tools/run_notebooks.py", *session.posargs)
+    python(session, "docs/_ext/run_notebooks.py", *session.posargs)
 
 
 @nox.session
@@ -151,7 +151,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Generate docs/_generated; check docstrings, links, and the examples in the pages."""
-    python(session, "tools/build_docs.py")
+    python(session, "docs/_ext/build_docs.py")
     python(session, "tools/check_docstrings.py")
     python(session, "tools/run_tests.py", "docs", *session.posargs)
 
@@ -159,10 +159,10 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def site(session: nox.Session) -> None:
     """Build the site of the documentation in out/site; check its links, and open pages in Chromium if there is one."""
-    python(session, "tools/build_docs.py")
+    python(session, "docs/_ext/build_docs.py")
     python(session, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-j", "2", "-d", ".cache/site/doctrees",
            "docs", "out/site")
-    python(session, "tools/check_site.py", *session.posargs)
+    python(session, "docs/_ext/check_site.py", *session.posargs)
 
 
 @nox.session

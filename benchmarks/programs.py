@@ -18,6 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 import control_programs  # noqa: F401 - registers its rows
+import loop_programs  # noqa: F401
+import operation_programs  # noqa: F401
 
 with contextlib.suppress(ImportError):  # later versions of jax have no xmap
     import named_programs  # noqa: F401

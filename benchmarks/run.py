@@ -4,7 +4,7 @@ usage: python benchmarks/run.py [--rounds N] [--only PART ...] [--out FILE.md] [
 
 The systems are measured alternately within a round, so that a change of the machine's speed affects all of them; the
 best of the rounds counts. A ratio is lamina's time divided by that of the fastest other system ("best"), or of the one
-with the same jaxlib ("same"). `--json` writes the numbers with the machine and the date; tools/benchmark_page.py
+with the same jaxlib ("same"). `--json` writes the numbers with the machine and the date; docs/_ext/benchmark_page.py
 makes the page of the documentation from such a file.
 """
 from __future__ import annotations
@@ -22,6 +22,7 @@ import tempfile
 from pathlib import Path
 
 import peers
+from library_names import LOOPS, OPERATIONS
 from library_names import NAMES as LIBRARY
 
 HERE = Path(__file__).resolve().parent
@@ -59,6 +60,8 @@ GOALS: dict[str, tuple[float, str]] = {
     **{f"trace_xmap_{name}": (0.5, "best") for name in ("product", "regression", "regression_gradient")},
     "first_result_xmap_product_mesh": (0.8, "best"), "first_result_xmap_regression": (0.8, "best"),
     "psum_10000_queued": (0.9, "psum_10000_blocking"),
+    **{f"loop_{name}": (1.1, "jax 0.4.30") for name in LOOPS},  # the last release that compiles loops to one kernel
+    **{f"operation_{name}": (goal, "best") for name, goal in OPERATIONS.items()},
     **{f"library_{kind}_{name}": (goal, "same") for kind, goal in (
         ("small", 1.05), ("large", 1.05), ("eager", 0.7), ("first", 0.5), ("memory", 1.0)) for name in LIBRARY},
 }
@@ -96,6 +99,8 @@ def ratio_of(row: str, basis: str, results: dict[str, dict[str, float | str]]) -
     ours = results[US].get(row)
     if basis == "limit":
         against: float | str | None = 1.0
+    elif basis in results:
+        against = results[basis].get(row)
     elif basis in ("best", "same"):
         others = {name: value for name, found in results.items()
                   if name != US and isinstance(value := found.get(row), float)}

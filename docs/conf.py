@@ -1,10 +1,10 @@
-"""Settings of Sphinx for `nox -s site`; tools/sphinx_site.py has the code. Run tools/build_docs.py before."""
+"""Settings of Sphinx for `nox -s site`; docs/_ext/sphinx_site.py has the code. Run docs/_ext/build_docs.py before."""
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "_ext"))
 import sphinx_site
 
 project = "lamina"

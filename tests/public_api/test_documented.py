@@ -84,7 +84,7 @@ def test_environment_variables_are_documented():
 
 
 def test_settings_have_help_and_the_generated_page_lists_them(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
     build_docs = importlib.import_module("build_docs")
     page = build_docs.settings_page()
     assert lamina.config.values

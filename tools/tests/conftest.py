@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "packages" / "lamina-ir" / "tests")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "docs/_ext", "packages/lamina-ir/tests")]
 
 DEPENDENCIES = {"lamina-ir": ["numpy>=2.0"], "lamina-tracing": ["lamina-ir>=0.1,<0.2", "numpy>=2.0"],
                 "lamina": ["lamina-ir>=0.1,<0.2", "lamina-tracing>=0.1,<0.2"]}

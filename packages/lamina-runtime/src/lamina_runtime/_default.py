@@ -6,7 +6,6 @@ from importlib import import_module
 
 from . import _jaxlib  # noqa: F401  first: it configures jaxlib
 from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
-from lamina_lowering import lower
 from lamina_tracing import hooks
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
@@ -66,9 +65,7 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
 
 def install_hooks() -> None:
     """Install this package in the hooks of the packages below. Done once, when this module is imported."""
-    # User-facing tracebacks and source lines skip the frames of this package and of lamina_lowering.
-    for file in (__file__, lower.__code__.co_filename.rsplit("/", 1)[0]):
-        hide_frames_of(file.rsplit("/", 1)[0] + "/")
+    hide_frames_of(__file__.rsplit("/", 1)[0] + "/")  # user-facing tracebacks and source lines skip frames of this package
     pytree_registry.install()  # trees: lamina_ir.trees uses jaxlib's registry, which the C++ call path reads
     methods.install()  # arrays: methods and attributes of jaxlib's array class
     register_array_type(Array)  # tracing: these two classes are concrete arrays, so isinstance(x, Array) is true

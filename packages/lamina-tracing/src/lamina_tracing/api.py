@@ -16,14 +16,14 @@ from lamina_ir.extend import check_axis_name
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
-from ._core.args import get_duck_typed_avals, flatten_results
+from ._core.args import get_duck_typed_avals
 from ._core.signature import function_name, wraps
 from ._core.static_args import StaticArgs
-from ._core.staging import stage
-from ._core.trace import (EVALUATION, AxisFrame, StateChange, extend_axis_env, trace_state, extend_name_stack,
+from ._core.trace import (EVALUATION, AxisFrame, StateChange, Trace, extend_axis_env, trace_state, extend_name_stack,
                           notify_staging_hooks)
 from ._core import tracer
 from ._core.tracer import Tracer
+from ._jit.call_spec import stage_call
 from ._diagnostics.tracebacks import api_boundary
 from ._typing import Unchecked
 
@@ -65,16 +65,16 @@ def ensure_compile_time_eval() -> AbstractContextManager[None]:
 class _EagerEvaluation(StateChange):
     """Context manager that makes the evaluation trace current; interrupt-safe like `extend_axis_env` in trace.py."""
 
-    __slots__ = ("_old",)
+    __slots__ = ()
 
-    def __enter__(self) -> None:
-        self._old = trace_state.trace
-        try:
-            trace_state.trace = EVALUATION
-            notify_staging_hooks()
-        except BaseException:
-            self._leave()
-            raise
+    @override
+    def _read(self) -> Trace:
+        return trace_state.trace
+
+    @override
+    def _change(self) -> None:
+        trace_state.trace = EVALUATION
+        notify_staging_hooks()
 
     @override
     def _leave(self) -> None:
@@ -82,27 +82,15 @@ class _EagerEvaluation(StateChange):
         notify_staging_hooks()
 
 
-def _stage_tree(call: str, fun: Function, statics: StaticArgs, args: Sequence[Tree], kwargs: dict[str, Tree],
+def _stage_tree(statics: StaticArgs, args: Sequence[Tree], kwargs: dict[str, Tree],
                 axes: tuple[AxisFrame, ...] = ()) -> tuple[ClosedJaxpr, list[Value], PyTreeDef]:
-    """Return (program, values of enclosing traces, result tree) of `fun` on arrays or objects with shape and dtype."""
+    """Return (program, values of enclosing traces, result tree) of a function of arrays or objects with shape and dtype."""
     dynamic, named, static = statics.split(args, kwargs) if statics.any else (tuple(args), kwargs, ())
     flat, tree = trees.tree_flatten((dynamic, named))
-    name = function_name(fun)
-    avals = get_duck_typed_avals(call, name, flat, tree)
-    out_tree: PyTreeDef  # set by `flat_fun`
-
-    def flat_fun(*tracers: Value) -> list[Value]:
-        nonlocal out_tree
-        a, k = trees.tree_unflatten(tree, tracers)
-        if static:
-            a, k = statics.join(a, k, static)
-        out, out_tree = flatten_results(call, name, fun(*a, **k))
-        return out
-
+    avals = get_duck_typed_avals(statics.call, function_name(statics.fun), flat, tree)
     names = frozenset([f.name for f in axes])
     avals = tuple([a.with_varying_axes(a.varying_axes | names) for a in avals])  # example arguments may vary over every axis
-    closed, outer = stage(flat_fun, avals, (call, fun, tree, statics.nums))
-    return closed, outer, out_tree
+    return stage_call(statics, avals, tree, static)
 
 
 def _axis_frames(axis_env: Unchecked) -> tuple[AxisFrame, ...]:
@@ -163,7 +151,7 @@ def make_jaxpr(fun: Function, static_argnums: int | Sequence[int] = (),
     @api_boundary
     def make(*args: Tree, **kwargs: Tree) -> ClosedJaxpr | tuple[ClosedJaxpr, Tree]:
         with extend_axis_env(*frames):
-            closed, outer, out_tree = _stage_tree("make_jaxpr", fun, statics, args, kwargs, frames)
+            closed, outer, out_tree = _stage_tree(statics, args, kwargs, frames)
         if outer:  # values of enclosing traces become constants of the returned program
             jaxpr = closed.jaxpr
             n = len(outer)
@@ -204,8 +192,7 @@ def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
         returned_structs[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
         return trees.tree_map(lambda x: 0 if type(x) is ShapeDtypeStruct else x, out) if any(returned_structs) else out
 
-    statics = StaticArgs("eval_shape", fun, None, None)
-    closed, _, out_tree = _stage_tree("eval_shape", replace_structs, statics, args, kwargs)
+    closed, _, out_tree = _stage_tree(StaticArgs("eval_shape", replace_structs, None, None), args, kwargs)
     found = _structs(closed, out_tree)
     if not any(returned_structs):
         return found

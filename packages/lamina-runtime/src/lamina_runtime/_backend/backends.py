@@ -24,6 +24,7 @@ from typing_extensions import override
 from .._jaxlib import cuda_plugin
 from .. import _jaxlib
 from . import client_state, deletion, peer_errors
+from .kept_memory import keep_freed_memory
 from .._typing import Array, Client, SettingValue
 
 __all__ = ["backends", "client", "client_epoch", "default_backend", "default_device", "default_device_option", "device_count",
@@ -84,6 +85,7 @@ _ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
 
 
 def _cpu_client() -> Client:
+    keep_freed_memory()
     return _jaxlib.make_cpu_client(num_cpu_devices.value, asynchronous=cpu_enable_async_dispatch.value)
 
 

@@ -1,7 +1,7 @@
 """Cache executables by content: in memory, and on disk for later processes (`disk_cache`).
 
 The key is a digest of the module's bytecode and the compile options. The memory cache is LRU with limits on number and
-bytes: an executable takes 0.1 MB or more. Reloading one from disk takes 0.5 ms, compiling it 10 ms or more.
+bytes: an executable takes far more than its stored form. Reloading a small one from disk is much faster than compiling it.
 """
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, config, ExecutionError
 from lamina_ir.interfaces import Compiler
 from lamina_ir.typing import CacheKey, Device
-from lamina_lowering import Lowered
 from lamina_tracing.extend import logger
 
 from .. import _jaxlib
@@ -26,6 +25,9 @@ from . import background, compiler as compile_compiler, disk_cache
 from .._backend import client_state, deletion, error_translation, fork_state, progress
 from .._sharding import shardings
 from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
+
+if TYPE_CHECKING:
+    from lamina_lowering import Lowered
 
 __all__ = ["CacheStats", "CompileSettings", "LoadedExecutable", "MAX_PROGRAMS", "cache_stats",
            "check_compiler_options", "clear_memory", "compile", "evict", "load", "memoize", "memory_usage"]

@@ -9,14 +9,13 @@ from typing import TypeVar
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
 from lamina_ir.extend import CONSUMING_USES, Tiles, collect_facts, lower_keys, stack_depth
-from lamina_lowering.extend import expand_primitives
 from lamina_parallel.extend import parse_mesh
 from lamina_tracing import hooks
 from lamina_tracing.extend import eval_jaxpr
 from lamina_ir.typing import CacheKey, Device, Function, Outputs, ParamValue, Params, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
-from .. import _jaxlib
+from .. import _jaxlib, _lowering
 from .._array import arrays, key_array, key_reuse_check, transfer
 from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
 from .._compile import executable_cache
@@ -246,16 +245,17 @@ def _make_key_call(prim: Primitive, params: Params) -> Function:
 def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Value], piecewise.Program | None]:
     """Run a program; return (results, compiled program).
 
-    The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well.
+    The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well; also
+    if there are float0 results, which jaxlib does not make.
     """
-    closed = expand_primitives(closed)
+    closed = _lowering.expand_primitives(closed)
     if collect_facts(closed).has_keys:
         reuse_check = key_reuse_check.begin_call(closed, args)
         outs, program = _run(lower_keys(closed), name, key_array.unwrap_keys(args))
         outs = key_array.wrap_keys(outs, closed.out_avals)
         if reuse_check is not None:
             reuse_check.finish(outs)
-        return outs, program if reuse_check is None else None
+        return outs, program if reuse_check is None and not key_array.has_float0_results(closed) else None
     launch_guards.check_usable("evaluation", name, args)
     try:
         if piecewise.must_run_piecewise(closed):

@@ -13,8 +13,9 @@ from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import collect_facts
 from lamina_ir.typing import Sharding, Value
 from lamina_parallel import Mesh
-from lamina_parallel.extend import (add_sharding_types, explicit_spec, mesh_in_scope, partition_spec_from_tiles,
-                                    spec_entries, spec_from_entries)
+from lamina_parallel import extend as parallel_extend
+from lamina_parallel.extend import (explicit_spec, mesh_in_scope, partition_spec_from_tiles, spec_entries,
+                                    spec_from_entries)
 from lamina_tracing.extend import explicit_meshes, find_user_source, trace_state
 
 from .._placement.resolve import program_mesh
@@ -48,7 +49,7 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
     line = None if source is None else str(source)
     is_derived = is_library_function and _is_backward()
     key = ("sharding types", name, mesh, entries, line, is_derived)
-    made, outs = closed.memo_with_settings(key, lambda: add_sharding_types(
+    made, outs = closed.memo_with_settings(key, lambda: parallel_extend.add_sharding_types(
         closed, entries, mesh, lambda value: _read_entries(mesh, value, len(value.shape)), source, is_derived, name))
     given = (None,) * len(outs) if layout is None else layout.outs
     named = [shardings.named_sharding(mesh, spec_from_entries(found), len(found)) if user is None else user

@@ -7,18 +7,17 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, thread_effect_token
 from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles
-from lamina_lowering import Lowered, lower, merged_rules
 from lamina_parallel.extend import mesh_in_scope, lower_xmaps
 from lamina_tracing.extend import logger, log_cache_miss
 from lamina_ir.typing import CacheKey, Device, Sharding, Value
 from lamina_ir.trees import PyTreeDef
 from lamina_parallel import Mesh
 
-from .. import _jaxlib
+from .. import _jaxlib, _lowering
 from .._array import arrays, transfer
 from .._backend import backends, client_state, error_translation, launch_guards, peer_errors
 from .._compile import compile_tiers, dump_ir, executable_cache
@@ -31,6 +30,9 @@ from .._placement.resolve import device_names, program_mesh
 from .._compile.compile_effort import CompileEffort, compile_effort
 from .._compile.small_loops import loop_byte_threshold
 from .._typing import Array, Executable, LaunchReceipt, LoweringRules, OpSharding, OptionPairs, ResultHandler
+
+if TYPE_CHECKING:
+    from lamina_lowering import Lowered
 
 __all__ = ["CompiledProgram", "FastPath", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
 
@@ -182,7 +184,7 @@ class CompiledProgram:
             devices = self._member_devices()
             # Partition numbers follow the order of the device list; the text of a sharding numbers devices by id.
             by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)
-        return lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
+        return _lowering.lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
                      platform=rules.platform, partition_order=by_id)
 
     def _compile(self, closed: ClosedJaxpr, compiler_options: OptionPairs,
@@ -468,7 +470,7 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
         closed = lower_xmaps(closed)
     platform = backends.lowering_platform(placement.devices[0])
     if rules is None or rules.platform != platform:
-        rules = merged_rules(platform)
+        rules = _lowering.merged_rules(platform)
     # `_explain_miss` reads this tuple by position.
     key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None)
 

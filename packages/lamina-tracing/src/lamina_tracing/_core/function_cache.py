@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Callable
 from types import MethodType
+from typing import Any
 
 import numpy as np
 from lamina_ir.typing import CacheKey, Function, StaticValue, Tree
@@ -60,6 +62,13 @@ class FunctionCache:
     def tables(self) -> list[CacheTable]:
         """Return all cached tables."""
         return list(self._tables.values())
+
+    def drop(self, is_stale: Callable[[Any], object]) -> None:
+        """Drop the entries of all tables for whose keys `is_stale` returns true."""
+        for table in self.tables():
+            for key in list(table):
+                if is_stale(key):
+                    table.pop(key, None)
 
     def _drop_older_half(self) -> None:
         # Insertion order, so these are the oldest. Half at once, so that the cost is paid rarely.

@@ -11,7 +11,7 @@ from inspect import Signature, signature
 from typing import Any, TypeVar
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, trees
+from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, dtypes, trees
 from lamina_ir.typing import Function, Params, Tree, Value
 
 from . import hooks
@@ -106,7 +106,7 @@ def results_to_arrays(tree: Tree) -> Tree:
         if not isinstance(x, _NUMBERS) or isinstance(x, HostArray):
             return x
         aval = typeof(x)
-        return hooks.evaluator.array(np.asarray(x, aval.dtype), aval)
+        return x if aval.dtype == dtypes.float0 else hooks.evaluator.array(np.asarray(x, aval.dtype), aval)
 
     return trees.tree_map(array, tree) if trace_state.trace is EVALUATION else tree
 

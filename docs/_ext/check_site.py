@@ -1,6 +1,6 @@
 """Check the built site: its links, its Markdown twins, and some pages in Chromium; print one line for each fault.
 
-usage: python tools/check_site.py [--screenshots FOLDER] [FOLDER]
+usage: python docs/_ext/check_site.py [--screenshots FOLDER] [FOLDER]
 
 - Every internal link of every page names a page and an anchor that exist, and every page can be reached from the first one.
 - Every page has a Markdown twin, and llms.txt names only pages that exist.
@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "out" / "site"
 LINK = re.compile(r'<(?:a|link|img|script|source)\b[^>]*?\b(?:href|src)="([^"]*)"')
 ANCHOR = re.compile(r'\b(?:id|name)="([^"]+)"')

@@ -1,27 +1,36 @@
 """Make the benchmark page of the documentation, with a plot, from the numbers of one run of benchmarks/run.py.
 
-The numbers are in benchmarks/results.json: `nox -s bench -- --json benchmarks/results.json` writes them.
+usage: python docs/_ext/benchmark_page.py
+
+The numbers are in benchmarks/results.json: `nox -s bench -- --json benchmarks/results.json` writes them. As a program, this
+writes the table of README.md from the same numbers.
 """
 from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results.json"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results.json"
+README = ROOT / "README.md"
+README_TABLE = re.compile(r"(?<=<!-- table: python docs/_ext/benchmark_page.py -->\n\n).*?(?=\n\n)", re.DOTALL)
 # Beginning of a row's name -> heading; the first that fits counts.
 GROUPS = {
     "import": "Import", "jit_call": "Calls of compiled programs", "pmap_call": "Calls of compiled programs",
     "xmap_call": "Maps over named axes, compared with positional programs", "eager": "Eager operations",
     "trace": "Tracing and lowering", "first_result": "First results", "second_process": "First results",
-    "run": "Running compiled programs", "psum": "Queued collectives"}
+    "run": "Running compiled programs", "loop": "Loops of small bodies, compared with jax 0.4.30", "psum": "Queued collectives"}
 NOTES = {
     "Import": "A new process imports the module and its `numpy`, with bytecode present.",
     "First results": "The `first result` rows stage the same program again in one process. lamina finds its executable by the "
                      "content of the program; jax compiles it again. The other row starts a second process that finds the "
                      "executable on disk.",
     "Running compiled programs": "XLA makes nearly the same kernels for both systems, so ratios near 1 are expected.",
+    "Loops of small bodies, compared with jax 0.4.30": "Later versions of jaxlib launch each operation of a body separately; "
+                                                       "lamina chooses one kernel for small bodies.",
     "Maps over named axes, compared with positional programs": "The goal is that names cost nothing."}
 MARGIN, BAR, LOG_WIDTH, LOW, HIGH = 270, 17, 110, -2, 1  # of the plot: pixels, pixels per factor of 10, exponents
 
@@ -40,12 +49,13 @@ def group_rows(results: dict[str, Any]) -> dict[str, list[tuple[str, float]]]:
 def find_ratio(results: dict[str, Any], row: str, basis: str) -> float | None:
     """Return lamina's time divided by the one that the row is compared with; None if either is missing."""
     times = results["microseconds"]
+    basis = results["same"] if basis == "same" else basis
     ours = times["lamina"].get(row)
     others = [found[row] for name, found in times.items() if name != "lamina" and isinstance(found.get(row), float)]
     if basis == "best":
         other = min(others, default=None)
     else:
-        other = times[results["same"]].get(row) if basis == "same" else times["lamina"].get(basis)
+        other = times["lamina"].get(basis) if basis not in times else times[basis].get(row)
     return ours / other if isinstance(ours, float) and isinstance(other, float) else None
 
 
@@ -111,3 +121,31 @@ def pages(results: Path = RESULTS) -> dict[str, str]:
     found = json.loads(results.read_text(encoding="utf-8"))
     return {"benchmarks.md": make_page(found),
             "benchmarks.svg": draw([row for rows in group_rows(found).values() for row in rows])}
+
+
+def readme_table(results: dict[str, Any]) -> str:
+    """Return the table of README.md: the ratios of each group of rows."""
+    basis = f"{results['processor']}, {results['cores']} cores, {results['date']}"
+    lines = [f"| {basis} | rows | mean ratio | best | worst |", "| --- | ---: | ---: | ---: | ---: |"]
+    for heading, rows in group_rows(results).items():
+        ratios = [ratio for _, ratio in rows]
+        lines.append(f"| {heading} | {len(rows)} | {geometric_mean(ratios):.2f} | {min(ratios):.2f} | {max(ratios):.2f} |")
+    return "\n".join(lines)
+
+
+def with_table(readme: str, results: dict[str, Any]) -> str:
+    """Return the text of README.md with the table of these results."""
+    found, count = README_TABLE.subn(lambda _: readme_table(results), readme)
+    if count != 1:
+        raise ValueError("README.md must have one table after the line `<!-- table: python docs/_ext/benchmark_page.py -->`; "
+                         f"got {count}")
+    return found
+
+
+def main() -> None:
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    README.write_text(with_table(README.read_text(encoding="utf-8"), results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,9 @@
 """Execute the notebooks in docs/notebooks, and keep their outputs for the pages of the documentation.
 
-usage: python tools/run_notebooks.py [notebook ...]
+usage: python docs/_ext/run_notebooks.py [notebook ...]
 
 The sources are Python files in jupytext's percent format; no .ipynb is in git. jupytext, nbclient and ipykernel are in an
-environment of their own, .cache/notebooks, which sees the packages of this interpreter. tools/build_docs.py writes the
+environment of their own, .cache/notebooks, which sees the packages of this interpreter. docs/_ext/build_docs.py writes the
 pages: with outputs if this version of a notebook was executed, else without. nbconvert is not used, because it needs 20
 more distributions.
 """
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "docs" / "notebooks"
 ENVIRONMENT = ROOT / ".cache" / "notebooks"
 OUTPUTS = ENVIRONMENT / "outputs"

@@ -1,4 +1,4 @@
-"""Pages about the primitives, from the rule tables and `lamina_ir.op_specs`; tools/build_docs.py writes them.
+"""Pages about the primitives, from the rule tables and `lamina_ir.op_specs`; docs/_ext/build_docs.py writes them.
 
 `ops.md` shows what each transformation does with each primitive. `ops/<family>.md` specifies the primitives of a family and
 `ops/param-types.md` the types of their parameters, for readers of saved programs in other languages. No documentation generator

@@ -1,4 +1,4 @@
-"""Pages of the API reference: one for each public module, class and function of `lamina`; tools/build_docs.py writes them.
+"""Pages of the API reference: one for each public module, class and function of `lamina`; docs/_ext/build_docs.py writes them.
 
 The page of a module is Markdown. That of a class or function is a stub which sphinx.ext.autodoc fills (`nox -s site`).
 """

@@ -1,8 +1,8 @@
 """Check the relative links of all Markdown pages; print one line for each that leads nowhere.
 
-usage: python tools/check_links.py
+usage: python docs/_ext/check_links.py
 
-A link must name a file of the checkout, or a page that tools/build_docs.py has written. An anchor must be a heading of that
+A link must name a file of the checkout, or a page that docs/_ext/build_docs.py has written. An anchor must be a heading of that
 page (as GitHub builds anchors) or an `id` of an HTML page. markdown-it finds links and headings. Link checkers on PyPI check
 web sites or notebooks; mkdocs refuses links to files outside docs/.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "docs" / "_generated"
 PARSER = MarkdownIt("commonmark").enable("table")
 
