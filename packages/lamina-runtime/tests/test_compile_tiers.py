@@ -11,8 +11,11 @@ import lamina_runtime as runtime
 import numpy as np
 import pytest
 from lamina_ir import config
+from lamina_parallel import pmap
+from lamina_runtime._backend import client_state
 from lamina_runtime._compile import compile_tiers as compile_tiers_module, disk_cache, executable_cache
 from lamina_runtime._compile.compile_tiers import compile_tiers, estimate_costs, has_two_tiers
+from lamina_runtime._launch import multi_process
 from lamina_tracing import jit, lax, make_jaxpr
 
 X = np.linspace(0.5, 1, 64, dtype=np.float32).reshape(8, 8)
@@ -115,7 +118,8 @@ def test_calls_of_calls_are_estimated_once():
     assert estimate_costs(make_jaxpr(f)(1.0)).compile_ms > 1e15
 
 
-@pytest.mark.parametrize("how", ["setting", "options", "callback", "compiler", "debug_nans", "unoptimised"])
+@pytest.mark.parametrize("how", ["setting", "options", "callback", "compiler", "debug_nans", "unoptimised",
+                                 "processes"])
 def test_one_tier(how, monkeypatch):
     gate = Gate(monkeypatch)
     gate.open.set()
@@ -131,6 +135,9 @@ def test_one_tier(how, monkeypatch):
         contexts.append(config.debug_nans(True))
     elif how == "unoptimised":
         contexts.append(executable_cache.disable_most_optimizations(True))
+    elif how == "processes":
+        monkeypatch.setattr(client_state.current, "launcher", object())
+        monkeypatch.setattr(multi_process, "multi_process_launcher", lambda devices: (None, ()))
     elif how == "compiler":
         class Other(runtime.XLACompiler):
             name = "other"
@@ -219,6 +226,18 @@ def test_donated_arguments():
     x = runtime.device_put(X)
     np.testing.assert_allclose(f(x), reference, rtol=1e-6)
     assert x.is_deleted()
+
+
+def test_map_of_one_device_with_a_collective(monkeypatch):
+    gate = Gate(monkeypatch)
+    fun = new_heavy()
+    f = pmap(lambda x: lax.psum(fun(x), "i"), axis_name="i", devices=runtime.devices()[:1])
+    first = [np.asarray(f(X[None])) for _ in range(3)]
+    gate.open.set()
+    runtime.wait_for_optimized()
+    for y in [*first, f(X[None]), f(X[None])]:
+        np.testing.assert_allclose(y, first[0], rtol=1e-6)
+    assert len(gate.compiled) == 2
 
 
 def test_threads_call_while_the_executable_is_replaced():

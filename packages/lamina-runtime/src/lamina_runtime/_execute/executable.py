@@ -209,8 +209,12 @@ class CompiledProgram:
 
     def _has_two_tiers(self, closed: ClosedJaxpr) -> bool:
         low = self.lowered
-        return (low.platform == "cpu" and not getattr(low, "host_functions", ()) and not nan_checks.is_enabled()
-                and not executable_cache.disable_most_optimizations.value and compile_tiers.has_two_tiers(closed))
+        # Several processes often compute the same values each, and would replace their executables at different times.
+        if client_state.current.launcher is not None or low.platform != "cpu" or getattr(low, "host_functions", ()):
+            return False
+        if nan_checks.is_enabled() or executable_cache.disable_most_optimizations.value:
+            return False
+        return compile_tiers.has_two_tiers(closed)
 
     def _result_tiles(self, closed: ClosedJaxpr) -> Sequence[Tiles | None]:
         """Return the tiles of the results: the user's, else those that the compiler chose. None means replicated."""
