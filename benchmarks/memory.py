@@ -4,8 +4,8 @@ a process of its own.
 usage: python benchmarks/memory.py [--shapes N] [--only PART ...] [--cache FOLDER]
 
 Prints the process's resident megabytes at every tenth, and what is held. With bounded caches the numbers stop growing
-after the first two thousand shapes or so. Compiling costs some 10 ms per shape, so 10,000 shapes take two minutes each
-at first, and twenty seconds from the on-disk cache. The programs `new_...` make new functions of one shape each time.
+after the first two thousand shapes or so. Compiling takes minutes at first, and less from the on-disk cache. The programs
+`new_...` make new functions of one shape each time.
 """
 from __future__ import annotations
 

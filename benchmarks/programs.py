@@ -19,6 +19,7 @@ from typing import Any
 
 import control_programs  # noqa: F401 - registers its rows
 import loop_programs  # noqa: F401
+import operation_programs  # noqa: F401
 
 with contextlib.suppress(ImportError):  # later versions of jax have no xmap
     import named_programs  # noqa: F401

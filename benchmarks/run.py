@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 import peers
-from library_names import LOOPS
+from library_names import LOOPS, OPERATIONS
 from library_names import NAMES as LIBRARY
 
 HERE = Path(__file__).resolve().parent
@@ -61,6 +61,7 @@ GOALS: dict[str, tuple[float, str]] = {
     "first_result_xmap_product_mesh": (0.8, "best"), "first_result_xmap_regression": (0.8, "best"),
     "psum_10000_queued": (0.9, "psum_10000_blocking"),
     **{f"loop_{name}": (1.1, "jax 0.4.30") for name in LOOPS},  # the last release that compiles loops to one kernel
+    **{f"operation_{name}": (goal, "best") for name, goal in OPERATIONS.items()},
     **{f"library_{kind}_{name}": (goal, "same") for kind, goal in (
         ("small", 1.05), ("large", 1.05), ("eager", 0.7), ("first", 0.5), ("memory", 1.0)) for name in LIBRARY},
 }

@@ -1,15 +1,22 @@
 """Make the benchmark page of the documentation, with a plot, from the numbers of one run of benchmarks/run.py.
 
-The numbers are in benchmarks/results.json: `nox -s bench -- --json benchmarks/results.json` writes them.
+usage: python docs/_ext/benchmark_page.py
+
+The numbers are in benchmarks/results.json: `nox -s bench -- --json benchmarks/results.json` writes them. As a program, this
+writes the table of README.md from the same numbers.
 """
 from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results.json"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results.json"
+README = ROOT / "README.md"
+README_TABLE = re.compile(r"(?<=<!-- table: python docs/_ext/benchmark_page.py -->\n\n).*?(?=\n\n)", re.DOTALL)
 # Beginning of a row's name -> heading; the first that fits counts.
 GROUPS = {
     "import": "Import", "jit_call": "Calls of compiled programs", "pmap_call": "Calls of compiled programs",
@@ -114,3 +121,31 @@ def pages(results: Path = RESULTS) -> dict[str, str]:
     found = json.loads(results.read_text(encoding="utf-8"))
     return {"benchmarks.md": make_page(found),
             "benchmarks.svg": draw([row for rows in group_rows(found).values() for row in rows])}
+
+
+def readme_table(results: dict[str, Any]) -> str:
+    """Return the table of README.md: the ratios of each group of rows."""
+    basis = f"{results['processor']}, {results['cores']} cores, {results['date']}"
+    lines = [f"| {basis} | rows | mean ratio | best | worst |", "| --- | ---: | ---: | ---: | ---: |"]
+    for heading, rows in group_rows(results).items():
+        ratios = [ratio for _, ratio in rows]
+        lines.append(f"| {heading} | {len(rows)} | {geometric_mean(ratios):.2f} | {min(ratios):.2f} | {max(ratios):.2f} |")
+    return "\n".join(lines)
+
+
+def with_table(readme: str, results: dict[str, Any]) -> str:
+    """Return the text of README.md with the table of these results."""
+    found, count = README_TABLE.subn(lambda _: readme_table(results), readme)
+    if count != 1:
+        raise ValueError("README.md must have one table after the line `<!-- table: python docs/_ext/benchmark_page.py -->`; "
+                         f"got {count}")
+    return found
+
+
+def main() -> None:
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    README.write_text(with_table(README.read_text(encoding="utf-8"), results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -30,12 +30,12 @@ OUT = ROOT / "docs" / "_generated"
 PUBLIC_API_TESTS = ROOT / "tests" / "public_api"
 # Pages with more about a setting.
 SETTING_PAGES = {
-    "debug_nans": "docs/how-to/looking-inside.md#nans", "debug_infs": "docs/how-to/looking-inside.md#nans",
+    "debug_nans": "docs/how-to/debug-a-nan.md", "debug_infs": "docs/how-to/debug-a-nan.md",
     "debug_bounds": "docs/how-to/looking-inside.md#checks-and-indices",
     "check_tracer_leaks": "docs/how-to/looking-inside.md#transfers-and-leaks",
     "transfer_guard": "docs/how-to/looking-inside.md#transfers-and-leaks",
-    "log_compiles": "docs/how-to/looking-inside.md#why-was-this-compiled-again",
-    "explain_cache_misses": "docs/how-to/looking-inside.md#why-was-this-compiled-again",
+    "log_compiles": "docs/how-to/stop-recompiling.md",
+    "explain_cache_misses": "docs/how-to/stop-recompiling.md",
     "compilation_cache": "docs/how-to/staging.md#caches", "compilation_cache_dir": "docs/how-to/staging.md#caches",
     "compilation_cache_max_bytes": "docs/how-to/staging.md#caches", "mesh": "docs/how-to/meshes.md#a-mesh-in-scope",
     "serial_loops": "docs/how-to/named-axes.md#serial-axes",

@@ -1,11 +1,16 @@
-"""The chapters have their parts, the solutions run, and transformer.py holds the functions of chapter 11."""
+"""The chapters have their parts, the solutions run, transformer.py holds the functions of chapter 11; README's picture."""
 from __future__ import annotations
 
+import doctest
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
+import pictures
 import pytest
+
+import lamina.numpy as jnp
 
 FOLDER = Path(__file__).resolve().parent
 CHAPTERS = sorted(FOLDER.glob("[0-9]*.md"))
@@ -38,3 +43,15 @@ def test_module_of_the_transformer_has_the_lines_of_chapter_11() -> None:
     lines = {line[4:] for line in page.splitlines() if line.startswith((">>> ", "... "))}
     module = (FOLDER / "transformer.py").read_text(encoding="utf-8").split("\nLETTERS", 1)[1]
     assert [line for line in ("LETTERS" + module).splitlines() if line and line not in lines] == []
+
+
+def test_first_example_of_the_readme_draws_its_picture() -> None:
+    """`LAMINA_REDRAW=1` replaces the picture."""
+    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert readme.count("](docs/learn/pictures/readme.svg)") == 1
+    names: dict[str, Any] = {}
+    exec("".join(example.source for example in doctest.DocTestParser().get_examples(readme)), names)
+    dense, trained = jnp.linspace(-3, 3, 61), names["trained"]
+    lines = {"fit": (dense, names["fit"](trained, dense)), "derivative": (dense, names["derivative"](trained, dense))}
+    svg = pictures.line_chart("A network, and its derivative", lines, {"data": (names["xs"], names["ys"])})
+    pictures.save("readme.svg", svg)

@@ -247,6 +247,6 @@ def test_invalid_loop_names_are_refused():
             xmap(ident, B, B, axis_resources={"b": "x"})(X)
     with serial_loop("l", 3), pytest.raises(ValueError, match="over the loop 'l' of 3 iterations"):
         xmap(ident, B, B, axis_resources={"b": "l"})(X)
-    with serial_loop("l", 2), pytest.raises(ValueError, match=r"which is not an axis .* Mesh\('x': 1\) \(loops in scope: 'l'\)"):
+    with serial_loop("l", 2), pytest.raises(ValueError, match=r"is not an axis .* Mesh\('x': 1\) \(loops in scope: 'l'\)"):
         with jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",)):
             xmap(ident, B, B, axis_resources={"b": "z"})(X)

@@ -1,4 +1,5 @@
 """The benchmark page is made from the numbers of one run."""
+import json
 from xml.etree import ElementTree
 
 import benchmark_page as page
@@ -37,3 +38,13 @@ def test_plot_is_xml_and_bars_stay_inside(ratio):
 
 def test_stored_numbers_make_a_page():
     assert set(page.pages()) == {"benchmarks.md", "benchmarks.svg"}
+
+
+def test_readme_has_the_table_of_the_stored_numbers():
+    readme, results = page.README.read_text(encoding="utf-8"), json.loads(page.RESULTS.read_text(encoding="utf-8"))
+    assert page.with_table(readme, results) == readme, "run python docs/_ext/benchmark_page.py"
+
+
+def test_readme_without_a_table_raises():
+    with pytest.raises(ValueError, match="one table after the line"):
+        page.with_table("# lamina\n", RESULTS)

@@ -15,6 +15,7 @@ from lamina_compat.names.interpreters import partial_eval as pe
 from lamina_ir import dtypes, errors, prims
 from lamina_ir.errors import ProgramError
 from lamina_ir.trees import tree_structure
+from lamina_parallel import pmap
 from lamina_tracing import eval_shape, jit, lax, linear_util, make_jaxpr
 from lamina_tracing.extend import typeof
 
@@ -189,6 +190,36 @@ def test_trace_of_a_program_in_the_newer_form():
         assert core.current_trace_is(trace) and core.find_cur_trace() is trace
         out = lax.sin(CountingTracer(trace, 2.0))
     assert trace.counts == ["sin"] and float(out.value) == pytest.approx(np.sin(2))
+
+
+class MappingTrace(CountingTrace):
+    def process_map(self, primitive, fun, tracers, params):
+        self.counts.append((primitive.name, params["in_axes"], params["out_axes_thunk"]()))
+        calls = []
+
+        def doubled(*xs):
+            calls.append(True)
+            return [lax.mul(o, lax.full_like(o, 2)) for o in fun.call_wrapped(*xs)]
+
+        def out_axes():
+            assert calls, "the axes of results are read after the function has run"
+            return params["out_axes_thunk"]()
+        values = [t.value if isinstance(t, CountingTracer) else t for t in tracers]
+        with core.eval_context():
+            made = primitive.bind(linear_util.wrap_init(doubled), *values, **{**params, "out_axes_thunk": out_axes})
+        return [CountingTracer(self, m) for m in made]
+
+
+def test_trace_of_a_program_handles_pmap():
+    counts = []
+    with core.new_main(MappingTrace, counts=counts) as main:
+        trace = main.with_cur_sublevel()
+        x = trace.pure(np.ones((3, 1), np.float32))
+        out = pmap(lambda v: lax.sin(v), in_axes=1, out_axes=1)(x)
+        total = pmap(lambda v: lax.psum(v, "i"), axis_name="i")(trace.pure(np.ones((1, 3), np.float32)))
+    assert counts == [("xla_pmap", (1,), (1,)), ("xla_pmap", (0,), (0,))]
+    np.testing.assert_allclose(out.value, np.full((3, 1), 2 * np.sin(1)), rtol=1e-6)
+    np.testing.assert_allclose(total.value, np.full((1, 3), 2), rtol=1e-6)
 
 
 def test_rules_of_a_trace_must_be_defined():

@@ -7,6 +7,7 @@ import pytest
 from lamina_autodiff import checkpoint, grad, hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, vjp
 from lamina_batching import vmap
 from lamina_compat._vocabulary import pjit_p, to_jax_program
+from lamina_compat.names import core
 from lamina_compat.names._src import dispatch
 from lamina_compat.names.core import Primitive
 from lamina_compat.names.interpreters import ad, batching, mlir, pxla, xla
@@ -600,7 +601,7 @@ def test_unknown_platform_is_refused():
         mlir.register_lowering(wave_p, lambda ctx, x: [x], platform="metal")
 
 
-ABSENT = [(ad, "linearize"), (batching, "RaggedAxis"), (batching, "register_vmappable"), (mlir, "jaxpr_subcomp"),
+ABSENT = [(ad, "linearize_jaxpr"), (batching, "RaggedAxis"), (batching, "register_vmappable"), (mlir, "jaxpr_subcomp"),
           (xla, "register_translation"), (pxla, "ShardedDeviceArray")]
 
 
@@ -723,3 +724,19 @@ def test_composite_primitives_have_derived_rules():
     assert np.array_equal(tangent, np.tile(Y, 2)) and tile_p in batching.primitive_batchers
     with pytest.raises(NotImplementedError, match="`tile` binds other primitives in lamina, whose rules apply"):
         ad.primitive_jvps[tile_p] = lambda primals, tangents: None
+
+
+def test_linearize_returns_the_program_of_the_derivative():
+    fun = linear_util.wrap_init(lambda x, y: [lax.mul(lax.sin(x), y), lax.full_like(y, 3)])
+    out, results, jaxpr, consts = ad.linearize(fun, np.float32(2), np.float32(3))
+    np.testing.assert_allclose(out, [3 * np.sin(2), 3], rtol=1e-6)
+    assert [r.is_known() for r in results] == [False, True] and float(results[1].get_known()) == 0
+    np.testing.assert_allclose(core.eval_jaxpr(jaxpr, consts, 1.0, 10.0), [3 * np.cos(2) + 10 * np.sin(2)], rtol=1e-6)
+
+
+def test_linearize_takes_integers_and_auxiliary_data():
+    fun = linear_util.wrap_init(lambda n, x: ([lax.mul(x, 2.0)], ["aux"]))
+    out, _, jaxpr, consts, aux = ad.linearize(fun, np.int32(3), np.float32(4), has_aux=True)
+    assert aux == ["aux"] and float(out[0]) == 8
+    assert jaxpr.invars[0].aval.dtype == dtypes.float0
+    assert float(core.eval_jaxpr(jaxpr, consts, np.zeros((), dtypes.float0), 5.0)[0]) == 10

@@ -122,18 +122,13 @@ def test_dead_code_is_removed_and_used_results_stay(fun):
     assert len(pe.dce_jaxpr(program.jaxpr, True)[0].outvars) == len(outs)
 
 
-def make_primitive(name, impl, infer):
-    prim = Primitive(name)
-    prim.multiple_results = True
-    prim.def_impl(impl)
-    prim.def_abstract_eval(infer)
-    mlir.register_lowering(prim, mlir.lower_fun(impl, multiple_results=True))
-    return prim
-
-
 def test_rules_for_dead_code_are_used():
-    both_p = make_primitive("test_both", lambda x, y: (x * 2, y * 3), lambda x, y: (x, y))
-    single_p = make_primitive("test_single", lambda x, *, scale: (x * scale,), lambda x, *, scale: (x,))
+    both_p, single_p = Primitive("test_both"), Primitive("test_single")
+    for prim, impl in (both_p, lambda x, y: (x * 2, y * 3)), (single_p, lambda x, *, scale: (x * scale,)):
+        prim.multiple_results = True
+        prim.def_impl(impl)
+        prim.def_abstract_eval(lambda *avals, **params: avals)
+        mlir.register_lowering(prim, mlir.lower_fun(impl, multiple_results=True))
 
     def rule(used, eqn):
         kept = [i for i in range(2) if used[i]]

@@ -104,3 +104,15 @@ def test_literal_keys_are_printed_as_key_data():
         assert evaluate(lower_keys(again))[0].tolist() == [[3, 5], [3, 5]]
     with pytest.raises(ProgramError, match="expected a literal of type"):
         parse(str(program).replace("3.5", "3.5.7"))
+
+
+def test_float0_values_become_booleans():
+    program = parse("{ lambda ; a:float0[3] z:f32[2]. let b:float0[1,3] = reshape[dimensions=None new_sizes=(1, 3)] a "
+                    "c:float0[2] d:f32[2] = scan[jaxpr={ lambda ; e:f32[]. let in (0:float0[], e) } length=2 num_carry=0 "
+                    "num_consts=0 reverse=False unroll=1] z in (b, d) }")
+    bare = lower_keys(program)
+    check(bare)
+    assert has_keys(program) and not has_keys(bare)
+    assert [a.str_short() for a in bare.out_avals] == ["bool[1,3]", "f32[2]"]
+    assert lower_key_aval(shaped((3,), dtypes.float0)) == shaped((3,), "bool")
+    assert get_key_data(np.zeros(3, dtypes.float0)).dtype == bool

@@ -1,9 +1,12 @@
 """Rule tables: rules, missing rules, overrides, error messages, and the versions in cache keys."""
+import sys
 import threading
 
 import pytest
 
-from lamina_ir import MissingRuleError, Primitive, RuleTable, config, prims
+from lamina_ir import MissingRuleError, Primitive, RuleTable, config, layers, prims
+from lamina_ir._util import layer_import
+from lamina_ir._util.layer_import import import_rules_later, importing_layer
 from lamina_ir.extend import list_rule_tables, invalidate_caches
 
 
@@ -321,3 +324,69 @@ def test_message_for_a_primitive_without_a_family_can_be_set(table):
         table[Primitive("tables_own")]
     with pytest.raises(MissingRuleError, match="vmap of `sin` has no rule; add a rule to lamina_batching/rules/elementwise.py"):
         table[prims.sin_p]
+
+
+LATE = """
+from lamina_ir import prims
+from lamina_ir.extend import list_rule_tables
+table = next(t for t in list_rule_tables() if t.name == "late")
+table.define(prims.sin_p, len)
+table.define(prims.tan_p, len)
+table.declare_missing(prims.cos_p, "not differentiable today")
+"""
+
+
+@pytest.fixture
+def late_table(tmp_path, monkeypatch):
+    """Return a table whose rules are imported when one is read; another package defines one before."""
+    (tmp_path / "lamina_late_rules.py").write_text(LATE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "lamina_late_rules", raising=False)
+    with importing_layer():
+        table = RuleTable("late", "late/rules")
+        import_rules_later("test_layer", ["lamina_late_rules"])
+    with importing_layer():
+        table.define(prims.tan_p, abs)
+    assert table.import_rules is not None
+    yield table
+    sys.modules.pop("lamina_late_rules", None)
+
+
+@pytest.mark.parametrize("read", [
+    lambda t: t[prims.sin_p] is len, lambda t: t.get(prims.sin_p) is len, lambda t: prims.sin_p in t, lambda t: len(t) == 2,
+    lambda t: set(t) == {prims.sin_p, prims.tan_p}, lambda t: dict(t.items())[prims.sin_p] is len, lambda t: len in t.values(),
+    lambda t: prims.sin_p in t.keys(), lambda t: prims.cos_p in t.missing_rules, lambda t: dict(t)[prims.sin_p] is len])
+def test_rules_are_imported_at_the_first_read(late_table, read):
+    before = config.generation.value
+    assert read(late_table) and late_table.import_rules is None and config.generation.value == before
+    assert late_table[prims.tan_p] is abs  # not replaced by the rule of the package itself
+    with pytest.raises(MissingRuleError, match="not differentiable today"):
+        late_table[prims.cos_p]
+
+
+def test_rule_modules_of_other_packages_are_imported_with_the_rules(late_table, tmp_path, monkeypatch):
+    for name, prim in (("early", "exp_p"), ("late", "log_p")):
+        (tmp_path / f"lamina_{name}_added.py").write_text(LATE.split("table.define")[0] + f"table.define(prims.{prim}, min)")
+    monkeypatch.setattr(layer_import, "_added", {})
+    monkeypatch.setattr(layer_import, "_complete", set())
+    layers.add_rule_module("test_layer", "lamina_early_added")
+    assert "lamina_early_added" not in sys.modules
+    assert late_table[prims.exp_p] is min and late_table[prims.sin_p] is len
+    layers.add_rule_module("test_layer", "lamina_late_added")
+    assert late_table[prims.log_p] is min
+    del sys.modules["lamina_early_added"], sys.modules["lamina_late_added"]
+
+
+@pytest.mark.parametrize("prim", [prims.sin_p, prims.cos_p, prims.tan_p])
+def test_rules_of_programs_replace_rules_that_are_imported_late(late_table, prim):
+    late_table.define(prim, max)
+    assert late_table.import_rules is None and late_table[prim] is max
+    with late_table.override(prim, min):
+        assert late_table[prim] is min
+    assert late_table[prim] is max
+
+
+def test_override_before_the_rules_are_imported_ends(late_table):
+    with late_table.override(prims.sin_p, max):
+        assert late_table[prims.sin_p] is max
+    assert late_table[prims.sin_p] is len

@@ -133,11 +133,6 @@ def test_wrong_number_of_leaves_is_rejected(leaves):
         trees.tree_unflatten(trees.tree_structure((1, 2)), leaves)
 
 
-def test_register_twice_is_an_error():
-    with pytest.raises(ValueError, match="Duplicate"):
-        trees.register_pytree_node(Box, lambda b: ((), None), lambda d, c: None)
-
-
 def test_register_dataclass_checks_fields():
     @dataclasses.dataclass
     class Pair:

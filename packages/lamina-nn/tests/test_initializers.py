@@ -91,7 +91,7 @@ def test_refusals():
         (lambda: init.variance_scaling(1., "fan_in", "n"), ValueError, "variance_scaling: distribution must be"),
         (lambda: init.orthogonal()(KEY, (4,)), ValueError, "orthogonal: the shape must have at least two axes"),
         (lambda: init.delta_orthogonal()(KEY, (4, 4)), ValueError, "delta_orthogonal: the shape must have three to five axes"),
-        (lambda: init.delta_orthogonal()(KEY, (3, 5, 4)), ValueError, "delta_orthogonal: there must be at most as many inputs as outputs"),
+        (lambda: init.delta_orthogonal()(KEY, (3, 5, 4)), ValueError, "delta_orthogonal: .* at most as many inputs"),
         (lambda: init.normal()(KEY, (3,), "int32"), DTypeError, "normal: dtype must be a float or complex dtype; got int32"))
     for call, error, words in rows:
         with pytest.raises(error, match=words):

@@ -65,3 +65,10 @@ def processes():
         for p in found.running:
             p.kill()
             p.communicate()
+
+
+@pytest.fixture
+def closing():
+    """Return a function that returns its argument, and closes it after the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda made: stack.enter_context(contextlib.closing(made))

@@ -83,16 +83,9 @@ class System:
 
 
 @pytest.fixture
-def system():
+def system(closing):
     """Return a function that makes a `System`; all are closed after the test."""
-    made = []
-
-    def make(*args, **kwargs):
-        made.append(System(*args, **kwargs))
-        return made[-1]
-    yield make
-    for s in made:
-        s.close()
+    return lambda *args, **kwargs: closing(System(*args, **kwargs))
 
 
 def kinds(found):

@@ -12,7 +12,7 @@ import pytest
 from lamina_ir import DTypeError, KeyReuseError, config, dtypes, prims
 from lamina_runtime import KeyArray
 from lamina_runtime._dispatch import eager, jit_call
-from lamina_tracing import jit, lax
+from lamina_tracing import debug, jit, lax
 from lamina_tracing.extend import bind
 
 
@@ -113,3 +113,34 @@ def test_pickles_of_unknown_key_types_are_refused():
         pickle.loads(data.replace(b"\x8c\x04once", b"\x8c\x06absent"))
     with pytest.raises(DTypeError, match="cannot be stored"):
         pickle.dumps(KeyArray(k.key_data, dtypes.define_key_type("once", 2)))
+
+
+FLOAT0 = np.zeros(3, dtypes.float0)
+
+
+def is_float0(x, shape):
+    return type(x) is np.ndarray and x.dtype == dtypes.float0 and x.shape == shape
+
+
+def test_float0_arguments_and_results_of_calls_are_numpy_arrays():
+    call, constant = jit(lambda x, t: (lax.add(x, x), t, lax.reshape(t, (1, 3)))), jit(lambda x: (x, FLOAT0))
+    for _ in range(3):  # jaxlib's fast path would return booleans
+        out, tangent, reshaped = call(np.float32(2), FLOAT0)
+        assert float(out) == 4 and is_float0(tangent, (3,)) and is_float0(reshaped, (1, 3))
+        assert is_float0(constant(1.0)[1], (3,))
+    compiled = call.lower(np.float32(2), FLOAT0).compile()
+    assert is_float0(compiled(np.float32(2), FLOAT0)[1], (3,))
+
+
+def test_float0_values_pass_through_control_flow():
+    def body(carry, t):
+        return lax.add(carry, np.float32(1)), (t, carry)
+    for run in (lambda f: f, jit):
+        total, (tangents, carries) = run(lambda x, t: lax.scan(body, x, t))(np.float32(0), FLOAT0)
+        assert float(total) == 3 and is_float0(tangents, (3,)) and np.array_equal(carries, [0, 1, 2])
+        assert is_float0(run(lambda t: lax.cond(np.True_, lambda x: x, lambda x: x, t))(FLOAT0), (3,))
+
+
+def test_callbacks_of_compiled_programs_refuse_float0():
+    with pytest.raises(DTypeError, match=r"debug_callback: expected numbers; got float0\[3\]"):
+        jit(lambda t: debug.print("{}", t))(FLOAT0)

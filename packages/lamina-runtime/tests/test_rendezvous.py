@@ -1,4 +1,5 @@
 """Rendezvous: coordinators and their clients in threads of one process, without jaxlib's service."""
+import contextlib
 import json
 import os
 import socket
@@ -73,19 +74,29 @@ class CoordinatorThread:
         return members
 
 
-@pytest.fixture
-def make_coordinator():
-    """Return a function that starts a `CoordinatorThread`; all are stopped after the test."""
-    made = []
+    def close(self):
+        self.coordinator.stop()
+        self.thread.join(20)
+        assert not self.thread.is_alive()
 
-    def make(*args, **kwargs):
-        made.append(CoordinatorThread(*args, **kwargs))
-        return made[-1]
-    yield make
-    for p in made:
-        p.coordinator.stop()
-        p.thread.join(20)
-        assert not p.thread.is_alive()
+
+@pytest.fixture
+def make_coordinator(closing):
+    """Return a function that starts a `CoordinatorThread`; all are stopped after the test."""
+    return lambda *args, **kwargs: closing(CoordinatorThread(*args, **kwargs))
+
+
+@contextlib.contextmanager
+def answering(answer):
+    """Yield an address where `answer(socket)` handles one connection, in a thread."""
+    def accept():
+        with listener.accept()[0] as s:
+            answer(s)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        t = threading.Thread(target=accept)
+        t.start()
+        yield rendezvous_protocol.format_address(*listener.getsockname())
+        t.join(10)
 
 
 def wait_until(condition):
@@ -254,21 +265,15 @@ def test_wrong_token_does_not_affect_others(make_coordinator):
 
 def test_coordinator_without_the_token_is_refused():
     """A program that listens at the address cannot prove that it has the token."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        def impersonate():
-            s, _ = listener.accept()
-            lines = rendezvous_protocol.LineStream(s)
-            lines.send(lamina=rendezvous_protocol.PROTOCOL, challenge="00")
-            lines.read(10), lines.read(10)
-            lines.send(proof="0" * 64)
-            lines.send(begin=1, limit=1)
-            lines.read(10)
-            s.close()
-        t = threading.Thread(target=impersonate)
-        t.start()
-        with pytest.raises(PermissionError, match="did not prove that it has"):
-            rendezvous_client.join(rendezvous_protocol.format_address(*listener.getsockname()), 0, 1, {"heartbeat": 1}, KEY, 10)
-        t.join(10)
+    def impersonate(s):
+        lines = rendezvous_protocol.LineStream(s)
+        lines.send(lamina=rendezvous_protocol.PROTOCOL, challenge="00")
+        lines.read(10), lines.read(10)
+        lines.send(proof="0" * 64)
+        lines.send(begin=1, limit=1)
+        lines.read(10)
+    with answering(impersonate) as address, pytest.raises(PermissionError, match="did not prove that it has"):
+        rendezvous_client.join(address, 0, 1, {"heartbeat": 1}, KEY, 10)
 
 
 GARBAGE = [b"GET / HTTP/1.1\r\n\r\n", b"\x00\xff" * 40000, b"[" * 5000 + b"\n", b'{"hello": 1}\n',
@@ -350,17 +355,11 @@ def test_timeouts_without_processes_or_coordinator(make_coordinator):
 
 
 def test_port_of_another_program_is_refused():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        def answer():
-            s, _ = listener.accept()
-            s.recv(100)
-            s.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            s.close()
-        t = threading.Thread(target=answer)
-        t.start()
-        with pytest.raises(ConnectionError, match="another program has this port"):
-            rendezvous_client.join(rendezvous_protocol.format_address(*listener.getsockname()), 1, 2, {"heartbeat": 1}, KEY, 10)
-        t.join(10)
+    def answer(s):
+        s.recv(100)
+        s.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with answering(answer) as address, pytest.raises(ConnectionError, match="another program has this port"):
+        rendezvous_client.join(address, 1, 2, {"heartbeat": 1}, KEY, 10)
 
 
 def test_unknown_host():

@@ -6,7 +6,8 @@ import sys
 import lamina_runtime as lr
 import numpy as np
 import pytest
-from lamina_ir import ExecutionError
+from lamina_ir import ExecutionError, prims
+from lamina_lowering.extend import lower_to_op, lowering_rules
 from lamina_runtime import _jaxlib, stages
 from lamina_runtime import serialize_executable as se
 from lamina_tracing import jit, lax, pure_callback
@@ -126,3 +127,77 @@ def test_executables_that_jaxlib_cannot_serialize_are_refused():
             se.serialize(call)
     else:
         np.testing.assert_array_equal(se.deserialize_and_load(*se.serialize(call))(np.ones((64, 8), np.float32)), 1)
+
+
+def test_saved_call_is_loaded_in_another_process_without_tracing(tmp_path):
+    compiled().save(tmp_path / "call")
+    assert [p.name for p in tmp_path.iterdir()] == ["call"]
+    code = ("import sys, numpy as np, lamina_runtime as lr\nfrom lamina_tracing._core import staging\n"
+            "staging.stage = None\n"
+            "call = lr.serialize_executable.load_compiled(sys.argv[1])\n"
+            "x = np.arange(6, dtype='float32').reshape(2, 3)\n"
+            "np.testing.assert_allclose(call(x, {'a': 2.0})['y'], 8 * (np.sin(x) + 2), rtol=1e-6)\n"
+            "print(lr.cache_stats().misses, lr.cache_stats().disk_hits)")
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "call")], capture_output=True, text=True,
+                          check=True)
+    assert done.stdout.split() == ["0", "0"]
+
+
+def check_compiled_again(path, text):
+    with pytest.warns(RuntimeWarning, match=f"load_compiled: .*{text}.*; its program is compiled again") as caught:
+        loaded = se.load_compiled(path)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    np.testing.assert_allclose(loaded(X, {"a": 2.0})["y"], 8 * (np.sin(X) + 2), rtol=1e-6)
+    with pytest.raises(TypeError, match="compiled `f`: expected arguments of structure"):
+        loaded(X)
+
+
+@pytest.mark.parametrize("change", [lambda b: b[:-1], lambda b: b[:-1] + bytes([b[-1] ^ 1])])
+def test_program_of_a_damaged_executable_is_compiled(tmp_path, change):
+    path = tmp_path / "call"
+    compiled().save(path)
+    path.write_bytes(change(path.read_bytes()))
+    check_compiled_again(path, "the executable of `f` is damaged or cut off")
+
+
+@pytest.mark.parametrize("key,text", [("jaxlib", "for the jaxlib 'other'; this is"), ("kind", "for the kind of device 'other'"),
+                                      ("host", "another processor")])
+def test_program_of_another_host_is_compiled(tmp_path, key, text, monkeypatch):
+    described = se._describe
+    monkeypatch.setattr(se, "_describe", lambda device: {**described(device), key: "other"})
+    compiled().save(tmp_path / "call")
+    monkeypatch.undo()
+    check_compiled_again(tmp_path / "call", text)
+
+
+def test_program_that_is_lowered_otherwise_is_compiled(tmp_path):
+    with lowering_rules.override(prims.sin_p, lower_to_op("stablehlo.cosine")):
+        call = compiled()
+        call.save(tmp_path / "call")
+    check_compiled_again(tmp_path / "call", "is lowered to another module")
+
+
+def test_executable_that_jaxlib_refuses_is_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(se, "_is_whole", lambda header, payload: True)
+    compiled().save(tmp_path / "call")
+    path = tmp_path / "call"
+    path.write_bytes(path.read_bytes()[:-2000])
+    check_compiled_again(path, "jaxlib cannot load the executable of `f`")
+
+
+def test_files_that_are_no_saved_calls_are_refused(tmp_path):
+    path = tmp_path / "call"
+    with pytest.raises(FileNotFoundError):
+        se.load_compiled(path)
+    path.write_bytes(b"text")
+    with pytest.raises(ValueError, match="load_compiled: .*no compiled call"):
+        se.load_compiled(path)
+    path.write_bytes(se.serialize(compiled())[0])
+    with pytest.raises(ValueError, match="load_compiled: .*without the trees; load it with deserialize_and_load"):
+        se.load_compiled(path)
+    compiled().save(path)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ValueError, match="load_compiled: .*damaged or cut off"):
+        se.load_compiled(path)
+    with pytest.raises(TypeError, match="save_compiled: compiled must be a compiled call"):
+        se.save_compiled(jit(f), path)

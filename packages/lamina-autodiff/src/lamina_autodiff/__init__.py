@@ -9,4 +9,4 @@ if _TYPE_CHECKING:
     from ._default import *
     from ._default import __all__ as __all__
 
-_fill(globals(), rule_modules=("jvp_rules", "transpose_rules"))
+_fill(globals(), rule_modules=("jvp_rules", "transpose_rules"), rules_on_demand=True)

@@ -43,7 +43,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
           "pad_jaxpr def_trivial_padding call_padding_rule infer_lambda_input_type trace_to_jaxpr_dynamic2 "
           "trace_to_jaxpr_final2 BoundedAxisSize trace_to_subjaxpr_nounits_dyn AbstractedAxesSpec"}),
     ("internal to JAX's derivatives; use jax.jvp, jax.linearize and jax.vjp",
-     {"names.interpreters.ad": "linearize linearize_jaxpr jvp_subtrace jvp_subtrace_aux jvpfun traceable call_transpose "
+     {"names.interpreters.ad": "linearize_jaxpr jvp_subtrace jvp_subtrace_aux jvpfun traceable call_transpose "
                                "map_transpose closed_backward_pass LinearizeTrace LinearizeTracer GradAccum "
                                "ValAccum fancy_transposes primitive_linearizations nonzero_outputs "
                                "nonzero_tangent_outputs backward_pass_internal zeros_like_p unpair_pval "

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from abc import ABCMeta
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 from typing_extensions import override
 
-__all__ = ["ClassView"]
+__all__ = ["ClassView", "Refusing"]
 
 
 class ClassView(ABCMeta):
@@ -40,3 +40,20 @@ class ClassView(ABCMeta):
     def __subclasscheck__(cls, subclass: type) -> bool:
         viewed = cls._viewed  # type: ignore[attr-defined]
         return type.__subclasscheck__(cls, subclass) or viewed is not None and issubclass(subclass, viewed)
+
+
+class Refusing:
+    """Base of classes without instances: a call raises `error` with `reason`.
+
+    >>> class Token(Refusing):
+    ...     reason = "lamina has no tokens"
+    >>> Token()
+    Traceback (most recent call last):
+    NotImplementedError: Token: lamina has no tokens
+    """
+
+    error: ClassVar[type[Exception]] = NotImplementedError
+    reason: ClassVar[str]
+
+    def __init__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise self.error(f"{type(self).__name__}: {self.reason}")

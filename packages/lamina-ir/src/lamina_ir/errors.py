@@ -42,10 +42,10 @@ __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationEr
 _E = TypeVar("_E", bound=BaseException)
 _PAGE = "lamina.errors, docs/reference/errors"
 # The form of messages: `call: argument must be X; got Y. Fix`, or `call: argument: expected X; got Y. Fix`
-_CALL = re.compile(r"((?:[a-z]+ of )?[A-Za-z_][\w.]*(?: of `[^`]*`)?): ")
-_EXPECTED = re.compile(r"(?:(?P<argument>[^;]{1,80}?) must (?P<must>be .*?|have .*?)|(?:(?P<named>[^;:]{1,80}): )?"
-                       r"expected (?P<expected>.*?)); got (?P<rest>.*)", re.DOTALL)
-_FIX = re.compile(r"\. (?=[A-Z])")
+_CALL = r"((?:[a-z]+ of )?[A-Za-z_][\w.]*(?: of `[^`]*`)?): "
+_EXPECTED = (r"(?s)(?:(?P<argument>[^;]{1,80}?) must (?P<must>be .*?|have .*?)|(?:(?P<named>[^;:]{1,80}): )?"
+             r"expected (?P<expected>.*?)); got (?P<rest>.*)")
+_FIX = r"\. (?=[A-Z])"
 # Codes of built-in exceptions that public functions raise for wrong arguments.
 BUILTIN_CODES: dict[type[Exception], str] = {
     TypeError: "LAM2001", ValueError: "LAM2002", IndexError: "LAM2003", OverflowError: "LAM2004",
@@ -88,10 +88,10 @@ def error_details(error: BaseException) -> ErrorDetails:
     if not isinstance(error, BaseException):
         raise TypeError(f"error_details: error must be an exception; got {type(error).__name__}: {error!r:.60}")
     text, code = str(error), getattr(error, "code", None)
-    lead = _CALL.match(text)
+    lead = re.match(_CALL, text)
     text = text[lead.end():] if lead else text
-    found = _EXPECTED.match(text)
-    rest, *fix = _FIX.split(found["rest"] if found else text, maxsplit=1)
+    found = re.match(_EXPECTED, text)
+    rest, *fix = re.split(_FIX, found["rest"] if found else text, maxsplit=1)
     return ErrorDetails(code if isinstance(code, str) else None, lead and lead[1],
                         found and (found["argument"] or found["named"]),
                         found and (found["expected"] or found["must"].removeprefix("be ")),

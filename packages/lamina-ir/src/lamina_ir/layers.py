@@ -25,10 +25,12 @@ from typing_extensions import override
 
 from ._util.absent_names import explain_absent_names
 from ._util.former_names import former_attributes, former_parameters
+from ._util.gc_pause import pause_gc
+from ._util.layer_import import add_rule_module, import_added_rules, import_rules_later, importing_layer
 from .errors import LaminaError
 
-__all__ = ["CONTRACTS", "Layer", "LayerError", "deprecated_getattr", "explain_absent_names", "former_attributes",
-           "former_parameters", "layers", "reexport_implementation", "use"]
+__all__ = ["CONTRACTS", "Layer", "LayerError", "add_rule_module", "deprecated_getattr", "explain_absent_names",
+           "former_attributes", "former_parameters", "layers", "pause_gc", "reexport_implementation", "use"]
 
 # layer -> version of its conformance tests, increased by changes of behaviour that make correct plugins incorrect
 CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "numpy": 1, "random": 1,
@@ -131,25 +133,36 @@ def layers() -> tuple[Layer, ...]:
     return tuple([_describe(layer, _loaded.get(layer) or _choose(layer)) for layer in CONTRACTS])
 
 
-def reexport_implementation(namespace: dict[str, Any], rule_modules: Sequence[str] = ()) -> None:
+@pause_gc
+def reexport_implementation(namespace: dict[str, Any], rule_modules: Sequence[str] = (), *, rules_on_demand: bool = False
+                            ) -> None:
     """Re-export the implementation of a layer in its facade, with the names in `__all__` of the default implementation.
 
     Args:
       namespace: the globals of `lamina_x/__init__.py`.
-      rule_modules: modules of the package that define its rules, imported first; a plugin for `x.rules` replaces them.
+      rule_modules: modules of the package that define its rules; a plugin for `x.rules` replaces them.
+      rules_on_demand: whether to import them when a rule is first read; else, and a plugin, at once and first.
     Raises:
       LayerError: the plugin cannot be imported, lacks names, or is written for another version of the conformance
         tests.
     """
     package = namespace["__name__"]
     layer = package.removeprefix("lamina_")
-    if rule_modules:
-        choice = _choose(f"{layer}.rules")
-        for module in [f"{package}.{name}" for name in rule_modules] if choice.module == "default" else [choice.module]:
-            _check_plugin(f"{layer}.rules", choice, _import(f"{layer}.rules", choice, module), ())
-        _loaded[f"{layer}.rules"] = choice
+    with importing_layer():
+        own_rules = [f"{package}.{name}" for name in rule_modules]
+        _import_implementation(namespace, package, layer, own_rules, rules_on_demand)
+
+
+def _import_implementation(namespace: dict[str, Any], package: str, layer: str, own_rules: list[str],
+                           rules_on_demand: bool) -> None:
     choice = _choose(layer)
     is_default = choice.module == "default"
+    if own_rules:
+        rules = _choose(f"{layer}.rules")
+        is_late = rules_on_demand and is_default and rules.module == "default"
+        for module in () if is_late else own_rules if rules.module == "default" else [rules.module]:
+            _check_plugin(f"{layer}.rules", rules, _import(f"{layer}.rules", rules, module), ())
+        _loaded[f"{layer}.rules"] = rules
     if not is_default:
         namespace["__all__"] = _read_default_all(namespace)
     # If the plugin is being imported: it imports inner modules of the package, and so caused the import of this facade.
@@ -161,6 +174,10 @@ def reexport_implementation(namespace: dict[str, Any], rule_modules: Sequence[st
     elif not importing:
         # A plugin that is still being imported lacks names that it defines later, so it is not checked.
         _check_plugin(layer, choice, home, namespace["__all__"])
+    if own_rules and is_late:
+        import_rules_later(layer, own_rules)
+    elif own_rules:
+        import_added_rules(layer)
     _loaded[layer] = choice
     namespace["__getattr__"] = _make_getattr(package, layer, choice, home)
     namespace["__dir__"] = lambda: sorted({*namespace, *namespace["__all__"]})
@@ -337,7 +354,7 @@ def _find_plugins() -> list[tuple[str, str, str]]:
 
 
 def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Find entry points as `importlib.metadata` does, which takes 20 times as long (import and search)."""
+    """Find entry points as `importlib.metadata` does, whose import and search take much longer."""
     for folder in folders:
         try:
             names = os.listdir(folder or ".")

@@ -27,7 +27,7 @@ ir: MlirModule = None  # jaxlib.mlir.ir, once loaded
 def _load(name: str) -> Any:
     """Import a module of jaxlib when it is first needed.
 
-    The MLIR bindings take 25 ms, and the client modules are only used by tests and HLO conversions.
+    Importing the MLIR bindings takes time, and the client modules are only used by tests and HLO conversions.
     """
     return importlib.import_module(f"jaxlib.{name}")
 
@@ -47,7 +47,7 @@ def load_mlir() -> MlirModule:
 
 
 def _skip_builders() -> None:
-    """Prevent the bindings from importing the dialects' Python builders, which takes 12 ms and is not needed.
+    """Prevent the bindings from importing the dialects' Python builders, which takes time and is not needed.
 
     They would be imported when the first value or attribute of a dialect is seen. Importing `jaxlib.mlir.dialects` by
     name still works.

@@ -177,7 +177,7 @@ def cdiv(a: Value, b: Value) -> Value:
     Args:
       a, b: integers, which may be traced; `b` is positive.
     Returns:
-      An integer.
+      `a / b`, rounded up.
     Raises:
       ZeroDivisionError: both are ints, and `b` is 0.
 
@@ -197,7 +197,7 @@ def next_power_of_2(x: int) -> int:
     Args:
       x: a positive int.
     Returns:
-      An int.
+      A power of 2.
     Raises:
       ValueError: `x` is not positive.
 
@@ -217,7 +217,7 @@ def align_to(a: Value, alignment: Value) -> Value:
     Args:
       a, alignment: integers, which may be traced; `alignment` is positive.
     Returns:
-      An integer.
+      The multiple, an integer.
     Raises:
       ZeroDivisionError: both are ints, and `alignment` is 0.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_ir.typing import Tree, Value
 from lamina_numpy import broadcast_to
 from lamina_refs import Ref, RefView, Slice, new_ref
@@ -21,6 +22,12 @@ __all__ = ["atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min",
            "load", "store", "swap"]
 
 _AnyRef = Ref | RefView
+_ENTRIES = docstring_entries("""
+    val: an array that broadcasts to the part.
+    mask: booleans that broadcast to the part; elements where it is False are not changed.
+    TypeError: the dtypes do not fit.
+    ValueError: the shapes do not fit.
+    """)
 
 
 def _extend(ref: _AnyRef, idx: Tree) -> tuple[_AnyRef, tuple[int, ...]]:
@@ -43,6 +50,7 @@ def _choose(mask: Value, value: Value, other: Value) -> Value:
     return lax.select(broadcast_to(mask, shape), broadcast_to(lax.convert_element_type(value, dtype), shape), other)
 
 
+@fill_docstring(_ENTRIES)
 def load(ref: _AnyRef, idx: Tree, *, mask: Value = None, other: Value = None, **options: Any) -> Value:
     """Read a part of a reference.
 
@@ -55,8 +63,7 @@ def load(ref: _AnyRef, idx: Tree, *, mask: Value = None, other: Value = None, **
       **options: `cache_modifier`, `eviction_policy` and `volatile` have no effect.
     Returns:
       An array.
-    Raises:
-      TypeError, ValueError: dtypes or shapes do not fit.
+    Raises: {TypeError, ValueError}
 
     Source: jax.experimental.pallas.load
 
@@ -73,19 +80,19 @@ def load(ref: _AnyRef, idx: Tree, *, mask: Value = None, other: Value = None, **
     return _choose(mask, value, other)
 
 
+@fill_docstring(_ENTRIES)
 def store(ref: _AnyRef, idx: Tree, val: Value, *, mask: Value = None, **options: Any) -> None:
     """Write to a part of a reference.
 
     Args:
       ref: the reference.
       idx: an index, as of `ref[idx]`.
-      val: an array that broadcasts to the part.
+      {val}
       mask: booleans that broadcast to the part; elements where it is False are not written.
       **options: `eviction_policy` has no effect.
     Returns:
       None.
-    Raises:
-      TypeError, ValueError: dtypes or shapes do not fit.
+    Raises: {TypeError, ValueError}
 
     Source: jax.experimental.pallas.store
 
@@ -98,6 +105,7 @@ def store(ref: _AnyRef, idx: Tree, val: Value, *, mask: Value = None, **options:
     swap(ref, idx, val, mask=mask)
 
 
+@fill_docstring(_ENTRIES)
 def swap(ref: _AnyRef, idx: Tree, val: Value, *, mask: Value = None, **options: Any) -> Value:
     """Write to a part of a reference, and return its old value.
 
@@ -105,8 +113,7 @@ def swap(ref: _AnyRef, idx: Tree, val: Value, *, mask: Value = None, **options: 
       ref, idx, val, mask, **options: as of `store`.
     Returns:
       An array.
-    Raises:
-      TypeError, ValueError: dtypes or shapes do not fit.
+    Raises: {TypeError, ValueError}
 
     Source: jax.experimental.pallas.swap
 
@@ -136,12 +143,10 @@ def _make_atomic(name: str, does: str, combine: Callable[[Value, Value], Value],
     Args:
       x_ref: the reference.
       idx: an index, as of `x_ref[idx]`; it names each element once.
-      val: an array that broadcasts to the part.
-      mask: booleans that broadcast to the part; elements where it is False are not changed.
+      {{val, mask}}
     Returns:
-      An array.
-    Raises:
-      TypeError, ValueError: dtypes or shapes do not fit.
+      The old value of the part.
+    Raises: {{TypeError, ValueError}}
 
     Source: jax.experimental.pallas.{name}
 
@@ -149,21 +154,20 @@ def _make_atomic(name: str, does: str, combine: Callable[[Value, Value], Value],
     >>> {name}(ref, 1, 3), ref
     (Array(5, dtype=int32), Ref([4, {result}, 6], dtype=int32))
     """
-    return atomic
+    return fill_docstring(_ENTRIES)(atomic)
 
 
+@fill_docstring(_ENTRIES)
 def atomic_add(x_ref: _AnyRef, idx: Tree, val: Value, *, mask: Value = None) -> Value:
     """Add to a part of a reference, and return its old value.
 
     Args:
       x_ref: the reference.
       idx: an index, as of `x_ref[idx]`; elements that it names several times are added to several times.
-      val: an array that broadcasts to the part.
-      mask: booleans that broadcast to the part; elements where it is False are not changed.
+      {val, mask}
     Returns:
-      An array.
-    Raises:
-      TypeError, ValueError: dtypes or shapes do not fit.
+      The old value of the part.
+    Raises: {TypeError, ValueError}
 
     Source: jax.experimental.pallas.atomic_add
 
@@ -187,6 +191,7 @@ atomic_xchg = _make_atomic("atomic_xchg", "Replace", lambda old, new: new, 3)
 atomic_xor = _make_atomic("atomic_xor", "Combine with bitwise xor", lax.bitwise_xor, 6)
 
 
+@fill_docstring(_ENTRIES)
 def atomic_cas(ref: _AnyRef, cmp: Value, val: Value) -> Value:
     """Replace the value of a scalar reference if it equals another, and return the old value.
 
@@ -195,9 +200,8 @@ def atomic_cas(ref: _AnyRef, cmp: Value, val: Value) -> Value:
       cmp: what it is compared with.
       val: the new value.
     Returns:
-      A scalar.
-    Raises:
-      TypeError, ValueError: dtypes or shapes do not fit.
+      The old value, a scalar.
+    Raises: {TypeError, ValueError}
 
     Source: jax.experimental.pallas.atomic_cas
 

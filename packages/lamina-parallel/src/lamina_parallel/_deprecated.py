@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import deprecated
 
 from ._maps.global_view import global_view
-from ._maps.lower_xmap import lower_xmaps
+from ._maps.lower_xmaps import lower_xmaps
 from ._mesh.partition_spec import format_placement, parse_mesh, partition_spec_from_tiles, tiles_from_partition_spec
 
 __all__ = [

@@ -62,7 +62,7 @@ def draw_words(call: str, key: Any, count: int) -> Any:
 
     One elementwise expression for all elements: element i takes the first word of its pair in the first half of the
     array and the second word in the second. It computes each pair twice, which costs no more than joining two halves
-    (the compiler then does the same inside) and compiles in half the time.
+    (the compiler then does the same inside) and compiles faster.
     """
     if count >= 1 << 32:
         raise ShapeError(f"{call}: one key gives at most 2**32 - 1 words; got a request for {count}; split the key")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import trees
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_ir.typing import Tree, Value
 from lamina_tracing import lax
 from lamina_tracing.extend import api_boundary
@@ -14,6 +15,14 @@ from lamina_tracing.extend import api_boundary
 from ._ref import Ref, RefView, add_to_part, make_ref
 
 __all__ = ["addupdate", "discharge", "empty_ref", "free_ref", "freeze", "get", "new_ref", "set", "swap"]
+
+_ENTRIES = docstring_entries("""
+    ref: a reference, or a view `ref.at[...]`.
+    idx: an index as of NumPy; None: the whole value.
+    value: an array of the dtype of `ref` that broadcasts to the part, or a Python number.
+    TypeError: `ref` is not a reference, or the dtype of the value does not fit.
+    ValueError: the shape of the value does not fit.
+    """)
 
 
 @api_boundary
@@ -113,12 +122,11 @@ def _index(idx: Tree) -> Tree:
 
 
 @api_boundary
+@fill_docstring(_ENTRIES)
 def get(ref: Ref | RefView, idx: Tree = None) -> Value:
     """Return `ref[idx]`.
 
-    Args:
-      ref: a reference, or a view `ref.at[...]`.
-      idx: an index as of NumPy; None: the whole value.
+    Args: {ref, idx}
     Returns:
       An array.
     Raises:
@@ -133,17 +141,14 @@ def get(ref: Ref | RefView, idx: Tree = None) -> Value:
 
 
 @api_boundary
+@fill_docstring(_ENTRIES)
 def set(ref: Ref | RefView, idx: Tree, value: Value) -> None:
     """Perform `ref[idx] = value`.
 
-    Args:
-      ref: a reference, or a view `ref.at[...]`.
-      idx: an index as of NumPy; None: the whole value.
-      value: an array of the dtype of `ref` that broadcasts to the part, or a Python number.
+    Args: {ref, idx, value}
     Returns:
       None.
-    Raises:
-      TypeError, ValueError: `ref` is not a reference, or dtype or shape of `value` do not fit.
+    Raises: {TypeError, ValueError}
 
     Source: jax.ref.set
 
@@ -156,17 +161,14 @@ def set(ref: Ref | RefView, idx: Tree, value: Value) -> None:
 
 
 @api_boundary
+@fill_docstring(_ENTRIES)
 def swap(ref: Ref | RefView, idx: Tree, value: Value) -> Value:
     """Perform `ref[idx] = value` and return the old value of the part.
 
-    Args:
-      ref: a reference, or a view `ref.at[...]`.
-      idx: an index as of NumPy; None: the whole value.
-      value: an array of the dtype of `ref` that broadcasts to the part, or a Python number.
+    Args: {ref, idx, value}
     Returns:
       An array.
-    Raises:
-      TypeError, ValueError: `ref` is not a reference, or dtype or shape of `value` do not fit.
+    Raises: {TypeError, ValueError}
 
     Source: jax.ref.swap
 
@@ -180,17 +182,16 @@ def swap(ref: Ref | RefView, idx: Tree, value: Value) -> Value:
 
 
 @api_boundary
+@fill_docstring(_ENTRIES)
 def addupdate(ref: Ref | RefView, idx: Tree, x: Value) -> None:
     """Perform `ref[idx] += x`, where an index array that names an element twice adds to it twice.
 
     Args:
-      ref: a reference, or a view `ref.at[...]`.
-      idx: an index as of NumPy; None: the whole value.
+      {ref, idx}
       x: an array of the dtype of `ref` that broadcasts to the part, or a Python number.
     Returns:
       None.
-    Raises:
-      TypeError, ValueError: `ref` is not a reference, or dtype or shape of `x` do not fit.
+    Raises: {TypeError, ValueError}
 
     Source: jax.ref.addupdate
 

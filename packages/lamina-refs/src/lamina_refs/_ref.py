@@ -344,13 +344,7 @@ trees.register_pytree_node(RefView, _flatten_view, _unflatten_view)
 # --- values that are written -------------------------------------------------------------------------------------
 def convert(call: str, value: Value, aval: ShapedArray) -> Value:
     """Convert a value that is written to the type of what it replaces: broadcast it, and give Python numbers the dtype."""
-    try:
-        got = typeof(value)
-    except TypeError as error:
-        raise TypeError(f"{call}: the value of a write must be an array or a number; {error}") from None
-    if got.is_reference:
-        raise TypeError(f"{call}: the value of a write must be an array; got the mutable reference {got.str_long()}. "
-                        "Read its value with ref[...]")
+    got = _get_array_type(call, "the value of a write", value)
     if got.dtype != aval.dtype:
         fits = got.weak_type and _promotes_to(aval.dtype, got.dtype)
         if not fits:
@@ -371,6 +365,17 @@ def convert(call: str, value: Value, aval: ShapedArray) -> Value:
     first = len(aval.shape) - len(got.shape)
     value = lax.reshape(value, tuple([got.shape[i] for i in keep]))
     return lax.broadcast_in_dim(value, aval.shape, tuple([first + i for i in keep]))
+
+
+def _get_array_type(call: str, argument: str, value: Value) -> ShapedArray:
+    try:
+        aval = typeof(value)
+    except TypeError as error:
+        raise TypeError(f"{call}: {argument} must be an array or a number; {error}") from None
+    if aval.is_reference:
+        raise TypeError(f"{call}: {argument} must be an array; got the mutable reference {aval.str_long()}. Read its value "
+                        "with ref[...]")
+    return aval
 
 
 def _promotes_to(dtype: np.dtype, weak: np.dtype) -> bool:
@@ -400,13 +405,7 @@ def vary_over_axes(value: Value) -> Value:
 
 def make_ref(value: Value, call: str = "new_ref") -> Ref:
     """Make a reference that belongs to the program that is being staged, if any."""
-    try:
-        aval = typeof(value)
-    except TypeError as error:
-        raise TypeError(f"{call}: expected an array or a number; {error}") from None
-    if aval.is_reference:
-        raise TypeError(f"{call}: expected an array; got the mutable reference {aval.str_long()}. Read its value with "
-                        "ref[...]")
+    aval = _get_array_type(call, "the initial value", value)
     inner = shaped(aval.shape, aval.dtype)
     value = vary_over_axes(convert(call, value, inner))
     return Ref(RefType(inner.with_varying_axes(typeof(value).varying_axes)), trace_state.trace, value)

@@ -6,7 +6,6 @@ from importlib import import_module
 
 from . import _jaxlib  # noqa: F401  first: it configures jaxlib
 from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
-from lamina_lowering import lower
 from lamina_tracing import hooks
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
@@ -26,6 +25,7 @@ from ._backend.backends import (backends, default_backend, device_count, devices
                                 process_index, process_indices, setup_tpu)
 from ._backend.backends import default_device as get_default_device
 from ._backend.backends import default_device_option as default_device
+from ._compile.background import wait_for_optimized
 from ._compile.compiler import XLACompiler, accepts, compiler, set_compiler
 from ._dispatch.computation import xla_computation
 from ._compile.executable_cache import CacheStats, cache_stats, clear_memory
@@ -60,14 +60,12 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
            "profiler", "reshard", "serialize_executable", "set_compiler", "setup_tpu", "stages", "transfer_counts",
            "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
-           "unwatch_launches", "visualizing", "watch_launches", "watching_launches", "xla_computation"]
+           "unwatch_launches", "visualizing", "wait_for_optimized", "watch_launches", "watching_launches", "xla_computation"]
 
 
 def install_hooks() -> None:
     """Install this package in the hooks of the packages below. Done once, when this module is imported."""
-    # User-facing tracebacks and source lines skip the frames of this package and of lamina_lowering.
-    for file in (__file__, lower.__code__.co_filename.rsplit("/", 1)[0]):
-        hide_frames_of(file.rsplit("/", 1)[0] + "/")
+    hide_frames_of(__file__.rsplit("/", 1)[0] + "/")  # user-facing tracebacks and source lines skip frames of this package
     pytree_registry.install()  # trees: lamina_ir.trees uses jaxlib's registry, which the C++ call path reads
     methods.install()  # arrays: methods and attributes of jaxlib's array class
     register_array_type(Array)  # tracing: these two classes are concrete arrays, so isinstance(x, Array) is true

@@ -29,6 +29,7 @@ from ._launch import multi_process
 from ._version import __version__
 from ._distributed.launch_agreement import AgreementError, CollectiveTimeoutError
 from ._distributed.rendezvous_protocol import CALL
+from ._backend.kept_memory import keep_freed_memory
 from ._backend.peer_errors import LaunchFailedError, ProcessLostError
 from ._typing import Client, CoordinationClient
 
@@ -89,6 +90,7 @@ class _Session:
             new = gloo_sockets.listening_addresses(here.local_address) - before
             client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*new]))
             n = backends.num_cpu_devices.value
+            keep_freed_memory()
             made = _jaxlib.make_cpu_client(n, distributed_client=client, node_id=here.rank, num_nodes=here.count,
                                            collectives=gloo, asynchronous=backends.cpu_enable_async_dispatch.value)
             # All keys exist now: making a client waits for the devices of all processes.

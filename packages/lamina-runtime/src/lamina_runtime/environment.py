@@ -22,8 +22,8 @@ _VARIABLES = ("LAMINA_", "JAX_", "JAX2TF_", "JAXLIB_", "XLA_", "TF_CPP_", "ABSL_
               "NVIDIA_", "NCCL_", "HIP_", "ROCR_", "OMP_", "OPENBLAS_", "MKL_", "NPY_", "PYTHONHASHSEED",
               "PYTHONOPTIMIZE", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_")
 # Names of secrets. Random keys are none, nor are the keys of caches.
-_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|CERT|(?<!PRNG_)(?<!CACHE_)KEY(?!_REUSE)", re.IGNORECASE)
-_USER_OF_ADDRESS = re.compile(r"(?<=://)[^/@\s]*@")
+_SECRET = "(?i)TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|CERT|(?<!PRNG_)(?<!CACHE_)KEY(?!_REUSE)"
+_USER_OF_ADDRESS = r"(?<=://)[^/@\s]*@"
 _MAX_DEVICES = 8
 _MAX_TEXT = 300
 
@@ -74,7 +74,7 @@ def _format_section(title: str, read: Callable[[], str | Iterable[str]]) -> str:
 
 def _shorten(text: str) -> str:
     home = os.path.expanduser("~")
-    text = _USER_OF_ADDRESS.sub("<hidden>@", " ".join(text.split()))
+    text = re.sub(_USER_OF_ADDRESS, "<hidden>@", " ".join(text.split()))
     if len(home) > 1:
         text = text.replace(home, "~")
     return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."
@@ -128,10 +128,11 @@ def _list_settings() -> list[str]:
     for name, option in sorted(options.items()):
         value = option.value
         if name == option.name and (type(value) is not type(option.initial) or value != option.initial):
-            changed.append(f"{name} = {'<hidden>' if _SECRET.search(name) and type(value) is str else _shorten(repr(value))}")
+            is_secret = type(value) is str and re.search(_SECRET, name)
+            changed.append(f"{name} = {'<hidden>' if is_secret else _shorten(repr(value))}")
     return changed
 
 
 def _list_variables() -> list[str]:
-    return [f"{name}={'<hidden>' if _SECRET.search(name) else _shorten(value)}"
+    return [f"{name}={'<hidden>' if re.search(_SECRET, name) else _shorten(value)}"
             for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)]

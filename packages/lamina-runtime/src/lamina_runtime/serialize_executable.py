@@ -1,19 +1,23 @@
 """Save a compiled call as bytes, and load it in another process without compiling it.
 
-The bytes hold the program and its executable, which is machine code: load only bytes that you trust. They fit one build of
-jaxlib and one kind of device and processor. `lamina.export` saves functions for other machines.
+The bytes hold the program and its executable, which is machine code: load only bytes that you trust. The executable fits one
+build of jaxlib and one kind of device and processor. `load_compiled` compiles the program again elsewhere;
+`lamina.export` saves functions for other machines.
 """
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 from lamina_ir import ClosedJaxpr, ExecutionError, LaminaError, dumps, loads, trees
-from lamina_ir.extend import Placement, lower_keys
+from lamina_ir.extend import Placement, lower_keys, treedef_from_json, treedef_to_json
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Device, Tree
 from lamina_tracing.extend import JitSpec, StagedProgram, eval_jaxpr
@@ -25,11 +29,11 @@ from ._dispatch.stages import Compiled, Lowered, Traced
 from ._execute import executable
 from ._version import __version__
 
-__all__ = ["deserialize_and_load", "serialize"]
+__all__ = ["deserialize_and_load", "load_compiled", "save_compiled", "serialize"]
 
 _MAGIC = b"\x89LAMEXE\n"
-_FORMAT = 1
-_HEAD = struct.Struct("<8sI32sQQ")  # magic, format, sha256 of the rest, bytes of the header, of the program
+_FORMAT = 2
+_HEAD = struct.Struct("<8sI32sQQ")  # magic, format, sha256 of header and program, bytes of the header, of the program
 
 
 class _Loaded(Compiled):
@@ -72,28 +76,35 @@ def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
     >>> deserialize_and_load(*serialize(compiled))(np.zeros(2, np.float32))
     Array([1., 1.], dtype=float32)
     """
+    return _pack("serialize", compiled, False), compiled.in_tree, compiled.out_tree
+
+
+def _pack(call: str, compiled: Compiled, has_trees: bool) -> bytes:
+    """Return a compiled call as bytes, with or without the structures of its arguments and result."""
     if not isinstance(compiled, Compiled):
-        raise TypeError("serialize: compiled must be a compiled call, as jit(f).lower(x).compile(); got "
+        raise TypeError(f"{call}: compiled must be a compiled call, as jit(f).lower(x).compile(); got "
                         f"{type(compiled).__name__}")
     spec, place, program = compiled._spec, compiled._place, compiled._program
     if len(place.devices) > 1 or place.one_member_per_device:
-        raise ValueError(f"serialize: `{spec.name}` must run on one device, outside of maps over devices; it runs on "
+        raise ValueError(f"{call}: `{spec.name}` must run on one device, outside of maps over devices; it runs on "
                          f"{', '.join(map(str, place.devices))}. The compilation cache stores programs of several devices")
     if program.lowered.host_functions:
-        raise ValueError(f"serialize: `{spec.name}` calls Python functions, which other processes do not have")
+        raise ValueError(f"{call}: `{spec.name}` calls Python functions, which other processes do not have")
     source, payload = dumps(compiled._staged.closed), program.loaded.payload
     try:
         payload = payload or program.executable.serialize()
     except _jaxlib.JaxRuntimeError as e:
-        raise ExecutionError(f"serialize: jaxlib cannot serialize the executable of `{spec.name}`: {e}. Use lamina.export for "
+        raise ExecutionError(f"{call}: jaxlib cannot serialize the executable of `{spec.name}`: {e}. Use lamina.export for "
                              "its program") from e
+    structures = {"in_tree": compiled.in_tree, "out_tree": compiled.out_tree} if has_trees else {}
     header = json.dumps({
         "writer": f"lamina-runtime {__version__}", "name": spec.name, "call": spec.call, **_describe(place.devices[0]),
         "committed": place.committed, "donated": compiled._donated, "keep_unused": spec.keep_unused,
-        "options": compiled._overrides, "module": _digest_module(program)}).encode()
-    body = header + source + payload
-    head = _HEAD.pack(_MAGIC, _FORMAT, hashlib.sha256(body).digest(), len(header), len(source))
-    return head + body, compiled.in_tree, compiled.out_tree
+        "options": compiled._overrides, "module": _digest_module(program),
+        "executable": hashlib.sha256(payload).hexdigest(),
+        **{name: treedef_to_json(tree) for name, tree in structures.items()}}).encode()
+    head = _HEAD.pack(_MAGIC, _FORMAT, hashlib.sha256(header + source).digest(), len(header), len(source))
+    return head + header + source + payload
 
 
 def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTreeDef, backend: str | None = None,
@@ -115,7 +126,11 @@ def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTree
     call = "deserialize_and_load"
     header, closed, payload = _parse(call, serialized)
     device = _choose_device(call, backend, execution_devices)
-    _check_host(call, header, device)
+    if not _is_whole(header, payload):
+        raise ValueError(f"{call}: the bytes are damaged or cut off (the checksum of the executable does not fit)")
+    problem = _explain_other_host(header, device)
+    if problem is not None:
+        raise ValueError(f"{call}: {problem}. Compile it here")
     for what, tree, count in (("in_tree", in_tree, len(closed.in_avals)), ("out_tree", out_tree, len(closed.out_avals))):
         if not hasattr(tree, "num_leaves"):
             raise TypeError(f"{call}: {what} must be a PyTreeDef, as serialize returns it; got {type(tree).__name__}")
@@ -123,9 +138,88 @@ def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTree
             raise ValueError(f"{call}: {what} must have {count} leaves; got {tree}")
     compiled = _Loaded(_rebuild(header, closed, in_tree, out_tree, device), payload)
     if header["module"] != _digest_module(compiled._program):
-        raise ValueError(f"{call}: `{header['name']}` is lowered to another module than when it was compiled, by "
-                         f"{header['writer']} with other lowering rules. Compile and serialize it again")
+        raise ValueError(f"{call}: {_explain_other_module(header)}. Compile and serialize it again")
     return compiled
+
+
+def save_compiled(compiled: Compiled, path: str | os.PathLike[str]) -> None:
+    """Write a compiled call to a file, which `load_compiled` reads: the program, its executable, the trees of arguments.
+
+    The file appears when it is complete. It replaces an older one.
+
+    Args:
+      compiled: a compiled call of one device, `f.lower(...).compile()`.
+      path: the file.
+    Raises:
+      TypeError: it is not a compiled call.
+      ValueError: it runs on several devices, or calls Python, or a tree has nodes without a form in files
+        (`lamina.export.register_pytree_node_serialization`).
+      ExecutionError: jaxlib cannot serialize it.
+    """
+    data = _pack("save_compiled", compiled, True)
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_compiled(path: str | os.PathLike[str], backend: str | None = None,
+                  execution_devices: Sequence[Device] | None = None) -> Compiled:
+    """Load a compiled call from a file, without tracing, and without compiling if its executable fits this process.
+
+    The executable does not fit another jaxlib, processor or kind of device. Then, and if it is damaged, a warning says why,
+    and the program in the file is compiled.
+
+    Args:
+      path: a file of `Compiled.save`. It contains machine code, so it must come from a source that you trust.
+      backend: name of a platform; None: the default one.
+      execution_devices: a sequence of one device, to which arguments are moved; None: the default device of the platform.
+    Returns:
+      The compiled call.
+    Raises:
+      OSError: the file cannot be read.
+      ValueError: it is no such file, or its program is damaged.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from lamina_tracing import jit
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     jit(lambda x: x + 1).lower(np.zeros(2, np.float32)).compile().save(f"{folder}/call")
+    ...     loaded = load_compiled(f"{folder}/call")
+    >>> loaded(np.zeros(2, np.float32))
+    Array([1., 1.], dtype=float32)
+    """
+    call = "load_compiled"
+    header, closed, payload = _parse(call, Path(path).read_bytes())
+    if "in_tree" not in header:
+        raise ValueError(f"{call}: {path} holds bytes of serialize, without the trees; load it with deserialize_and_load")
+    device = _choose_device(call, backend, execution_devices)
+    lowered = _rebuild(header, closed, treedef_from_json(header["in_tree"]), treedef_from_json(header["out_tree"]), device)
+    problem = _explain_other_host(header, device)
+    if not _is_whole(header, payload):
+        problem = f"the executable of `{header['name']}` is damaged or cut off"
+    if problem is None:
+        try:
+            loaded = _Loaded(lowered, payload)
+            if header["module"] == _digest_module(loaded._program):
+                return loaded
+            problem = _explain_other_module(header)
+        except ExecutionError:
+            problem = f"jaxlib cannot load the executable of `{header['name']}`"
+    warnings.warn(f"{call}: {path}: {problem}; its program is compiled again", RuntimeWarning, stacklevel=2)
+    return lowered.compile()
+
+
+def _is_whole(header: dict[str, Any], payload: bytes) -> bool:
+    return hashlib.sha256(payload).hexdigest() == header["executable"]
+
+
+def _explain_other_module(header: dict[str, Any]) -> str:
+    return (f"`{header['name']}` is lowered to another module than when it was compiled, by {header['writer']} with other "
+            "lowering rules")
 
 
 def _digest_module(program: executable.CompiledProgram) -> str:
@@ -138,16 +232,17 @@ def _describe(device: Device) -> dict[str, str]:
             "version": device.client.platform_version, "host": disk_cache.host_digest().hex()}
 
 
-def _check_host(call: str, header: dict[str, Any], device: Device) -> None:
+def _explain_other_host(header: dict[str, Any], device: Device) -> str | None:
+    """Return why an executable does not fit this process; None if it fits."""
     found = _describe(device)
     for key, what in (("jaxlib", "jaxlib"), ("platform", "platform"), ("kind", "kind of device"),
                       ("version", "platform version")):
         if header[key] != found[key]:
-            raise ValueError(f"{call}: `{header['name']}` was compiled for the {what} {header[key]!r}; this is {found[key]!r}. "
-                             "Compile it here")
+            return f"`{header['name']}` was compiled for the {what} {header[key]!r}; this is {found[key]!r}"
     if header["host"] != found["host"]:
-        raise ValueError(f"{call}: `{header['name']}` was compiled by {header['writer']} for another processor, another "
-                         "version of lamina-runtime or other XLA_FLAGS. Compile it here")
+        return (f"`{header['name']}` was compiled by {header['writer']} for another processor, another version of "
+                "lamina-runtime or other XLA_FLAGS")
+    return None
 
 
 def _choose_device(call: str, backend: str | None, devices: Sequence[Device] | None) -> Device:
@@ -170,7 +265,7 @@ def _parse(call: str, serialized: bytes) -> tuple[dict[str, Any], ClosedJaxpr, b
     body = data[_HEAD.size:]
     if version != _FORMAT:
         raise ValueError(f"{call}: the call was written in format {version}; this version reads format {_FORMAT}")
-    if n_header + n_program > len(body) or hashlib.sha256(body).digest() != digest:
+    if n_header + n_program > len(body) or hashlib.sha256(body[:n_header + n_program]).digest() != digest:
         raise ValueError(f"{call}: the bytes are damaged or cut off (their checksum does not fit)")
     try:
         header = json.loads(body[:n_header])

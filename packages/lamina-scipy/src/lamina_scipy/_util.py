@@ -16,11 +16,11 @@ from lamina_ir import DTypeError, config, dtypes
 from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import alike, ignore_strict_promotion, public_api, to_inexact, work_dtype
 from lamina_tracing import Array, ArrayLike, jit, lax
-from lamina_tracing.extend import rename_errors, typeof
+from lamina_tracing.extend import as_int, rename_errors, typeof
 
-__all__ = ["SPECIAL", "SPECIAL_PAIR", "call_real", "call_with_counts", "check_promotion", "check_whole_number",
-           "define_by_forward", "derivatives", "guard", "horner", "make_real_function", "name_method_errors", "pick",
-           "promote_separately", "refuse_derivative", "to_common_inexact", "to_floats"]
+__all__ = ["SPECIAL", "SPECIAL_PAIR", "call_real", "call_with_counts", "check_count", "check_promotion",
+           "check_whole_number", "define_by_forward", "derivatives", "guard", "horner", "make_real_function",
+           "name_method_errors", "pick", "promote_separately", "refuse_derivative", "to_common_inexact", "to_floats"]
 
 SPECIAL = docstring_entries("""
     x: real array of any shape; integers and booleans become float.
@@ -30,6 +30,7 @@ SPECIAL = docstring_entries("""
     """)
 SPECIAL_PAIR = docstring_entries("""
     a, b: real arrays that broadcast to each other; integers and booleans become float.
+    p, q: real arrays that broadcast to each other; integers and booleans become float.
     n: real array of integers, not negative.
     x: real array that broadcasts with the first argument; integers and booleans become float.
     result: Float array of the common shape.
@@ -196,6 +197,14 @@ def check_whole_number(call: str, argument: str, value: Any) -> int:
                         f"{type(value).__name__}. Give an int, or name it in static_argnames of jit") from None
     if n < 0:
         raise ValueError(f"{call}: `{argument}` must not be negative; got {n}")
+    return n
+
+
+def check_count(call: str, argument: str, value: Any, least: int = 0) -> int:
+    """Return an argument that must be a known integer of at least `least`."""
+    n = as_int(call, argument, value)
+    if n < least:
+        raise ValueError(f"{call}: {argument} must be at least {least}; got {n}")
     return n
 
 

@@ -27,7 +27,10 @@ BCOO_ENTRIES = docstring_entries("""
     n_batch, n_dense: number of leading batch dimensions and of trailing dense ones.
     index_dtype: dtype of the indices.
     bcoo: A BCOO array.
+    operands: sparse arrays of one class; their shapes differ in this dimension only.
+    dimension: the dimension along which the operands are joined.
     TypeError: an argument has another type.
+    ValueError: the shapes do not fit, or there are no operands.
     """)
 
 

@@ -84,9 +84,8 @@ def bcsr_todense(mat: BCSR) -> Array:
 
     Source: JAX's function of this name.
 
-    >>> bcsr_todense(bcsr_fromdense(np.array([[0, 3], [0, 0]])))
-    Array([[0, 3],
-           [0, 0]], dtype=int32)
+    >>> bcsr_todense(bcsr_fromdense(np.array([[0, 3]])))
+    Array([[0, 3]], dtype=int32)
     """
     return bcoo_todense(bcsr_to_bcoo(_check("bcsr_todense", mat, BCSR)))
 
@@ -215,14 +214,11 @@ def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensio
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     """Join arrays along a batch or sparse dimension.
 
-    Args:
-      operands: BCSR arrays whose shapes differ in this dimension only.
-      dimension: the dimension.
+    Args: {operands, dimension}
     Returns:
       A BCSR array.
     Raises:
-      TypeError: an argument has another type.
-      ValueError: the shapes do not fit, or there are no operands.
+      {TypeError, ValueError}
       NotImplementedError: the dimension is dense, or the numbers of batch or dense dimensions differ.
 
     Source: JAX's function of this name.

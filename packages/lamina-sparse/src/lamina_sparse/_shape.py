@@ -431,14 +431,11 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Join arrays along a dimension.
 
-    Args:
-      operands: BCOO arrays whose shapes differ in this dimension only.
-      dimension: the dimension.
+    Args: {operands, dimension}
     Returns:
       A BCOO array. Operands with different numbers of batch dimensions get those that all have.
     Raises:
-      TypeError: an argument has another type.
-      ValueError: the shapes do not fit, or there are no operands.
+      {TypeError, ValueError}
       NotImplementedError: the dimension is dense, or the numbers of dense dimensions differ.
 
     Source: JAX's function of this name.

@@ -11,6 +11,7 @@ from ._version import __version__  # before the packages: it checks their versio
 
 from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_ir.layers import layers, use
+from lamina_ir.layers import pause_gc as _pause_gc
 
 if _typing.TYPE_CHECKING:
     from . import (ad_checkpoint as ad_checkpoint, as_jax as as_jax, compilation_cache as compilation_cache, config as config,
@@ -22,6 +23,7 @@ if _typing.TYPE_CHECKING:
                    profiler, random as random, ref as ref, scipy as scipy, sharding as sharding, stages as stages, test_util as
                    test_util, tools as tools, tree as tree, tree_util as tree_util, typing as typing)
     from ._packages import *
+    from .experimental.serialize_executable import load_compiled
     from .ref import Ref, ds, empty_ref, free_ref, freeze, new_ref
 
 __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
@@ -36,7 +38,8 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
            "example_libraries", "experimental", "explain_cache_misses", "export", "extend", "flatten_util", "float0",
            "free_ref", "freeze", "fwd_and_bwd", "get_abstract_mesh", "get_mesh", "grad", "hessian", "host_count", "host_id",
            "host_ids", "image", "jacfwd", "jacobian", "jacrev", "jax2tf_associative_scan_reductions", "jit", "jvp", "launch",
-           "lax", "layers", "legacy_prng_key", "lib", "linear_transpose", "linearize", "live_arrays", "local_device_count",
+           "lax", "layers", "legacy_prng_key", "lib", "linear_transpose", "linearize", "live_arrays", "load_compiled",
+           "local_device_count",
            "local_devices", "log_compiles", "make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "memory", "monitoring", "named_call",
            "named_scope", "new_ref", "nn", "no_execution", "no_tracing", "numpy", "numpy_dtype_promotion",
@@ -46,10 +49,10 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
            "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
            "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves",
            "tree_map", "tree_structure", "tree_unflatten", "tree_util", "typeof", "typing", "use", "use_abstract_mesh",
-           "value_and_grad", "vjp", "vmap", "xla_computation"]
+           "value_and_grad", "vjp", "vmap", "wait_for_optimized", "xla_computation"]
 
 # Modules, imported when asked for; that of the packages with the first name that is none of these.
-_ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
+_ON_DEMAND = frozenset(("_arrays", "_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
                        "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
                        "example_libraries", "experimental", "export", "extend", "flatten_util", "image", "launch", "lax",
                        "lib", "memory", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "scipy",
@@ -68,6 +71,8 @@ thread_guard: _typing.Any
 _FLAGS = frozenset(("allow_f16_reductions", "enable_custom_vjp_by_custom_transpose", "jax2tf_associative_scan_reductions",
                     "no_execution", "no_tracing", "softmax_custom_jvp", "spmd_mode", "thread_guard"))
 
+_import_quickly = _pause_gc(_import_module)  # a tenth of the time of importing the packages was garbage collection
+
 # Names of the module `ref`, which few programs need.
 _REFERENCES = frozenset(("Ref", "ds", "empty_ref", "free_ref", "freeze", "new_ref"))
 
@@ -76,9 +81,11 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
     def __getattr__(name: str) -> _typing.Any:
         if name in _ON_DEMAND:
             # `import lamina` is to be quick, and to leave the choice of layers open
-            return _import_module(f"{__name__}.{name}")
+            return _import_quickly(f"{__name__}.{name}")
         if name in _REFERENCES:
             return getattr(__getattr__("ref"), name)
+        if name == "load_compiled":
+            return getattr(_import_module(f"{__name__}.experimental.serialize_executable"), name)
         if name in _FLAGS:
             return getattr(__getattr__("config"), name)
         if name not in __all__:

@@ -17,7 +17,7 @@ from lamina_runtime import (Device, NamedSharding, Shard, block_until_ready, cle
                             local_device_count, local_devices, make_array_from_callback, make_array_from_process_local_data,
                             make_array_from_single_device_arrays, make_mesh, print_environment_info, process_count,
                             process_index, process_indices, reshard, transfer_guard, transfer_guard_device_to_device,
-                            transfer_guard_device_to_host, transfer_guard_host_to_device, xla_computation)
+                            transfer_guard_device_to_host, transfer_guard_host_to_device, wait_for_optimized, xla_computation)
 from lamina_tracing import (Array, check_tracer_leaks, checking_leaks, debug_bounds, debug_infs, debug_key_reuse, debug_nans,
                             default_matmul_precision, default_prng_impl, disable_jit, disable_x64, enable_checks,
                             enable_custom_prng, enable_x64, ensure_compile_time_eval, eval_shape, explain_cache_misses, jit,
@@ -39,4 +39,4 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "ShapeDtypeStruct", "Shard",
            "smap", "threefry_partitionable", "transfer_guard", "transfer_guard_device_to_device",
            "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree_flatten", "tree_leaves", "tree_map",
            "tree_structure", "tree_unflatten", "typeof", "use_abstract_mesh", "value_and_grad", "vjp", "vmap",
-           "xla_computation"]
+           "wait_for_optimized", "xla_computation"]

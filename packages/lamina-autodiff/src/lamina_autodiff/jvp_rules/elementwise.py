@@ -88,7 +88,7 @@ def _logistic_density_jvp(primals: Sequence[Value], tangents: Sequence[Value]) -
 def _tanh_derivative(x: Value, ans: Value) -> Value:
     """1 - tanh(x)^2, which cancels: it is 0 from x = 19. For float64 sech(x)^2 is computed from x.
 
-    For other dtypes the exponential would cost up to half of the gradient of tanh alone.
+    For other dtypes the exponential would be a large part of the gradient of tanh alone.
     """
     return _sech_squared(x) if typeof(x).dtype == _F64 else lax.sub(1.0, lax.square(ans))
 

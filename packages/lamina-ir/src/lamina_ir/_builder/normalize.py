@@ -23,7 +23,7 @@ from .._types.shapes import check_dtype, check_shape
 from .._typing import DTypeSpec, TypeSpec
 from ..typing import ParamValue, Params
 
-__all__ = ["USUAL_PARAMS", "as_closed_jaxpr", "as_primitive", "normalize_params", "parse_aval"]
+__all__ = ["USUAL_PARAMS", "as_primitive", "normalize_params", "parse_aval"]
 
 _TEXT = re.compile(r"(~?)([A-Za-z]\w*(?:<[^<>\s\[\],:]+>)?)\[([\d,\s]*)\]\Z")
 _FORMS = 'expected a type such as "f32[8,3]", lamina_ir.shaped((8, 3), "float32"), or anything with a shape and a dtype'
@@ -169,22 +169,6 @@ def normalize_params(prim: Primitive, given: Params, avals: Sequence[ShapedArray
 
 def _required_params(prim: Primitive) -> list[str]:
     return [p for p in prim.params if p not in prim.defaults and p not in USUAL_PARAMS and (prim.name, p) not in USUAL_PARAMS]
-
-
-def as_closed_jaxpr(call: str, program: object) -> ClosedJaxpr:
-    """Convert a program to a `ClosedJaxpr`; a `Jaxpr` must have no constants.
-
-    Raises:
-      TypeError: it is not a program, or its constants have no values.
-    """
-    if isinstance(program, ClosedJaxpr):
-        return program
-    if not isinstance(program, Jaxpr):
-        raise TypeError(f"{call}: expected a ClosedJaxpr; got {short_repr(program)}")
-    if program.constvars:
-        raise TypeError(f"{call}: expected a ClosedJaxpr; got a Jaxpr that has {len(program.constvars)} constants without "
-                        "values. Pass ClosedJaxpr(jaxpr, consts)")
-    return ClosedJaxpr(program)
 
 
 def as_primitive(call: str, prim: Primitive | str) -> Primitive:

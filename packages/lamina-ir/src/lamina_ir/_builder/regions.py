@@ -12,7 +12,7 @@ from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from .literals import format_types
 from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
-from .normalize import as_closed_jaxpr
+from .._core.arg_checks import as_closed_jaxpr
 from ..typing import Function, Value
 from .._typing import Operand, ProgramSpec
 

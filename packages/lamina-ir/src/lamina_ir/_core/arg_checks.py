@@ -21,8 +21,9 @@ from .jaxpr import ClosedJaxpr, Eqn, Jaxpr
 from ..typing import Params, Tree
 
 __all__ = ["AVAL", "AVALS", "AXES", "ArgType", "BYTES", "CLOSED_JAXPR", "EQN", "FLAGS", "FUNCTION", "INT", "ITEMS",
-           "LOOP", "MAPPING", "MARKS", "PRIMITIVE", "PROGRAM", "TEXT", "argument_error", "check_args",
-           "count_operands", "export_checked", "instance_of", "optional", "raise_for_bad_args", "raise_type_rule_error"]
+           "LOOP", "MAPPING", "MARKS", "PRIMITIVE", "PROGRAM", "TEXT", "argument_error", "as_closed_jaxpr",
+           "check_args", "count_operands", "export_checked", "instance_of", "optional", "raise_for_bad_args",
+           "raise_type_rule_error"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -72,6 +73,22 @@ MARKS = ArgType("a list of truth values, or of sets", lambda v: isinstance(v, (t
 INT = ArgType("an int of at least 0", lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0)
 ITEMS = ArgType("a list or a tuple", _items)
 FLAGS = ArgType("a truth value, or a list with one for each", lambda v: isinstance(v, bool) or _items(v))
+
+
+def as_closed_jaxpr(call: str, program: object) -> ClosedJaxpr:
+    """Convert a program to a `ClosedJaxpr`; a `Jaxpr` must have no constants.
+
+    Raises:
+      TypeError: it is not a program, or its constants have no values.
+    """
+    if isinstance(program, ClosedJaxpr):
+        return program
+    if not isinstance(program, Jaxpr):
+        raise TypeError(f"{call}: expected a ClosedJaxpr; got {short_repr(program)}")
+    if program.constvars:
+        raise TypeError(f"{call}: expected a ClosedJaxpr; got a Jaxpr that has {len(program.constvars)} constants without "
+                        "values. Pass ClosedJaxpr(jaxpr, consts)")
+    return ClosedJaxpr(program)
 
 
 def argument_error(call: str, name: str, kind: ArgType, value: object) -> TypeError:

@@ -27,7 +27,6 @@ class Effect:
     ordered: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
 class DebugEffect(Effect):
     """A debugging output: `debug.print`, `debug.callback`, a check. It may be repeated.
 
@@ -35,10 +34,10 @@ class DebugEffect(Effect):
     DebugEffect(op='debug_callback', ordered=False)
     """
 
-    op: str = "debug_callback"
+    def __init__(self, op: str = "debug_callback", ordered: bool = False) -> None:
+        super().__init__(op, ordered)
 
 
-@dataclasses.dataclass(frozen=True)
 class IOEffect(Effect):
     """A host callback that runs exactly once: `io_callback`.
 
@@ -46,7 +45,8 @@ class IOEffect(Effect):
     IOEffect(op='io_callback', ordered=True)
     """
 
-    op: str = "io_callback"
+    def __init__(self, op: str = "io_callback", ordered: bool = False) -> None:
+        super().__init__(op, ordered)
 
 
 _KINDS: dict[str, type[Effect]] = {"debug_callback": DebugEffect, "io_callback": IOEffect}

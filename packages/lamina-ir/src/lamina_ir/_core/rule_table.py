@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ from ..config import generation
 from ..errors import MissingRuleError
 from .primitive import Primitive
 from .._util.former_names import former_attributes, former_parameters
+from .._util.layer_import import is_filling, is_importing_layer, note_table
 
 __all__ = ["RuleTable", "invalidate_caches", "list_rule_tables"]
 
@@ -131,6 +132,8 @@ class RuleTable(dict[Primitive, RuleFunction]):
         reasons take precedence.
     Attributes:
       version: the generation of the active rules of this table, for cache keys of results that depend only on them.
+      is_importing: whether the layer that made the table is still being imported. New rules then change no cached program.
+      import_rules: imports the modules with the rules; None once they are imported.
       explain_missing: `explain_missing(prim)` returns the end of the error message if a primitive without a family has no
         rule; None for the default text.
 
@@ -156,12 +159,16 @@ class RuleTable(dict[Primitive, RuleFunction]):
         self.leading_params = leading_params
         self.default = default
         self.explain_missing: Callable[[Primitive], str] | None = None
-        self.missing_rules: dict[Primitive, str] = {}
+        self._missing_rules: dict[Primitive, str] = {}
         self._state = _State()
         self.version = self._state.number
         self._blocks: dict[Primitive, list[_Override]] = {}  # open override blocks; the last one is active
         self._overridden: dict[Primitive, tuple[RuleFunction | None, str | None]] = {}  # rule, reason without overrides
         self._looked_up: set[Primitive] = set()  # primitives without a rule for which `get` was called
+        self.is_importing: bool
+        self.import_rules: Callable[[], None] | None
+        note_table(self)
+        self._defined_before_import: set[Primitive] = set()
         with generation.changing():
             _tables.add(self)
 
@@ -169,6 +176,29 @@ class RuleTable(dict[Primitive, RuleFunction]):
     def overridden(self) -> frozenset[Primitive]:
         """The primitives whose rule is that of an open `override` block."""
         return frozenset(self._blocks)
+
+    @property
+    def missing_rules(self) -> dict[Primitive, str]:
+        """The primitives that have no rule on purpose, with the reasons."""
+        self._import_rules()
+        return self._missing_rules
+
+    def _import_rules(self) -> None:
+        """Import the modules with the rules, before the first read of a rule that is not there."""
+        if self.import_rules is not None:
+            self.import_rules()
+
+    def _may_define(self, prim: Primitive) -> bool:
+        """Return whether to store a rule; import the rules of the package first, which a rule of a program replaces."""
+        if self.import_rules is None:
+            return True
+        if is_filling(self):  # a rule of the package: a package that was imported before may have replaced it
+            return prim not in self._defined_before_import
+        if is_importing_layer():
+            self._defined_before_import.add(prim)
+        else:
+            self.import_rules()
+        return True
 
     # --- changes
     def define(self, prim: Primitive, rule: RuleFunction) -> None:
@@ -181,11 +211,13 @@ class RuleTable(dict[Primitive, RuleFunction]):
         """
         self._check_prim("define", prim)
         self._check_rule("define", prim, rule)
+        if not self._may_define(prim):
+            return
         with generation.changing():
-            fresh = self.is_unread(prim)
+            fresh = self.is_importing or is_filling(self) or self.is_unread(prim)
             self._end_overrides(prim)
             super().__setitem__(prim, rule)
-            self.missing_rules.pop(prim, None)
+            self._missing_rules.pop(prim, None)
             if not fresh:
                 self._change_permanently()
 
@@ -200,10 +232,12 @@ class RuleTable(dict[Primitive, RuleFunction]):
         if not isinstance(reason, str) or not reason.strip():
             raise TypeError(f"table `{self.name}`: declare_missing({prim.name}): reason must be a sentence; got "
                             f"{reason!r:.60}")
+        if not self._may_define(prim):
+            return
         with generation.changing():
-            fresh = self.is_unread(prim)
+            fresh = self.is_importing or is_filling(self) or self.is_unread(prim)
             self._end_overrides(prim)
-            self.missing_rules[prim] = reason
+            self._missing_rules[prim] = reason
             self._remove(prim)
             if not fresh:
                 self._change_permanently()
@@ -221,10 +255,11 @@ class RuleTable(dict[Primitive, RuleFunction]):
         """
         self._check_prim("override", prim)
         self._check_rule("override", prim, rule)
+        self._import_rules()
         own = _Override(self, prim, rule)
         with generation.changing():
             if prim not in self._blocks:
-                self._overridden[prim] = dict.get(self, prim), self.missing_rules.get(prim)
+                self._overridden[prim] = dict.get(self, prim), self._missing_rules.get(prim)
             self._blocks.setdefault(prim, []).append(own)
             self._activate_last(prim)
         try:
@@ -261,12 +296,12 @@ class RuleTable(dict[Primitive, RuleFunction]):
         blocks = self._blocks[op]
         if blocks:
             super().__setitem__(op, blocks[-1].rule)
-            self.missing_rules.pop(op, None)
+            self._missing_rules.pop(op, None)
         else:
             del self._blocks[op]
             rule, reason = self._overridden.pop(op)
             if reason is not None:
-                self.missing_rules[op] = reason
+                self._missing_rules[op] = reason
             if rule is not None:
                 super().__setitem__(op, rule)
             else:
@@ -313,13 +348,14 @@ class RuleTable(dict[Primitive, RuleFunction]):
     def is_unread(self, op: Primitive) -> bool:
         """Whether the primitive has no rule or reason, and none was looked up: then a first one changes no cached
         program. Tables that merge several tables override this."""
-        return not (dict.__contains__(self, op) or op in self.missing_rules or op in self._blocks or op in self._looked_up)
+        return not (dict.__contains__(self, op) or op in self._missing_rules or op in self._blocks or op in self._looked_up)
 
     @typing_extensions.override
     def get(self, op: Any, default: Any = None) -> Any:
         """Return the defined rule, or `default` if absent; rules by default are not considered."""
         rule = dict.get(self, op)
         if rule is None and isinstance(op, Primitive):
+            self._import_rules()
             self._looked_up.add(op)
             # Read again: another thread may have defined a rule before it could see this look-up, and so without
             # starting a new generation.
@@ -333,6 +369,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
 
     def __missing__(self, op: Primitive) -> RuleFunction:
         self._check_prim("looking up a rule", op)
+        self._import_rules()
         with generation.changing():  # locked, so that the default cannot replace a rule that another thread defines now
             rule = self.get(op)
             if rule is not None:
@@ -349,6 +386,31 @@ class RuleTable(dict[Primitive, RuleFunction]):
         file = f"/{op.family}.py" if op.family else ""
         raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; add a rule to {self.rules_folder}{file} "
                                "(see docs/contributing/adding-an-op.md)")
+
+    @typing_extensions.override
+    def __iter__(self) -> Iterator[Primitive]:
+        self._import_rules()
+        return super().__iter__()
+
+    @typing_extensions.override
+    def __len__(self) -> int:
+        self._import_rules()
+        return super().__len__()
+
+    @typing_extensions.override
+    def keys(self) -> KeysView[Primitive]:  # type: ignore[override]
+        """Return the primitives with a rule."""
+        return KeysView(self)
+
+    @typing_extensions.override
+    def values(self) -> ValuesView[RuleFunction]:  # type: ignore[override]
+        """Return the rules."""
+        return ValuesView(self)
+
+    @typing_extensions.override
+    def items(self) -> ItemsView[Primitive, RuleFunction]:  # type: ignore[override]
+        """Return pairs of a primitive and its rule."""
+        return ItemsView(self)
 
     @typing_extensions.override
     def __hash__(self) -> int:  # type: ignore[override]

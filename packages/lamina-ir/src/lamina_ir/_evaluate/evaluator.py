@@ -14,7 +14,8 @@ import numpy as np
 from .._util import recursion_limit as stack_depth
 from .. import config
 from .._types import dtypes
-from .._core.arg_checks import FUNCTION, ITEMS, PRIMITIVE, raise_for_bad_args, raise_type_rule_error, check_args
+from .._core.arg_checks import (FUNCTION, ITEMS, PRIMITIVE, as_closed_jaxpr, raise_for_bad_args, raise_type_rule_error,
+                                check_args)
 from .._types.avals import ShapedArray, aval_of
 from ..errors import DTypeError, ExecutionError, LaminaError, MissingRuleError, ShapeError
 from .._types.key_dtypes import read_on_host
@@ -112,17 +113,6 @@ def _evaluation_error(e: Eqn, error: Exception) -> Exception:
                           f"`{eqn_text(e).splitlines()[0]:.100}`")
 
 
-def _as_closed(call: str, program: object) -> ClosedJaxpr:
-    if isinstance(program, ClosedJaxpr):
-        return program
-    if not isinstance(program, Jaxpr):
-        raise TypeError(f"{call}: expected a ClosedJaxpr; got {type(program).__name__}")
-    if program.constvars:
-        raise TypeError(f"{call}: expected a ClosedJaxpr; got a Jaxpr that has {len(program.constvars)} constants without "
-                        "values. Pass ClosedJaxpr(jaxpr, consts)")
-    return ClosedJaxpr(program)
-
-
 def _check_size(plan: NumpyPlan, devices: int) -> None:
     limit, peak, eqn = config.evaluate_max_bytes.value, plan.peak_bytes, plan.peak_eqn
     if limit and peak * devices > limit and eqn is not None:
@@ -150,7 +140,7 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Value) -> list[np.ndarray]:
     [array(6., dtype=float32)]
     """
     if type(program) is not ClosedJaxpr:
-        program = _as_closed("evaluate", program)
+        program = as_closed_jaxpr("evaluate", program)
     if stack_depth.fits_usual_limit():
         return _evaluate(program, args)
     with stack_depth.with_recursion_limit():
@@ -317,7 +307,7 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     """
     # env: variable -> list with one array per device. Each equation runs on all devices before the next one starts, so
     # a collective finds the operand of every member. Constants share one array.
-    program = _as_closed("evaluate_spmd", program)
+    program = as_closed_jaxpr("evaluate_spmd", program)
     axes = AxisEnv(zip(axis_env.names, axis_env.sizes) if isinstance(axis_env, AxisEnv) else axis_env)
     raise_for_bad_args("evaluate_spmd", ("per_device_args", ITEMS, per_device_args))
     jaxpr, n = program.jaxpr, axes.size

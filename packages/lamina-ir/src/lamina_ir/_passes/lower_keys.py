@@ -1,5 +1,7 @@
 """Lower PRNG keys: replace each array of keys by its uint32 data, with one more, last axis. Devices run such programs.
 
+Arrays of float0, which hold no data, become arrays of booleans of the same shape.
+
 `random_wrap` and `random_unwrap` disappear. A primitive that moves elements is applied to one uint32 of all keys at a
 time, with unchanged params, and the results are concatenated. So no primitive needs a lowering rule for keys.
 Primitives that compute with elements reject keys in their type rules.
@@ -14,7 +16,7 @@ from .. import prims
 from .._util.recursion_limit import with_recursion_limit
 from .._core.arg_checks import AVAL, CLOSED_JAXPR, check_args
 from .._types.avals import ShapedArray, shaped
-from .._types.dtypes import BOOL, is_key, key_size
+from .._types.dtypes import BOOL, float0, is_key, key_size
 from ..errors import DTypeError
 from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subprograms
 from .._core.rewrite import map_subprograms, RegionMemo
@@ -29,30 +31,32 @@ _U32 = np.dtype("uint32")
 
 @check_args(aval=AVAL)
 def lower_key_aval(aval: ShapedArray) -> ShapedArray:
-    """Return the uint32 type that replaces a key type in lowered programs; other types are returned unchanged.
+    """Return the type that replaces a type of keys or of float0 in lowered programs; other types are returned unchanged.
 
     Args:
       aval: a type.
     Returns:
-      A type.
+      The type of the keys' words, `[..., words per key]`.
 
     >>> from lamina_ir import shaped
     >>> from lamina_ir.dtypes import key_type
     >>> lower_key_aval(shaped((3,), key_type("fry")))
     ShapedArray(uint32[3,2])
     """
+    if aval.dtype == float0:
+        return shaped(aval.shape, BOOL).with_varying_axes(aval.varying_axes)
     if not is_key(aval.dtype):
         return aval
     return shaped((*aval.shape, key_size(aval.dtype)), _U32).with_varying_axes(aval.varying_axes)
 
 
 def get_key_data(x: Value) -> Value:
-    """Return the uint32 data of keys.
+    """Return the data of keys or of float0 values in lowered programs.
 
     Args:
-      x: a NumPy array of keys, or an object with their data as `key_data`.
+      x: a NumPy array of keys or of float0, or an object with the data of keys as `key_data`.
     Returns:
-      A uint32 array with one more axis.
+      A uint32 array with one more axis; for float0 an array of False.
 
     >>> from lamina_ir.dtypes import key_type
     >>> get_key_data(np.zeros(3, key_type("fry"))).shape
@@ -62,17 +66,19 @@ def get_key_data(x: Value) -> Value:
     if own is not None:
         return own
     a = np.asarray(x)
+    if a.dtype == float0:
+        return np.zeros(a.shape, BOOL)
     return np.ascontiguousarray(a).view(_U32).reshape((*a.shape, key_size(a.dtype)))
 
 
 @check_args(program=CLOSED_JAXPR)
 def has_keys(program: ClosedJaxpr) -> bool:
-    """Return whether a value of a program, or of one nested in it, is a key.
+    """Return whether a value of a program, or of one nested in it, is a key or of dtype float0.
 
     Args:
       program: any program.
     Returns:
-      A bool.
+      True if any value is a key.
 
     >>> from lamina_ir import parse
     >>> has_keys(parse("{ lambda ; a:key<fry>[3]. let in (a,) }"))
@@ -83,12 +89,12 @@ def has_keys(program: ClosedJaxpr) -> bool:
 
 @check_args(program=CLOSED_JAXPR)
 def lower_keys(program: ClosedJaxpr) -> ClosedJaxpr:
-    """Replace the keys of a program by their uint32 data; a program without keys is returned unchanged.
+    """Replace the keys of a program by their uint32 data, and float0 by bool; other programs are returned unchanged.
 
     Args:
       program: any program.
     Returns:
-      A program whose arguments, results and constants of type `key<...>[s]` are `uint32[s, n]`.
+      A program whose arguments, results and constants of type `key<...>[s]` are `uint32[s, n]`; of float0[s] `bool[s]`.
     Raises:
       DTypeError: a primitive that neither moves nor compares elements is applied to keys.
 
@@ -107,6 +113,10 @@ _MOVE = get_primitives("""all_gather all_to_all broadcast_in_dim concatenate cop
 gather ppermute reshape rev scatter select sharding_constraint slice squeeze stop_gradient transpose""")
 
 
+def _is_lowered(dtype: np.dtype) -> bool:
+    return dtype.names is not None  # keys and float0; no other dtype is structured
+
+
 class _KeyLowering:
     """Lowers the keys of one program, and memoizes the lowered nested programs."""
 
@@ -122,12 +132,12 @@ class _KeyLowering:
         for e in jaxpr.eqns:
             self.lower_equation(e)
         outvars = [self.read(a) for a in jaxpr.outvars]
-        consts = [get_key_data(c) if is_key(v.aval.dtype) else c for v, c in zip(jaxpr.constvars, program.consts)]
+        consts = [get_key_data(c) if _is_lowered(v.aval.dtype) else c for v, c in zip(jaxpr.constvars, program.consts)]
         return ClosedJaxpr(Jaxpr([*constvars, *self.literals], invars, self.eqns, outvars), [*consts, *self.literals.values()])
 
     def replace_var(self, v: Var) -> Var:
         """Return the variable that replaces `v`."""
-        if not is_key(v.aval.dtype):
+        if not _is_lowered(v.aval.dtype):
             return v
         new = self.env[v] = type(v)(lower_key_aval(v.aval))
         return new
@@ -135,6 +145,8 @@ class _KeyLowering:
     def read(self, a: Atom) -> Atom:
         if type(a) is not Literal:
             return self.env.get(a, a)
+        if a.aval.dtype == float0:
+            return Literal(False, lower_key_aval(a.aval))
         if not is_key(a.aval.dtype):
             return a
         data = Var(lower_key_aval(a.aval))
@@ -156,7 +168,7 @@ class _KeyLowering:
             # `random_wrap` and `random_unwrap`: a key and its data are the same array now.
             self.env[e.outvars[0]] = ins[0]
             return
-        keyed = [is_key(a.aval.dtype) for a in (*e.invars, *e.outvars)]
+        keyed = [_is_lowered(a.aval.dtype) for a in (*e.invars, *e.outvars)]
         if prim.subprograms and (any(keyed) or any(map(has_keys, subprograms(e)))):
             # Operand counts do not change: each array of keys becomes one array. Axis numbers in params count from the
             # front, so the new last axis does not move them.
@@ -170,14 +182,19 @@ class _KeyLowering:
             self.eqns.append(e if ins == list(e.invars) else Eqn(prim, ins, e.outvars, e.params, e.source))
         elif prim is prims.optimization_barrier_p:
             self.eqns.append(Eqn(prim, ins, [self.replace_var(v) for v in e.outvars], e.params, e.source))
-        elif prim is prims.convert_element_type_p:  # to the same key type: the type rule rejects all others
+        elif prim is prims.convert_element_type_p:  # to the same type: the type rule rejects all others
             self.env[e.outvars[0]] = ins[0]
+        elif prim.family != "callbacks" and not any(is_key(a.aval.dtype) for a in (*e.invars, *e.outvars)):  # float0
+            self.eqns.append(Eqn(prim, ins, [self.replace_var(v) for v in e.outvars], e.params, e.source))
         elif prim is prims.eq_p or prim is prims.ne_p:
             self.lower_comparison(e, ins)
         elif prim in _MOVE:
             self.lower_move(e, ins)
         else:
             types = ", ".join(a.aval.str_long() for a in e.invars)
+            if not any(is_key(a.aval.dtype) for a in (*e.invars, *e.outvars)):
+                raise DTypeError(f"{prim.name}: expected numbers; got {types}. float0 values, the tangents of integers, hold "
+                                 "no data; leave them out")
             raise DTypeError(f"{prim.name}: expected numbers; got PRNG keys, {types}. Use random.key_data(keys) for the raw "
                              "uint32 data")
 

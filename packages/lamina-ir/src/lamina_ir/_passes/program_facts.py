@@ -13,7 +13,6 @@ from typing import NamedTuple
 from .. import prims
 from .._core.arg_checks import CLOSED_JAXPR, raise_for_bad_args
 from .._core.jaxpr import ClosedJaxpr, Eqn, subprograms
-from .._types.key_dtypes import is_key
 from ..typing import Device
 
 __all__ = ["ProgramFacts", "collect_facts"]
@@ -29,7 +28,7 @@ class ProgramFacts(NamedTuple):
 
     Attributes:
       is_plain: whether all other attributes have their defaults. Such a program runs on any device, as it is.
-      has_keys: whether a value is a PRNG key.
+      has_keys: whether a value is a PRNG key, or of dtype float0: devices have neither (`lower_keys`).
       has_maps: whether it contains a `pmap`, `xmap` or `shard_map`.
       has_xmap, has_shard_map: whether it contains one of these.
       has_collectives: whether a primitive with operands refers to a mapped axis, so that its members wait for each other.
@@ -119,8 +118,8 @@ def _special_equations(program: ClosedJaxpr) -> list[Eqn]:
             found.append(e)
             continue
         for v in e.outvars:
-            # Cheaper than `is_key`: only keys have a structured dtype. This runs for every result of a program.
-            if v.aval.dtype.names is not None:  # a key
+            # Cheap, because this runs for every result of a program. Only keys and float0 are structured dtypes.
+            if v.aval.dtype.names is not None:
                 found.append(e)
                 break
         else:
@@ -130,10 +129,8 @@ def _special_equations(program: ClosedJaxpr) -> list[Eqn]:
 
 
 def _takes_keys(program: ClosedJaxpr) -> bool:
-    for v in (*program.jaxpr.constvars, *program.jaxpr.invars):
-        if v.aval.dtype.names is not None and is_key(v.aval.dtype):
-            return True
-    return False
+    jaxpr = program.jaxpr
+    return any(v.aval.dtype.names is not None for v in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars))
 
 
 def _combine(program: ClosedJaxpr, special: list[Eqn]) -> ProgramFacts:
@@ -190,7 +187,7 @@ def _add_own_flags(flags: set[str], e: Eqn) -> None:
     if p.family == "random_keys":
         flags.add("has_keys")
     for v in e.outvars:
-        if is_key(v.aval.dtype):
+        if v.aval.dtype.names is not None:
             flags.add("has_keys")
 
 

@@ -116,7 +116,7 @@ class Tiles(NamedTuple):
     def parse(text: str) -> Tiles:
         """Parse XLA's text, or the param of a `sharding_constraint`. Raise ValueError unless it assigns equal parts."""
         text = text.partition(" on ")[0]
-        found = _TILES.fullmatch(text)
+        found = re.fullmatch(_TILES, text)
         if found is None:
             if text == "{replicated}":
                 return Tiles()
@@ -132,8 +132,8 @@ class Tiles(NamedTuple):
         return make_tiles(counts, copies, order)
 
 
-_TILES = re.compile(r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))"
-                    r"( last_tile_dim_replicate| last_tile_dims=\{replicated\})?\}")
+_TILES = (r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))"
+          r"( last_tile_dim_replicate| last_tile_dims=\{replicated\})?\}")
 
 
 def _ints(text: str) -> list[int]:

@@ -30,7 +30,7 @@ from .._text.parser import parse_literal
 from .._core.primitive import check_savable, get_primitive
 from .._core.printer import VariableNames, literal_text
 from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
-from .._builder.normalize import as_closed_jaxpr
+from .._core.arg_checks import as_closed_jaxpr
 from .._typing import Json
 from ..typing import ParamValue, Value
 

@@ -13,7 +13,7 @@ from .._cost.analysis import eqn_cost
 from .._types.param_values import format_param
 from .._core.printer import VariableNames, literal_text
 from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
-from .._builder.normalize import as_closed_jaxpr
+from .._core.arg_checks import as_closed_jaxpr
 
 __all__ = ["jaxpr_dot"]
 

@@ -17,7 +17,7 @@ __all__ = ["UnnamedAxis", "dtype_names", "find_param_type", "format_param", "get
 
 _Type = TypeVar("_Type", bound=type)
 _TYPES: dict[str, type] = {}
-_WORD = re.compile(r"[A-Za-z_]\w*\Z|<\w+>\Z")
+_WORD = r"[A-Za-z_]\w*\Z|<\w+>\Z"
 dtype_names = frozenset([d.name for d in map(dtypes.from_short_name, dtypes.SHORT_NAMES) if d.names is None])
 _RESERVED = dtype_names | {"None", "True", "False", "inf", "nan", "lambda", "float0", "frozenset", "Ellipsis"}
 
@@ -82,7 +82,7 @@ def format_param(value: ParamValue) -> str:
     >>> format_param("dot"), format_param((np.dtype("float32"), "dot", 3, None))
     ('dot', "(float32, 'dot', 3, None)")
     """
-    if type(value) is str and _WORD.match(value) and value not in _RESERVED:
+    if type(value) is str and re.match(_WORD, value) and value not in _RESERVED:
         return value
     return _inner_text(value)
 

@@ -23,6 +23,7 @@ def explain_absent_names(namespace: MutableMapping[str, Any]) -> None:
 
     `module.name` raises AttributeError, `from module import name` raises ImportError. In the root package, `import
     package.name` of an absent module raises ModuleNotFoundError too. Present names are looked up as before.
+    `dir(module)` also lists names of `__all__` that are not loaded yet, unless the module has its own `__dir__`.
 
     Args:
       namespace: the globals of the module. Its `__getattr__`, if it has one, is asked first.
@@ -55,6 +56,7 @@ def explain_absent_names(namespace: MutableMapping[str, Any]) -> None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}: {explanation}", name=name) from None
 
     namespace["__getattr__"] = __getattr__
+    namespace.setdefault("__dir__", lambda: sorted({*namespace, *namespace.get("__all__", ())}))
     if "." not in module:
         _install_finder(module)
 

@@ -1,8 +1,7 @@
 """Raise the recursion limit for deeply nested programs: 500 levels need several times the usual limit.
 
 The limit is raised while such programs are processed, and restored when the last of them is done. Each nested call of a
-jitted function also needs some 3.5 kB of C stack, of which a thread commonly has 8 MB; this determines the maximal
-depth.
+jitted function also needs C stack, whose size per thread determines the maximal depth.
 
 The limit is global, so threads share it, but there is no lock. Ctrl-C can come between any two steps, and a lock taken
 just before would never be released. The next call would hang. Instead, each step is one dict operation or idempotent,

@@ -63,7 +63,7 @@ def test_registered_class_is_a_node():
     again = trees.tree_unflatten(structure, [10, 20])["n"]
     assert type(again) is Node and again.children == [10, (20,)] and again.data == "d"
     assert structure != trees.tree_structure({"n": Node([1, (2,)], "other")})
-    with pytest.raises(ValueError, match="Node"):
+    with pytest.raises(ValueError, match="Duplicate.*Node"):
         trees.register_pytree_node(Node, lambda n: ((), None), lambda data, children: None)
 
 

@@ -45,7 +45,7 @@ def meaning_of_param(prim: Primitive, param: str) -> str:
       prim: the primitive.
       param: the param's name.
     Returns:
-      A text.
+      A phrase without a full stop.
 
     >>> from lamina_ir import prims
     >>> meaning_of_param(prims.top_k_p, "k")
@@ -61,7 +61,7 @@ def kind_of_param(prim: Primitive, param: str) -> str:
       prim: the primitive.
       param: the param's name.
     Returns:
-      A text.
+      A noun with its article.
 
     >>> from lamina_ir import prims
     >>> kind_of_param(prims.top_k_p, "k"), kind_of_param(prims.gather_p, "mode")

@@ -70,8 +70,7 @@ def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftTyp
     return shaped(x.shape, x.dtype)
 
 
-_NUMPY: dict[FftType, Function] = {FftType.FFT: np.fft.fftn, FftType.IFFT: np.fft.ifftn, FftType.RFFT: np.fft.rfftn,
-                              FftType.IRFFT: np.fft.irfftn}
+_NUMPY = {FftType.FFT: "fftn", FftType.IFFT: "ifftn", FftType.RFFT: "rfftn", FftType.IRFFT: "irfftn"}  # in numpy.fft
 
 
 def _fft(x: Value, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> Value:
@@ -79,7 +78,8 @@ def _fft(x: Value, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> Value:
     if not x.size or not out.size:
         return np.zeros(out.shape, out.dtype)
     axes = tuple(range(x.ndim - len(fft_lengths), x.ndim))
-    return _NUMPY[FftType(fft_type)](x, fft_lengths, axes).astype(out.dtype)
+    transform: Function = getattr(np.fft, _NUMPY[FftType(fft_type)])
+    return transform(x, fft_lengths, axes).astype(out.dtype)
 
 
 KINDS["fft type"] = ("an enum `FftType`", is_enum_of(FftType))

@@ -10,8 +10,8 @@ holds the GIL meanwhile.
 
 A compiler rewrites its module and adds types and dialects to the module's context, without the GIL. No other thread may
 build, print or parse in that context meanwhile. So contexts in which modules are built are not used for this. Given
-bytecode, the compiler would make a context for each module and load a dozen dialects into it. That takes a fifth of the
-compile time of a small program. A reused context has these dialects already.
+bytecode, the compiler would make a context for each module and load a dozen dialects into it. That is a large part of
+the compile time of a small program. A reused context has these dialects already.
 """
 from __future__ import annotations
 

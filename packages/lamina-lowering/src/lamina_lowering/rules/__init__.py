@@ -1,9 +1,8 @@
 """Lowering rules, one module per family of primitives; importing this package fills the tables."""
 from . import (callbacks, calls, collectives, control, convolution, cumulative, custom, elementwise, factorizations,
-               fft, indexing, maps, products, random_bits, random_keys, reductions, shape, solves, sorting, special,
-               windows)
+               fft, grouped_convolution, indexing, maps, max_pooling, products, random_bits, random_keys, reductions,
+               shape, solves, sorting, special, windows)
 
 __all__ = ["callbacks", "calls", "collectives", "control", "convolution", "cumulative", "custom", "elementwise",
-           "factorizations", "fft", "indexing", "maps", "products", "random_bits", "random_keys",
-           "reductions", "shape", "solves", "sorting",
-           "special", "windows"]
+           "factorizations", "fft", "grouped_convolution", "indexing", "maps", "max_pooling", "products", "random_bits",
+           "random_keys", "reductions", "shape", "solves", "sorting", "special", "windows"]

@@ -14,10 +14,14 @@ def _spec(spec, first, second):
     return "[" + ", ".join(names[a] for a in range(len(spec))) + "]"
 
 
-def conv_general_dilated_lowering(ctx, lhs, rhs, *, batch_group_count, dimension_numbers, feature_group_count,
-                                  lhs_dilation, padding, precision, preferred_element_type, rhs_dilation,
-                                  window_strides):
-    (la, ra), out = ctx.avals_in, ctx.aval_out
+def conv_general_dilated_lowering(ctx, lhs, rhs, **params):
+    la, ra = ctx.avals_in
+    return emit_convolution(ctx, lhs, rhs, la, ra, ctx.aval_out, **params)
+
+
+def emit_convolution(ctx, lhs, rhs, la, ra, out, *, batch_group_count, dimension_numbers, feature_group_count,
+                     lhs_dilation, padding, precision, preferred_element_type, rhs_dilation, window_strides):
+    """Emit a convolution of operands of types `la` and `ra` with a result of type `out`."""
     if not la.size or not ra.size or not out.size:  # empty sums
         return ctx.const(0, out)
     lhs_spec, rhs_spec, out_spec = dimension_numbers

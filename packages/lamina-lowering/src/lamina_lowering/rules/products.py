@@ -1,9 +1,9 @@
 """Lowering of `dot_general`.
 
 On CPUs two forms are not emitted as dots. Without free axes on either side, it is a product and a sum in one loop. A
-contraction of a few elements with a long result is unrolled, one product per element. On 1,250,000 pairs of 3-vectors
-this takes 1.2 ms instead of 8 ms for XLA's dot or reduce, because the loop over the result is vectorised. It rounds
-differently; with `preferred_element_type` equal to the operands' dtype XLA's dot is used.
+contraction of a few elements with a long result is unrolled, one product per element. For many pairs of short
+vectors this is faster than XLA's dot or reduce, because the loop over the result is vectorised. It rounds differently;
+with `preferred_element_type` equal to the operands' dtype XLA's dot is used.
 """
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def _is_equal(ctx, x, y, aval):
 def _sort_floats(ctx, x, dimension, is_stable):
     """Sort one float array with the comparator `a < b`.
 
-    XLA has fast code for this comparator: 1,000,000 elements on a CPU take 70 ms instead of 230. NaNs are sorted as
-    infinities; then as many trailing elements as there were NaNs are set to NaN.
+    XLA has fast code for this comparator on CPUs: the row `sort` of benchmarks/run.py. NaNs are sorted as infinities;
+    then as many trailing elements as there were NaNs are set to NaN.
     """
     aval, count = ctx.aval_in, _I32
     scalar, flags = shaped((), aval.dtype), shaped(aval.shape, dtypes.BOOL)

@@ -7,7 +7,9 @@ import numpy as np
 from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import dilated_length, highest, lowest
 
+from .._emit.emitted_arrays import Array
 from .._emit.rule_tables import lowering_rules
+from .max_pooling import can_select_by_position, scatter_by_position
 from .reductions import _add, _max, _min, _mul, _one, _region, _widen, _zero
 
 __all__: list[str] = []
@@ -125,6 +127,10 @@ def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_d
     if xa.dtype.itemsize < 4 and dtypes.is_float(xa.dtype) and xa.dtype != wide.dtype:
         x, xa, key = ctx.convert(x, xa, made), made, wide  # widening keeps the order
     zero = ctx.const(0, wide)
+    if can_select_by_position(ctx, xa, window_dimensions, padding):
+        back = scatter_by_position(ctx, Array(ctx, source, shaped(sa.shape, wide.dtype)), Array(ctx, x, xa), padding,
+                                   select, window_dimensions, window_strides)
+        return back.pad([-low for low in lows], [-high for high in highs], [0] * len(lows)).convert(out.dtype).v
     chosen = ctx.region([key, key], lambda ctx, a, b: _is_kept(ctx, a, b, select, key))
     added = ctx.reducer_region("stablehlo.add", wide)
     # StableHLO selects and adds in one dtype.

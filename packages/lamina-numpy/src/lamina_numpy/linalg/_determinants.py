@@ -94,7 +94,7 @@ _det = custom_jvp(_compute_det)
 
 
 def _adjugate_of_regular(a: Any, det: Any) -> Any:
-    """adj(a) = det(a) a^-1, if `a` is known to NumPy and well conditioned; else None. It takes a fifth of the time."""
+    """adj(a) = det(a) a^-1, if `a` is known to NumPy and well conditioned; else None. It takes less time."""
     t = typeof(a)
     if trace_state.trace is not EVALUATION or not runs_on_numpy() or isinstance(a, Tracer) or not t.size:
         return None

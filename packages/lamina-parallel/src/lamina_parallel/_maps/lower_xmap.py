@@ -13,7 +13,7 @@ from functools import partial
 
 from lamina_batching.extend import batch_program, BatchAxis, BatchedProgram, materialise
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, shaped, ShapedArray, ShapeError
-from lamina_ir.extend import collect_facts, stack_depth, infer_equation_types
+from lamina_ir.extend import collect_facts, infer_equation_types
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, extend_axis_env, eval_jaxpr, stage, trace_state, typeof
 from lamina_ir.typing import Params, Value
@@ -28,35 +28,12 @@ from .._mesh.axis_resources import (find_conflict, find_divided_xmap, expand_axe
 from .._serial_axis.scatter_sums import scatter_sums
 from .._typing import Entry, MeshParam
 
-__all__ = ["lower_xmaps"]
+__all__ = ["lower_program"]
 
 Axes = tuple[tuple[Hashable, int], ...]
 
 
-def lower_xmaps(closed: ClosedJaxpr, around: Axes = ()) -> ClosedJaxpr:
-    """Return an equivalent program without `xmap`.
-
-    Args:
-      closed: the program.
-      around: (name, size) of the axes that are bound around it, outermost first.
-    Returns:
-      The new program, cached on `closed`; `closed` itself if it contains no xmap.
-
-    >>> from lamina_ir import parse
-    >>> body = "{ lambda ; a:f32[]{i}. let b:f32[]{i} = sin a in (b,) }"
-    >>> call = f"xmap[ axis_sizes=(('i', 3),) call_jaxpr={body} in_axes=((Indexed(names=('i',)),),) name=f "
-    >>> call += "out_axes=((Indexed(names=('i',)),),) ] a"
-    >>> program = lower_xmaps(parse("{ lambda ; a:f32[3]. let b:f32[3] = %s in (b,) }" % call))
-    >>> program.eqns[0].params["call_jaxpr"]
-    { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
-    """
-    if not collect_facts(closed).has_xmap:
-        return closed
-    with stack_depth.with_recursion_limit():
-        return _lower_program(closed, around)
-
-
-def _lower_program(closed: ClosedJaxpr, around: Axes, mesh: MeshParam | None = None) -> ClosedJaxpr:
+def lower_program(closed: ClosedJaxpr, around: Axes, mesh: MeshParam | None = None) -> ClosedJaxpr:
     """Lower a program inside of maps over the axes `around`, outermost first.
 
     `mesh` is the mesh over which an enclosing xmap is divided, whose axes `around` then includes; None if there is
@@ -89,9 +66,9 @@ def _lower_equation(e: Eqn, around: Axes, mesh: MeshParam | None) -> Eqn:
         if divided and find_divided_xmap(value) is not None:
             continue  # a divided xmap inside runs in this one's region; it is lowered together with it
         if isinstance(value, ClosedJaxpr):
-            params[name] = _lower_program(value, inside, mesh)
+            params[name] = lower_program(value, inside, mesh)
         elif isinstance(value, tuple):
-            params[name] = tuple([_lower_program(v, inside, mesh) for v in value])
+            params[name] = tuple([lower_program(v, inside, mesh) for v in value])
     if e.primitive is not prims.xmap_p:
         return e if all(params[name] is e.params[name] for name in e.primitive.subprograms) else e.replace(params=params)
     avals = tuple([a.aval for a in e.invars])
@@ -151,7 +128,7 @@ def _make_shard_map(body: ClosedJaxpr, avals: Sequence[ShapedArray], params: Par
         gathered = {name: mine for name, mine in block_resources.items() if name not in over}
         block = _gather_and_run(body, avals, blocks, view, everywhere, gathered)
     # Divided xmaps inside were left for this point: only here the mesh axes are in scope.
-    block = _lower_program(block, everywhere, mesh)
+    block = lower_program(block, everywhere, mesh)
     call = {"auto": (), "call_jaxpr": block, "donated_invars": (), "here": params["here"], "in_specs": ins, "mesh": mesh,
             "name": params["name"], "out_specs": outs}
     return infer_equation_types(prims.shard_map_p, avals, call, bound)[0]
@@ -203,7 +180,7 @@ def _divide_inside(body: ClosedJaxpr, avals: Sequence[ShapedArray], params: Para
 
     def run(*xs: Value) -> list[Value]:
         given = [_slice_block(x, entry, over) for x, entry in zip(xs, params["in_axes"])]
-        program = _lower_program(_run_on_blocks(body, avals, [typeof(x) for x in given], view, around), around, mesh)
+        program = lower_program(_run_on_blocks(body, avals, [typeof(x) for x in given], view, around), around, mesh)
         return [_gather_blocks(o, entry, over) for o, entry in zip(eval_jaxpr(program, given), params["out_axes"])]
 
     with extend_axis_env(*[AxisFrame(*axis) for axis in around]):

@@ -13,8 +13,8 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, ProgramError, shaped, Shap
 from lamina_ir.extend import check_axis_name, infer_varying_axes, infer_equation_types
 from lamina_tracing import hooks
 from lamina_tracing.extend import (AxisFrame, Jitted, MappedAxes, FunctionCache, StagedProgram, argument_name,
-                                   api_boundary, extend_axis_env, flatten_results, trace_state, check_axis_name_unbound,
-                                   result_path, stage, typeof)
+                                   api_boundary, extend_axis_env, trace_state, check_axis_name_unbound, result_path,
+                                   typeof)
 from lamina_ir.typing import AxisName, CacheKey, Device, Function, StaticValue, Tree, Value
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.extend.unchecked import annotate_varying_axes, check_uniform_control_flow, drop_redundant_collectives
@@ -153,20 +153,10 @@ class PmapSpec(MapSpec):
                              f"which has {here} "
                              "rows. Name a device for each row of each process")
         parts, mine = self._row_avals(avals, axes), frozenset([self.axis_name])
-        out_tree: PyTreeDef  # set by `run`
-
-        def run(*tracers: Value) -> list[Value]:
-            nonlocal out_tree
-            a, k = trees.tree_unflatten(tree, tracers)
-            if static:
-                a, k = self.statics.join(a, k, static)
-            leaves, out_tree = flatten_results(self.call, self.name, self.fun(*a, **k))
-            return leaves
-
         # The body is the program of one device: its operands lack the mapped axis. Values that it closes over
         # (`outer`) are its first operands, unmapped.
         with extend_axis_env(AxisFrame(self.axis_name, size)):
-            closed, outer = stage(run, parts, (self.call, self.fun, tree, self.statics.nums))
+            closed, outer, out_tree = self.stage_function(parts, tree, static)
         check_no_divided_xmap(self.error_prefix, closed)
         targets = [to if to is None else self.axes.normalize_out_axis(out_tree, i, aval, to) for i, (aval, to) in enumerate(
             zip(closed.out_avals, self.axes.resolve_out_axes(closed.out_avals, out_tree)))]
@@ -245,10 +235,7 @@ class PmapSpec(MapSpec):
 
 def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop programs of maps whose `devices` belong to closed clients; `is_closed` reports whether a device does."""
-    for table in _programs.tables():
-        for options in list(table):
-            if options[0] and is_closed(options[0][0]):
-                table.pop(options, None)
+    _programs.drop(lambda options: options[0] and is_closed(options[0][0]))
 
 
 hooks.on_devices_closed.append(_forget_devices)

@@ -15,8 +15,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, ProgramError, shaped, Shap
 from lamina_ir.extend import explain_mismatch, infer_equation_types
 from lamina_tracing import hooks
 from lamina_tracing.extend import (AxisFrame, FunctionCache, StagedProgram, argument_name,
-                                   api_boundary, extend_axis_env, flatten_results, trace_state, result_path, stage,
-                                   typeof)
+                                   api_boundary, extend_axis_env, trace_state, result_path, typeof)
 from lamina_ir.typing import Device, Function, StaticValue, Tree, Value
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.extend.unchecked import (
@@ -183,7 +182,6 @@ class ShardMapSpec(MapSpec):
         mesh = self.share()
         sizes, auto = self._axes(mesh)
         mine = frozenset(sizes)
-        out_tree: PyTreeDef  # set by `run`
         for frame in trace_state.axes:
             # A frame without a trace is that of a map over devices; a vmapped axis of that name is only shadowed.
             if frame.trace is None and frame.name in mine:
@@ -196,15 +194,9 @@ class ShardMapSpec(MapSpec):
             a.varying_axes - mine | {name for kind in entry if kind is not None for name in kind.names})
             for i, (a, entry) in enumerate(zip(avals, ins))]
 
-        def run(*tracers: Value) -> list[Value]:
-            nonlocal out_tree
-            a, k = trees.tree_unflatten(tree, tracers)
-            leaves, out_tree = flatten_results("shard_map", self.name, self.fun(*a, **k))
-            return leaves
-
         # The body is the program of one device. Values that it closes over (`outer`) are its first operands, not split.
         with extend_axis_env(*[AxisFrame(name, size) for name, size in sizes.items()]):
-            closed, outer = stage(run, parts, ("shard_map", self.fun, tree, ()))
+            closed, outer, out_tree = self.stage_function(parts, tree)
         further = frozenset([f.name for f in trace_state.axes])
         record_annotated(closed, further.union(sizes))
         check_no_divided_xmap(self.error_prefix, closed)
@@ -248,10 +240,7 @@ class ShardMapSpec(MapSpec):
 
 def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop programs of meshes that have been deleted or belong to closed clients."""
-    for table in _programs.tables():
-        for options in list(table):
-            if not isinstance(options[0], Mesh) or is_closed(options[0].flat_devices[0]):
-                table.pop(options, None)
+    _programs.drop(lambda options: not isinstance(options[0], Mesh) or is_closed(options[0].flat_devices[0]))
 
 
 hooks.on_devices_closed.append(_forget_devices)

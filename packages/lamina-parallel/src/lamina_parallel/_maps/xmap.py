@@ -14,7 +14,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, ProgramError, shaped, Shap
 from lamina_ir.extend import stack_depth, infer_equation_types
 from lamina_tracing import hooks
 from lamina_tracing.extend import (AxisFrame, FunctionCache, StagedProgram, bind, api_boundary,
-                                   extend_axis_env, flatten_results, trace_state, result_path, stage, typeof)
+                                   extend_axis_env, trace_state, result_path, typeof)
 from lamina_ir.typing import Device, Function, StaticValue, Tree, Value
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.extend.unchecked import (
@@ -110,18 +110,11 @@ class XmapSpec(MapSpec):
             mine = [kind.names[0] for kind in entry if kind is not None]
             shape = tuple([n for n, kind in zip(aval.shape, entry) if kind is None])
             parts.append(shaped(shape, aval.dtype, aval.weak_type).with_varying_axes(aval.varying_axes.union(mine)))
-        out_tree: PyTreeDef  # set by `run`
-
-        def run(*tracers: Value) -> list[Value]:
-            nonlocal out_tree
-            own, _ = trees.tree_unflatten(tree, tracers)
-            leaves, out_tree = flatten_results(self.call, self.name, self.fun(*own))
-            return leaves
 
         # The program of one position. Values that it closes over (`outer`) are its first operands; they have no axis
         # of this map.
         with extend_axis_env(*[AxisFrame(name, size) for name, size in axes]):
-            closed, outer = stage(run, parts, (self.call, self.fun, tree, ()))
+            closed, outer, out_tree = self.stage_function(parts, tree)
         bound = frozenset([f.name for f in trace_state.axes])
         record_annotated(closed, names | bound)
         found = self.outs.broadcast_to(trees.tree_unflatten(out_tree, [_Shown(a) for a in closed.out_avals]))

@@ -169,10 +169,7 @@ def _remember(known: dict[CacheKey, T], key: CacheKey, value: T) -> T:
 
 def _forget_devices(is_closed: Callable[[Device], bool]) -> None:
     """Drop cache entries for devices of closed clients; `is_closed` reports whether a device is one of these."""
-    for table in _runners.tables():
-        for key in list(table):
-            if key[0] and is_closed(key[0][0]):
-                table.pop(key, None)
+    _runners.drop(lambda key: key[0] and is_closed(key[0][0]))
 
 
 hooks.on_devices_closed.append(_forget_devices)

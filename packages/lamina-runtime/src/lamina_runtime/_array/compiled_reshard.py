@@ -1,11 +1,11 @@
 """Reshard arrays among the same devices by a compiled identity function with the two shardings.
 
 The compiler finds the collectives, or that none are needed. Compared with slicing, copying and concatenating
-(`reshard`), with jaxlib 0.10.2 on 8 CPU devices: one third to two thirds of the time at 1 kB, about equal at 8 MB.
-There is less to compile: one program instead of one for each device and kind of slice.
+(`reshard`), this is faster for small arrays and about equal for large ones. There is less to compile: one program
+instead of one for each device and kind of slice.
 
-Between some shardings with copies, the compiled program gathers far more than a device needs to hold. It then took six
-times as long, so such programs are not used (`direct` is False).
+Between some shardings with copies, the compiled program gathers far more than a device needs to hold, which takes
+much longer. Such programs are not used (`direct` is False).
 """
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from functools import lru_cache
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, Var
 from lamina_ir.extend import Placement
-from lamina_lowering import lower
 from lamina_ir.typing import Sharding
 
-from .. import _jaxlib
+from .. import _jaxlib, _lowering
 from .._backend import backends, launch_guards
 from .._compile import executable_cache
 from .._sharding import shardings
@@ -58,7 +57,7 @@ class _Exchange:
         self.first_launch_done = False
         self.launch_group = None
         self.placement = Placement(devices, partitions=n, in_tiles=(old.tiles,), out_tiles=(out,), committed=True)
-        self.lowered = lowered = lower(_identity(aval), name="exchange",
+        self.lowered = lowered = _lowering.lower(_identity(aval), name="exchange",
                                        platform=backends.lowering_platform(devices[0]), placement=self.placement)
         self.loaded = executable_cache.compile(lowered, devices, executable_cache.CompileSettings(1, n, (False,)))
         self.result_handlers = [_jaxlib.result_handler(aval, shardings.tiled_sharding(devices, out), True)]

@@ -17,7 +17,7 @@ from .arrays import host_value, Shard
 from .._jaxlib.pytree_registry import CALL_REGISTRY
 from .._typing import Array
 
-__all__ = ["KeyArray", "KeyState", "has_no_keys", "key_states", "put_keys", "unwrap_keys", "wrap_keys"]
+__all__ = ["KeyArray", "KeyState", "has_float0_results", "has_no_keys", "key_states", "put_keys", "unwrap_keys", "wrap_keys"]
 
 
 class KeyState:
@@ -181,14 +181,15 @@ def _restored(data: Value, tag: str) -> KeyArray:
 
 
 def unwrap_keys(args: Sequence[Value]) -> list[Value]:
-    """Replace key arrays among arguments by their uint32 data."""
+    """Replace key arrays among arguments by their uint32 data, and arrays of float0 by booleans."""
     return [x.key_data if type(x) is KeyArray else
-            get_key_data(x) if isinstance(x, np.ndarray) and dtypes.is_key(x.dtype) else x for x in args]
+            get_key_data(x) if isinstance(x, np.ndarray) and x.dtype.names is not None else x for x in args]
 
 
 def wrap_keys(outs: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
-    """Wrap the uint32 data of results that are keys by their avals."""
-    return [KeyArray(x, a.dtype) if dtypes.is_key(a.dtype) else x for x, a in zip(outs, avals, strict=True)]
+    """Wrap the uint32 data of results that are keys by their avals; results of dtype float0 are NumPy arrays."""
+    return [KeyArray(x, a.dtype) if dtypes.is_key(a.dtype) else
+            np.zeros(a.shape, dtypes.float0) if a.dtype == dtypes.float0 else x for x, a in zip(outs, avals, strict=True)]
 
 
 def put_keys(value: np.ndarray, put: Callable[[np.ndarray], Value]) -> KeyArray:
@@ -196,6 +197,11 @@ def put_keys(value: np.ndarray, put: Callable[[np.ndarray], Value]) -> KeyArray:
     return KeyArray(put(get_key_data(value)), value.dtype)
 
 
+def has_float0_results(program: ClosedJaxpr) -> bool:
+    """Return whether a result has dtype float0."""
+    return any(a.dtype == dtypes.float0 for a in program.out_avals)
+
+
 def has_no_keys(program: ClosedJaxpr) -> bool:
-    """Return whether no argument and no result is a key."""
-    return not any(dtypes.is_key(a.dtype) for a in (*program.in_avals, *program.out_avals))
+    """Return whether no argument and no result is a key or of dtype float0."""
+    return not any(a.dtype.names is not None for a in (*program.in_avals, *program.out_avals))

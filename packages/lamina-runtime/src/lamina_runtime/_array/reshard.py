@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, prims, shaped
-from lamina_lowering import lower
 from lamina_ir.typing import Device, Sharding, Value
 
-from .. import _jaxlib
+from .. import _jaxlib, _lowering
 from .._backend import backends, client_state, deletion, fork_state
 from .._compile import executable_cache
 from . import compiled_reshard
@@ -38,7 +37,7 @@ class _CompiledProgram:
     __slots__ = ("loaded", "result_handlers")
 
     def __init__(self, closed: ClosedJaxpr, name: str, device: Device, committed: bool) -> None:
-        lowered = lower(closed, name=name, platform=backends.lowering_platform(device))
+        lowered = _lowering.lower(closed, name=name, platform=backends.lowering_platform(device))
         self.loaded = executable_cache.compile(lowered, (device,), executable_cache.CompileSettings(cheap=True))
         sharding = shardings.single_device_sharding(device)
         self.result_handlers = [_jaxlib.result_handler(a, sharding, committed) for a in lowered.out_avals]

@@ -1,7 +1,7 @@
 """Cache Python scalars on the default device, for operators of arrays such as `x * 0.9`.
 
-jaxlib copies each Python scalar of a call to the device: a quarter of the time of an eager operator on a CPU, a
-transfer on a GPU. So the second use of a scalar stores it on the device as a weakly typed array. Programs, promotion
+jaxlib copies each Python scalar of a call to the device: a large part of the time of an eager operator on a CPU,
+a transfer on a GPU. So the second use of a scalar stores it on the device as a weakly typed array. Programs, promotion
 and results stay the same.
 
 The cache is used only with uncommitted arrays on the default device. It is switched off for good when a setting can
@@ -9,6 +9,7 @@ change the meaning of scalars per thread (`enable_x64`, `default_device`), or wh
 """
 from __future__ import annotations
 
+from math import copysign
 
 import numpy as np
 from lamina_ir import aval_of, config
@@ -26,7 +27,7 @@ __all__ = ["install"]
 _MAX_SCALARS = 256  # per type; a full table is cleared
 _LARGEST_INT = (1 << 31) - 1
 _NORMAL = 1e-37, 1e38  # magnitudes that are normal numbers in 32 and 64 bits
-_ZEROS = {"0.0": "zero", "-0.0": "negative zero"}  # keys of the two zeros, which are equal as floats
+_NEGATIVE_ZERO = "negative zero"  # its key: as a float it equals zero
 _uncached = hooks.operators.device_scalar_like
 
 
@@ -40,23 +41,22 @@ def device_scalar_like(x: Value, number: int | float) -> Array | int | float:
         return number
     table = state.scalar_cache[type(number)]
     found = table.get(number)
-    return _note_use(table, number) if found is None else found
+    return _note_use(table, number) if found is None or not number and copysign(1.0, number) < 0 else found
 
 
 def _note_use(table: dict[int | float | str, Array | None], number: int | float) -> Array | int | float:
     """Note a use of an uncached number; from its second use on, later calls find its array. Return the operand."""
     key: int | float | str = number
-    if not number and type(number) is float:
-        key = _ZEROS[repr(number)]
-        if table.get(key) is not None:
-            return table[key]
+    if not number and copysign(1.0, number) < 0:
+        key, found = _NEGATIVE_ZERO, table.get(_NEGATIVE_ZERO)
+        if found is not None:
+            return found
     if key not in table:
         if len(table) >= _MAX_SCALARS:
             table.clear()
         table[key] = None
         return number
-    is_zero = key is not number
-    if abs(number) <= _LARGEST_INT if type(number) is int else is_zero or _NORMAL[0] < abs(number) < _NORMAL[1]:
+    if abs(number) <= _LARGEST_INT if type(number) is int else not number or _NORMAL[0] < abs(number) < _NORMAL[1]:
         aval = aval_of(number)
         table[key] = put(np.asarray(number, aval.dtype), backends.default_device(), False, aval)
     return number

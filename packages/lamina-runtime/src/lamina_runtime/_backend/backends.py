@@ -24,6 +24,7 @@ from typing_extensions import override
 from .._jaxlib import cuda_plugin
 from .. import _jaxlib
 from . import client_state, deletion, peer_errors
+from .kept_memory import keep_freed_memory
 from .._typing import Array, Client, SettingValue
 
 __all__ = ["backends", "client", "client_epoch", "default_backend", "default_device", "default_device_option", "device_count",
@@ -84,6 +85,7 @@ _ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
 
 
 def _cpu_client() -> Client:
+    keep_freed_memory()
     return _jaxlib.make_cpu_client(num_cpu_devices.value, asynchronous=cpu_enable_async_dispatch.value)
 
 
@@ -446,6 +448,9 @@ def devices_from_text(text: str) -> tuple[Device, ...]:
     found = known.get(text)
     if found is None:
         platform, _, numbers = text.partition(":")
+        if platform == "abstract":
+            raise ValueError("a program that was traced for an abstract mesh has no devices, so it cannot be compiled. Set a "
+                             "mesh with devices, set_mesh(make_mesh(...)), or use eval_shape or make_jaxpr")
         by_id = {d.id: d for d in devices(platform)}
         missing = [n for n in numbers.split(",") if int(n) not in by_id]
         if missing:

@@ -21,9 +21,9 @@ __all__ = ["CallbackFailures", "find_callback_error", "guard_callback", "is_laun
 
 _numbers = itertools.count(1)
 _raised: OrderedDict[int, BaseException] = OrderedDict()  # the latest exceptions of callbacks, by number
-_STATUS = re.compile(r"(RESOURCE_EXHAUSTED|INTERNAL|UNKNOWN|ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED): ")
-_NUMBER = re.compile(r" \[callback error (\d+)\]")
-_INTERRUPTED = re.compile(r"error calling callback: Traceback .*\nKeyboardInterrupt\b", re.DOTALL)
+_STATUS = r"(RESOURCE_EXHAUSTED|INTERNAL|UNKNOWN|ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED): "
+_NUMBER = r" \[callback error (\d+)\]"
+_INTERRUPTED = r"(?s)error calling callback: Traceback .*\nKeyboardInterrupt\b"
 _MAX_STORED = 64
 
 
@@ -114,17 +114,17 @@ def is_launch_failure(error: Exception) -> bool:
     jaxlib 0.10 raises ValueError for these out of the fast path. If the user calls jaxlib's call object directly, as
     with `jit`, no code of this package can translate that error.
     """
-    return type(error).__name__ in ("JaxRuntimeError", "ValueError") and _STATUS.match(str(error)) is not None
+    return type(error).__name__ in ("JaxRuntimeError", "ValueError") and re.match(_STATUS, str(error)) is not None
 
 
 def find_callback_error(error: BaseException) -> BaseException | None:
     """Return the exception of the callback that made jaxlib raise `error`; None if it has another cause."""
     text = str(error)
-    found = _NUMBER.search(text)
+    found = re.search(_NUMBER, text)
     if found:
         return _raised.get(int(found[1]))
     # Ctrl-C while `guard_callback` enters or leaves its `try` block.
-    return KeyboardInterrupt() if _INTERRUPTED.search(text) else None
+    return KeyboardInterrupt() if re.search(_INTERRUPTED, text) else None
 
 
 def translate_error(call: str, error: Exception) -> BaseException:

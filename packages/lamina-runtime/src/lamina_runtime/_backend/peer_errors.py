@@ -16,7 +16,7 @@ __all__ = ["FailureMonitor", "LaunchFailedError", "ProcessLostError", "peer_erro
 _T = TypeVar("_T")
 # What Gloo, NCCL and jaxlib's coordination client report if a connection broke, at either end. There is no error code
 # to test.
-_BROKEN_CONNECTION = re.compile(r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL")
+_BROKEN_CONNECTION = r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL"
 
 
 class _PeerError(LaminaError, RuntimeError):
@@ -99,7 +99,7 @@ def set_failure_monitor(monitor: FailureMonitor) -> None:
 def peer_error_for(call: str, error: BaseException) -> ProcessLostError | LaunchFailedError | None:
     """Return the error to raise instead of jaxlib's. None if `error` has another reason, or no process has failed."""
     monitor = _monitor
-    if monitor is None or _BROKEN_CONNECTION.search(str(error)) is None or not monitor.confirm_failure():
+    if monitor is None or re.search(_BROKEN_CONNECTION, str(error)) is None or not monitor.confirm_failure():
         return None
     lost = monitor.make_error(call)
     lost.__cause__ = error

@@ -7,7 +7,6 @@ there was none for a while. Where standard error is no terminal (logs, notebooks
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import threading
 import time
@@ -67,6 +66,7 @@ class _Watcher:
             start, text, stream = running[0]
             if now - start < _DELAY:
                 return start + _DELAY - now
+            import shutil  # noqa: PLC0415 (late: it imports modules of compression)
             more = f" and {len(running) - 1} more" if len(running) > 1 else ""
             line = f"lamina: {text}{more}, {_format_seconds(now - start)}"
             self.erase()

@@ -1,7 +1,7 @@
 """Decide how much optimisation the compiler applies to a program.
 
-There are two cheap settings. `cheap` selects XLA's emitter of single loops, which compiles a kernel in about 3 ms
-instead of 8 ms. `rolled_loops` disables LLVM's loop unrolling.
+There are two cheap settings. `cheap` selects XLA's emitter of single loops, which compiles a kernel in less
+than half of the time. `rolled_loops` disables LLVM's loop unrolling.
 
 `cheap` is used for programs of a few equations (see `_count_equations`). It is also used for longer programs of small
 arrays, if results depend on the emitter in the last digit at most (see `_Steady`).
@@ -73,15 +73,15 @@ class CompileEffort(NamedTuple):
 def compile_effort(closed: ClosedJaxpr) -> CompileEffort:
     """Return the cheap compile settings with which a program runs as fast as with the default ones.
 
-    Measured on 1 to 8 equations with jaxlib 0.10.2. The compile time is halved. Run times with the cheap emitter:
+    Measured on 1 to 8 equations with jaxlib 0.10.2: the compile time is about halved. Run times with the cheap emitter:
 
     - elementwise, shape and indexing primitives: equal or better at every size. Exception: large arrays with a last
-      dimension of 2 to 7 take up to twice as long, so they use the default emitter.
-    - reductions: equal for small arrays, up to 1.6 times longer for large ones.
-    - scatters, which become loops over single updates: equal up to some hundred updates, then up to 4 times longer.
+      dimension of 2 to 7 take longer, so they use the default emitter.
+    - reductions: equal for small arrays, slower for large ones.
+    - scatters, which become loops over single updates: equal up to some hundred updates, then slower.
 
-    With a last dimension of 33 to 63, unrolled loops of `exp` and similar functions compile in up to 190 ms, rolled
-    loops in 15 ms. The default emitter (36 ms) is not affected, so it compiles such programs if they sum floats.
+    With a last dimension of 33 to 63, unrolled loops of `exp` and similar functions compile in many times the time of
+    rolled loops. The default emitter is not affected, so it compiles such programs if they sum floats.
     """
     return closed.memo("effort", lambda: _effort(closed))
 
@@ -151,7 +151,7 @@ def _has_short_rows(e: Eqn) -> bool:
 def _is_small_product(e: Eqn) -> bool:
     """Return whether an equation is a product of small matrices.
 
-    Larger ones run up to twice as long with the cheap emitter if other equations use the result.
+    Larger ones run longer with the cheap emitter if other equations use the result.
     """
     avals = [v.aval for v in (*e.invars, *e.outvars)]
     return e.primitive.family == "products" and avals[-1].dtype in _WIDE and all(

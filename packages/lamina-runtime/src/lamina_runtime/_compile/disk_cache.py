@@ -58,7 +58,7 @@ raise_persistent_cache_errors = config.Option("raise_persistent_cache_errors", F
                                               help="raise an error instead of a warning if the disk cache is unusable")
 
 _MAGIC = b"lamina executable 2\n"
-_CACHE_FILE = re.compile(r"[0-9a-f]{64}\Z|\.new-")
+_CACHE_FILE = r"[0-9a-f]{64}\Z|\.new-"
 _ABANDONED_SECONDS = 3600  # a file that still has its temporary name after this time is deleted
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -258,7 +258,7 @@ def list_files(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]
     for subdir in subdirs:
         try:
             for f in os.scandir(subdir.path):
-                if _CACHE_FILE.match(f.name) and f.is_file(follow_symlinks=False):
+                if re.match(_CACHE_FILE, f.name) and f.is_file(follow_symlinks=False):
                     yield f, f.stat(follow_symlinks=False)
         except OSError:  # another process deleted it meanwhile
             continue

@@ -7,11 +7,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from typing import TYPE_CHECKING
 
 from lamina_ir import ClosedJaxpr, config
-from lamina_lowering import Lowered
 
 from .._typing import SettingValue
+
+if TYPE_CHECKING:
+    from lamina_lowering import Lowered
 
 __all__ = ["dump", "dump_ir_modes", "dump_ir_to", "include_debug_info_in_dumps"]
 

@@ -1,32 +1,36 @@
 """Cache executables by content: in memory, and on disk for later processes (`disk_cache`).
 
 The key is a digest of the module's bytecode and the compile options. The memory cache is LRU with limits on number and
-bytes: an executable takes 0.1 MB or more. Reloading one from disk takes 0.5 ms, compiling it 10 ms or more.
+bytes: an executable takes far more than its stored form. Reloading a small one from disk is much faster than compiling it.
 """
 from __future__ import annotations
 
 import threading
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, config, ExecutionError
 from lamina_ir.interfaces import Compiler
 from lamina_ir.typing import CacheKey, Device
-from lamina_lowering import Lowered
+from lamina_tracing.extend import logger
 
 from .. import _jaxlib
-from . import compiler as compile_compiler, disk_cache
+from . import background, compiler as compile_compiler, disk_cache
 from .._backend import client_state, deletion, error_translation, fork_state, progress
 from .._sharding import shardings
 from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
 
+if TYPE_CHECKING:
+    from lamina_lowering import Lowered
+
 __all__ = ["CacheStats", "CompileSettings", "LoadedExecutable", "MAX_PROGRAMS", "cache_stats",
-           "check_compiler_options", "clear_memory", "compile", "load", "memoize", "memory_usage"]
+           "check_compiler_options", "clear_memory", "compile", "evict", "load", "memoize", "memory_usage"]
 
 _P = TypeVar("_P", bound=Any)  # a program with an attribute `loaded`
 disable_most_optimizations = config.Option("disable_most_optimizations", False, keyed=True,
@@ -100,15 +104,53 @@ class LoadedExecutable:
       device: the first of its devices.
       memo_keys: program -> keys of the program's memo entries that use this executable.
       payload: the bytes from which it was deserialized, as jaxlib cannot serialize it again; None if it was compiled.
+      tier: `optimized`, or `first` until the executable is replaced by the optimised one.
+      job: the compilation of the optimised executable, if it has not ended.
+      job_error: why that compilation failed, until a warning has said so; "" if it did not.
     """
 
-    __slots__ = ("executable", "key", "size", "failures", "memo_keys", "device", "payload")
+    __slots__ = ("executable", "key", "size", "failures", "memo_keys", "device", "payload", "tier", "job", "job_error",
+                 "__weakref__")
 
     def __init__(self, executable: Executable, key: object, size: int, device: Device,
                  failures: error_translation.CallbackFailures | None = None, payload: bytes | None = None) -> None:
         self.payload = payload
         self.executable, self.key, self.size, self.device, self.failures = executable, key, size, device, failures
         self.memo_keys: weakref.WeakKeyDictionary[ClosedJaxpr, set[CacheKey]] = weakref.WeakKeyDictionary()
+        self.tier = "optimized"
+        self.job: background.Job | None = None
+        self.job_error = ""
+
+    def is_final(self, name: str) -> bool:
+        """Return whether the executable stays; if the optimised one could not be compiled, warn once."""
+        if self.job is not None:
+            return False
+        if self.job_error:
+            reason, self.job_error = self.job_error, ""
+            warnings.warn(f"lamina could not optimize `{name}` in the background: {reason}. Its calls are slower; "
+                          "lamina.config.update('compile_tiers', 'optimized') compiles later programs once", RuntimeWarning,
+                          stacklevel=4)
+        return True
+
+    def wait(self) -> bool:
+        """Wait until no compilation is pending. Return whether the executable is the optimised one."""
+        job = self.job
+        if job is not None:
+            job.wait()
+        return self.tier == "optimized"
+
+    def finish(self, optimized: LoadedExecutable | None, error: str) -> None:
+        """Take over the optimised executable; None: `error` says why it could not be compiled."""
+        replaced = self.executable  # destroyed outside the lock
+        with _lock:
+            if optimized is not None:
+                state = client_state.current
+                if state.executables.get(self.key) is self:
+                    state.executable_bytes += optimized.size - self.size
+                self.executable, self.size, self.payload = optimized.executable, optimized.size, optimized.payload
+                self.tier = optimized.tier
+            self.job_error, self.job = error, None
+        del replaced
 
 
 _lock = threading.Lock()
@@ -160,7 +202,8 @@ def check_size(lowered: Lowered) -> None:
                          "lax.scan for repeated steps, or jit the inner part and call it from Python")
 
 
-def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSettings) -> LoadedExecutable:
+def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSettings,
+            has_two_tiers: bool = False) -> LoadedExecutable:
     """Return the executable of a lowered program, from the caches or the compiler.
 
     If several threads request the same program, one compiles it and the others wait.
@@ -169,6 +212,7 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
       lowered: the result of `lamina_lowering.lower`.
       devices: one per (replica, partition), in row-major order.
       options: the compile options.
+      has_two_tiers: whether the executable may be one of the first tier, which is replaced later.
     Raises:
       RecursionError: control flow and calls are nested too deeply.
       ValueError: the program is too long once its calls are inlined.
@@ -210,7 +254,9 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
                 _counts["memory_hits"] += 1
         try:
             if found is None:
-                found = _load_or_compile(compiler, lowered, len(code), key, devices, options)
+                path = disk_cache.cache_path(key[0], devices) if disk_cache.compilation_cache.value else None
+                task = _CompileTask(compiler, lowered, len(code), key, devices, options, path)
+                found = task.load() or task.compile(has_two_tiers and type(compiler) is compile_compiler.XLACompiler)
                 _insert(found)
         finally:
             # A thread that comes now may make a new lock while others still wait for this one. That is harmless: all
@@ -239,36 +285,89 @@ def load(lowered: Lowered, devices: tuple[Device, ...], options: CompileSettings
     return LoadedExecutable(found, object(), _BASE + _PER_STORED * len(payload), devices[0], payload=payload)
 
 
-def _load_or_compile(compiler: Compiler, lowered: Lowered, code_size: int, key: tuple[bytes, tuple[Device, ...]],
-                     devices: tuple[Device, ...], options: CompileSettings) -> LoadedExecutable:
-    """Return the executable from the disk cache, or compile it and store it there."""
-    device_list = shardings.device_list(devices)
-    settings = _compile_options(options, tuple([d.id for d in devices]))
-    path = disk_cache.cache_path(key[0], devices) if disk_cache.compilation_cache.value else None
-    payload = None if path is None else disk_cache.read(path)
-    if payload is not None:
-        found = _deserialize(devices[0].client, payload, device_list, settings)
+class _CompileTask(NamedTuple):
+    """A program to be compiled, with its key in the memory cache."""
+
+    compiler: Compiler
+    lowered: Lowered
+    code_size: int
+    key: tuple[bytes, tuple[Device, ...]]
+    devices: tuple[Device, ...]
+    options: CompileSettings
+    path: str | None  # its file in the disk cache; None: it is not stored
+
+    def load(self) -> LoadedExecutable | None:
+        """Return the executable from the disk cache; None if it is not there."""
+        payload = None if self.path is None else disk_cache.read(self.path)
+        found = None if payload is None else self._deserialize(payload)
         if found is not None:
             _count("disk_hits")
-            return LoadedExecutable(found, key, _BASE + _PER_STORED * len(payload), devices[0], payload=payload)
-    start = time.perf_counter()
-    with progress.operation(f"compiling `{lowered.name}`"):
-        made = compiler.compile(lowered, devices, settings)
-    seconds = time.perf_counter() - start
-    _count("misses")
-    if path is None:
-        return LoadedExecutable(made, key, _BASE + _PER_CODE * code_size, devices[0])
-    try:
-        payload = made.serialize()
-    except Exception:  # not every platform can serialise every program
-        return LoadedExecutable(made, key, _BASE + _PER_CODE * code_size, devices[0])
-    if disk_cache.should_store(seconds, len(payload)) and disk_cache.store(path, payload):
-        _count("stored")
-    if len(payload) <= _RELOAD_MAX_BYTES and len(client_state.current.executables) >= _RELOAD_MIN_PROGRAMS:
-        found = _deserialize(devices[0].client, payload, device_list, settings)
-        if found is not None:
-            return LoadedExecutable(found, key, _BASE + _PER_STORED * len(payload), devices[0], payload=payload)
-    return LoadedExecutable(made, key, _BASE + _PER_STORED * len(payload), devices[0])
+        return found
+
+    def compile(self, has_two_tiers: bool) -> LoadedExecutable:
+        """Return a compiled executable: the optimised one, or one of the first tier that is replaced later."""
+        with progress.operation(f"compiling `{self.lowered.name}`"):
+            made = self._compile_first_tier() if has_two_tiers else self._compile_optimized()
+        _count("misses")
+        return made
+
+    def _compile_first_tier(self) -> LoadedExecutable:
+        """Compile quickly, and submit the optimising compilation. The disk cache gets only the result of the latter."""
+        quick = self.options._replace(cheap=True, compiler_options=_jaxlib.UNOPTIMISED)
+        loaded = self._wrap(self._compile(quick))
+        reference, is_logged = weakref.ref(loaded), bool(config.log_compiles.value)  # settings of this thread
+        loaded.job = background.Job(self.lowered.name, self.devices[0], lambda: self._optimize(reference, is_logged))
+        loaded.tier = "first"
+        return loaded if background.submit(loaded.job) else self._compile_optimized()
+
+    def _optimize(self, reference: weakref.ref[LoadedExecutable], is_logged: bool) -> None:
+        """Replace an executable of the first tier, unless it has been freed."""
+        if reference() is None:
+            return
+        made, error, start = None, "", time.perf_counter()
+        try:
+            made = self._compile_optimized()
+        except BaseException as e:  # out of memory, for example
+            error = f"{type(e).__name__}: {e}"
+        loaded = reference()
+        if loaded is not None:
+            loaded.finish(made, error)
+            if is_logged:
+                logger.warning("`%s`: %s in the background in %.4f s", self.lowered.name,
+                               f"failed ({error})" if error else "optimized", time.perf_counter() - start)
+
+    def _compile_optimized(self) -> LoadedExecutable:
+        path, start = self.path, time.perf_counter()
+        made = self._compile(self.options)
+        seconds = time.perf_counter() - start
+        if path is None:
+            return self._wrap(made)
+        try:
+            payload = made.serialize()
+        except Exception:  # not every platform can serialise every program
+            return self._wrap(made)
+        if disk_cache.should_store(seconds, len(payload)) and disk_cache.store(path, payload):
+            _count("stored")
+        found = None
+        if len(payload) <= _RELOAD_MAX_BYTES and len(client_state.current.executables) >= _RELOAD_MIN_PROGRAMS:
+            found = self._deserialize(payload)
+        return found or LoadedExecutable(made, self.key, _BASE + _PER_STORED * len(payload), self.devices[0])
+
+    def _compile(self, options: CompileSettings) -> Executable:
+        return self.compiler.compile(self.lowered, self.devices, self._settings(options))
+
+    def _settings(self, options: CompileSettings) -> JaxlibCompileOptions:
+        return _compile_options(options, tuple([d.id for d in self.devices]))
+
+    def _wrap(self, made: Executable) -> LoadedExecutable:
+        return LoadedExecutable(made, self.key, _BASE + _PER_CODE * self.code_size, self.devices[0])
+
+    def _deserialize(self, payload: bytes) -> LoadedExecutable | None:
+        found = _deserialize(self.devices[0].client, payload, shardings.device_list(self.devices),
+                             self._settings(self.options))
+        if found is None:
+            return None
+        return LoadedExecutable(found, self.key, _BASE + _PER_STORED * len(payload), self.devices[0], payload=payload)
 
 
 def _deserialize(client: Client, payload: bytes, device_list: DeviceList,
@@ -319,6 +418,18 @@ def memoize(closed: ClosedJaxpr, key: tuple[CacheKey, ...], make: Callable[[], _
     if not _insert(made.loaded, closed, key):
         closed.drop_memo(key)
     return made
+
+
+def evict(loaded: LoadedExecutable) -> None:
+    """Remove an executable from the memory cache and from the memo entries of its programs."""
+    with _lock:
+        state = client_state.current
+        if state.executables.get(loaded.key) is loaded:
+            del state.executables[loaded.key]
+            state.executable_bytes -= loaded.size
+        entries = _memo_entries([loaded])
+    for closed, key in entries:
+        closed.drop_memo(key)
 
 
 @client_state.on_close

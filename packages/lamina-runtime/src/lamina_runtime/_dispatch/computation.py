@@ -6,14 +6,13 @@ from collections.abc import Hashable, Sequence
 
 from lamina_ir import trees
 from lamina_ir.extend import Grid, Placement, Tiles, count_devices, infer_arg_tiles
-from lamina_lowering import lower
-from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import lower_xmaps
 from lamina_tracing import make_jaxpr
 from lamina_tracing.extend import JitSpec, Tracer, function_name, wraps
 from lamina_ir.typing import Function, Tree
 from lamina_ir.trees import PyTreeDef
 
+from .. import _lowering
 from .._backend import backends
 from .._typing import XlaComputation
 
@@ -109,10 +108,10 @@ def xla_computation(fun: Function, static_argnums: int | Sequence[int] = (),
             ins, axes = list(infer_arg_tiles(closed, grid)), grid.axes()
         place = Placement(tuple(range(replicas * partitions)), replicas, partitions, in_tiles=tuple(ins or ()),
                           out_tiles=tuple(outs or ()), donated=spec.donated(args, kwargs), axes=axes)
-        lowered = lower(closed, name=f"xla_computation_{name}", platform=platform, placement=place,
+        lowered = _lowering.lower(closed, name=f"xla_computation_{name}", platform=platform, placement=place,
                         axis_env=tuple(axis_env or ()), inline_limit=None, keep_unused=True, number=False)
         as_tuple = len(closed.in_avals) > _MAX_UNTUPLED_ARGS if tuple_args is None else bool(tuple_args)
-        hlo = _computation(lowered, tuple_args=as_tuple, return_tuple=True)
+        hlo = _lowering.xla_computation(lowered, tuple_args=as_tuple, return_tuple=True)
         return (hlo, shapes) if return_shape else hlo
 
     wraps(fun)(computation)

@@ -9,14 +9,13 @@ from typing import TypeVar
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
 from lamina_ir.extend import CONSUMING_USES, Tiles, collect_facts, lower_keys, stack_depth
-from lamina_lowering.extend import expand_primitives
 from lamina_parallel.extend import parse_mesh
 from lamina_tracing import hooks
 from lamina_tracing.extend import eval_jaxpr
 from lamina_ir.typing import CacheKey, Device, Function, Outputs, ParamValue, Params, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
-from .. import _jaxlib
+from .. import _jaxlib, _lowering
 from .._array import arrays, key_array, key_reuse_check, transfer
 from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
 from .._compile import executable_cache
@@ -189,9 +188,7 @@ def _make_primitive_call(prim: Primitive, params: Params) -> CallObject:
             closed = programs[avals] = _make_one_equation_program(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
         result = tuple(outs) if prim.multiple else outs[0]
-        fast_path = _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(result)[1])
-        # If another thread has changed a setting meanwhile, jaxlib must not cache the call under the new settings.
-        return result, fast_path, changes_before != config.generation.changes_by_other_threads()
+        return _make_miss_result(result, program, args, changes_before)
 
     return _make_call_object(prim.name, miss)
 
@@ -248,16 +245,17 @@ def _make_key_call(prim: Primitive, params: Params) -> Function:
 def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Value], piecewise.Program | None]:
     """Run a program; return (results, compiled program).
 
-    The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well.
+    The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well; also
+    if there are float0 results, which jaxlib does not make.
     """
-    closed = expand_primitives(closed)
+    closed = _lowering.expand_primitives(closed)
     if collect_facts(closed).has_keys:
         reuse_check = key_reuse_check.begin_call(closed, args)
         outs, program = _run(lower_keys(closed), name, key_array.unwrap_keys(args))
         outs = key_array.wrap_keys(outs, closed.out_avals)
         if reuse_check is not None:
             reuse_check.finish(outs)
-        return outs, program if reuse_check is None else None
+        return outs, program if reuse_check is None and not key_array.has_float0_results(closed) else None
     launch_guards.check_usable("evaluation", name, args)
     try:
         if piecewise.must_run_piecewise(closed):
@@ -265,7 +263,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         else:
             closed, layout = explicit_types.add_types(name, name, closed, args, None, True) or (closed, None)
             placement = resolve.resolve_placement("evaluation", name, closed, args, user_shardings=layout)
-            program = executable.get_or_compile("evaluation", closed, name, placement)
+            program = executable.get_or_compile("evaluation", closed, name, placement, allow_tiers=True)
         if not transfer_guard.any_guard_set:
             return program.run(args, layout), program
         with transfer_guard.allowing_scalars(args):
@@ -285,14 +283,26 @@ def _get_fast_path(program: piecewise.Program | None, args: Sequence[Value],
     return program.fast_path(key_array.unwrap_keys(args), tree)
 
 
+def _make_miss_result(outs: Tree, program: piecewise.Program | None, args: Sequence[Value],
+                      changes_before: int) -> jit_call.MissResult:
+    """Return (result, fast path or None, whether to evict the signature).
+
+    It is evicted if another thread has changed a setting meanwhile: jaxlib must not cache the call under the new settings.
+    It is also evicted if there is no fast path yet, because jaxlib would not ask again.
+    """
+    is_replaced_later = program is not None and program.is_replaced_later
+    fast_path = _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(outs)[1])
+    has_changed = changes_before != config.generation.changes_by_other_threads()
+    return outs, fast_path, has_changed or is_replaced_later and fast_path is None
+
+
 def _make_program_call(closed: ClosedJaxpr, name: str) -> CallObject:
     def miss(*args: Tree) -> jit_call.MissResult:
         if shutdown.blocked_threads:
             shutdown.block_thread()
         changes_before = config.generation.changes_by_other_threads()
         outs, program = _run(closed, name, args)
-        return (outs, _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(outs)[1]),
-                changes_before != config.generation.changes_by_other_threads())
+        return _make_miss_result(outs, program, args, changes_before)
 
     return _make_call_object(name, miss)
 

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lamina_ir import ClosedJaxpr, config, trees
 from lamina_ir.extend import Placement, collect_facts
-from lamina_lowering.extend import ProgramRule, expand_primitives
 from lamina_parallel.extend import global_view
 from lamina_tracing import jit, hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, StagedProgram, Tracer, contains_tracer, api_boundary,
@@ -32,7 +31,7 @@ from lamina_ir.extend.unchecked import lower_keys
 from typing_extensions import override
 from lamina_ir.trees import PyTreeDef
 
-from .. import _jaxlib
+from .. import _jaxlib, _lowering
 from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
 from .._compile import executable_cache
 from .._debug import nan_checks
@@ -260,7 +259,7 @@ class _CacheMissHandler:
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and contains_tracer(flat):
             return spec.inline_call(args, kwargs), None, True
-        with explicit_types.enter_mesh_of(flat), global_view(flat) if multi_process.active_sessions else nullcontext():
+        with global_view(flat) if multi_process.active_sessions else nullcontext():
             staged = spec.trace_call(args, kwargs, flat, tree, static)
         donated = spec.donated(args, kwargs)
         if (trace_state.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names
@@ -283,7 +282,10 @@ class _CacheMissHandler:
             return result, None, changed  # no fast path: jaxlib's guards treat scalars like arrays
         if program.launcher is not None and not changed:
             self._note_multi_process_call(args, kwargs, call, program)
-        return result, self._make_fast_path(call, program, result) if counted or self.window is None else None, changed
+        is_replaced_later = program.is_replaced_later
+        fast_path = self._make_fast_path(call, program, result) if counted or self.window is None else None
+        # jaxlib asks again for the fast path of a signature only if it was evicted.
+        return result, fast_path, changed or is_replaced_later and fast_path is None
 
     def _bind(self, staged: StagedProgram, tree: PyTreeDef, flat: Sequence[Value], donated: tuple[bool, ...]) -> Tree:
         """Make the call an equation of the program that is being traced."""
@@ -302,7 +304,7 @@ class _CacheMissHandler:
                  donated: tuple[bool, ...]) -> _BoundCall:
         """Choose the devices of a call, and move its arguments to the user's shardings."""
         spec, kind = self.spec, self.spec.call
-        closed = expand_primitives(staged.closed) if ProgramRule.is_used else staged.closed
+        closed = _lowering.expand_primitives(staged.closed) if _lowering.ProgramRule.is_used else staged.closed
         if closed is not staged.closed:
             staged = staged._replace(closed=closed)
         user_shardings = None
@@ -346,7 +348,7 @@ class _CacheMissHandler:
                                                      self.compiler_options)
             else:
                 program = executable.get_or_compile(kind, staged.closed, spec.name, call.placement, spec.keep_unused,
-                                                    self.compiler_options)
+                                                    self.compiler_options, allow_tiers=True)
             if call.donated:
                 launch_guards.check_donation(kind, spec.name, flat, call.donated, call.format_arg)
                 if isinstance(program, executable.CompiledProgram) and not program.donation_checked:
@@ -375,7 +377,9 @@ class _CacheMissHandler:
     def _make_fast_path(self, call: _BoundCall, program: piecewise.Program, result: Tree) -> executable.FastPath | None:
         """Return the data with which jaxlib runs further calls without Python; None if it must not."""
         # The results of the call itself are uint32 arrays. In the tree of the wrapped result, keys are nodes with one
-        # leaf.
+        # leaf. jaxlib does not make the NumPy arrays of float0 results.
+        if call.keyed_program is not None and key_array.has_float0_results(call.keyed_program):
+            return None
         out_tree = call.staged.out_tree if call.keyed_program is None else CALL_REGISTRY.flatten(result)[1]
         return program.fast_path(call.flat, out_tree, call.user_shardings)
 
@@ -461,7 +465,7 @@ class _WrappedCall:
 class _StaticCall(_WrappedCall):
     """A call object of a user's function with static arguments, which explains why one of these cannot be hashed.
 
-    jaxlib hashes static arguments before it runs any Python, and raises a ValueError of its own. The wrapper takes 0.5 us.
+    jaxlib hashes static arguments before it runs any Python, and raises a ValueError of its own.
     """
 
     @override

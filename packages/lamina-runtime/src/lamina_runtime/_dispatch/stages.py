@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 from importlib import import_module
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
@@ -14,17 +15,12 @@ from types import ModuleType
 import numpy as np
 from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, ShapedArray, trees
 from lamina_ir.extend import Placement, explain_mismatch, has_keys, lower_keys, lower_key_aval
-from lamina_lowering import SourceLine, instruction_lines
-from lamina_lowering import lower as _lower
-from lamina_lowering import merged_rules
-from lamina_lowering.extend import expand_primitives
-from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import lower_xmaps, global_view
-from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, get_arg_avals
+from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, explicit_meshes, get_arg_avals
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Sharding, Tree, Value
 
-from .. import _jaxlib
+from .. import _jaxlib, _lowering
 from .._backend import backends, launch_guards
 from .._compile import executable_cache
 from .._execute import executable
@@ -35,6 +31,7 @@ from .._array.memory_layout import DeviceLocalLayout, Format, Layout
 from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaComputation
 
 if TYPE_CHECKING:
+    from lamina_lowering import SourceLine
     from .._placement.plan import Plan
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "OutInfo", "STAGE_METHODS", "Traced", "Wrapped",
@@ -103,6 +100,7 @@ class _Stage:
     _staged: StagedProgram
     _in_tree: PyTreeDef
     _donated: tuple[bool, ...]
+    _out_shardings: Sequence[Sharding] = ()  # over `Explicit` axes; (): unknown
 
     @property
     def in_avals(self) -> Tree:
@@ -125,8 +123,8 @@ class _Stage:
     def out_info(self) -> Tree:
         """The result tree with shapes and dtypes."""
         return trees.tree_unflatten(self._staged.out_tree, [
-            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape)
-            for a in self._staged.closed.out_avals])
+            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape, sharding=s)
+            for a, s in zip(self._staged.closed.out_avals, self._out_shardings or (None,) * self._staged.out_tree.num_leaves)])
 
     @property
     def in_tree(self) -> PyTreeDef:
@@ -160,6 +158,10 @@ class Traced(_Stage):
         self.program = staged.closed
         self.fun_name = spec.name
         self.keep_unused = spec.keep_unused
+        if explicit_meshes and spec.in_shardings is None:
+            typed = explicit_types.add_types(f"{spec.call} of `{spec.name}`", spec.name, lower_keys(staged.closed), arg_specs,
+                                             None)
+            self._out_shardings = () if typed is None else typed[1].outs
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -193,7 +195,7 @@ class Lowered(_Stage):
 
     def __init__(self, traced: Traced, platform: str | None) -> None:
         spec, staged = traced._spec, traced._staged
-        closed = expand_primitives(staged.closed)
+        closed = _lowering.expand_primitives(staged.closed)
         if closed is not staged.closed:
             staged = staged._replace(closed=closed)
         self._spec, self._staged = spec, staged
@@ -209,8 +211,8 @@ class Lowered(_Stage):
             self._layout = user_shardings.UserShardings(ins, layout.outs, layout.devices, self._in_tree)
         self._place = _placement(self, self._arg_specs)
         own = backends.lowering_platform(self._place.devices[0])
-        self._rules = merged_rules(platform or own)
-        self._lowered = _lower(lower_xmaps(self._lowered_closed), name=spec.name, platform=platform or own,
+        self._rules = _lowering.merged_rules(platform or own)
+        self._lowered = _lowering.lower(lower_xmaps(self._lowered_closed), name=spec.name, platform=platform or own,
                                placement=self._place,
                                rules=self._rules, keep_unused=spec.keep_unused)
 
@@ -268,7 +270,7 @@ class Lowered(_Stage):
     def compiler_ir(self, dialect: str | None = None) -> Module | XlaComputation:
         """Return the MLIR module, or with dialect 'hlo' jaxlib's XlaComputation, for tools."""
         if dialect == "hlo":
-            return _computation(self._lowered)
+            return _lowering.xla_computation(self._lowered)
         if dialect not in (None, "stablehlo"):
             raise ValueError(f"compiler_ir: dialect must be 'stablehlo' or 'hlo'; got {dialect!r}")
         return self._lowered.module
@@ -282,7 +284,7 @@ class Lowered(_Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """Return XLA's platform-independent estimate before optimization: 'flops', 'bytes accessed' (bytes), ..."""
-        return _jaxlib.module_cost(backends.client("cpu"), _computation(self._lowered).get_hlo_module())
+        return _jaxlib.module_cost(backends.client("cpu"), _lowering.xla_computation(self._lowered).get_hlo_module())
 
     def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
         """Compile the call for the devices on which it would run.
@@ -359,6 +361,11 @@ class Compiled(_Stage):
                                      self._overrides, self._lowered._rules)
 
     @property
+    def tier(self) -> str:
+        """`optimized`, or `first` if the call runs code that was compiled quickly. `compile()` always optimises."""
+        return self._program.loaded.tier
+
+    @property
     def input_shardings(self) -> Tree:
         """(positional arguments, keyword arguments) with a sharding at each leaf; None for unused arguments."""
         flat = [s if is_used else None for s, is_used in zip(self._program.in_shardings, self._program.used_args)]
@@ -421,7 +428,18 @@ class Compiled(_Stage):
           A dict from the name of an instruction, as in `as_text()` and in profiles, to its lines: first its own, then
           those of the instructions fused into it. Instructions that the compiler added are left out.
         """
-        return instruction_lines(self.as_text(), self.source_map())
+        return _lowering.instruction_lines(self.as_text(), self.source_map())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the call to a file, which `load_compiled` reads in another process without tracing and compiling.
+
+        Args:
+          path: the file. It appears when it is complete, and replaces an older one.
+        Raises:
+          ValueError: the call runs on several devices, or calls Python, or a tree has nodes without a form in files.
+          ExecutionError: jaxlib cannot serialize it; on CPUs this is so if it sorts.
+        """
+        import_module("lamina_runtime.serialize_executable").save_compiled(self, path)
 
     def runtime_executable(self) -> Executable:
         """Return jaxlib's executable."""

@@ -1,7 +1,7 @@
 """Sockets between processes, over which they compare launches; see `launch_agreement`.
 
 Each process listens at its address as the others see it (the loopback, unless the coordinator is elsewhere). On Linux
-it also listens at a Unix socket for processes of its own machine: a round trip over that takes half the time of TCP.
+it also listens at a Unix socket for processes of its own machine: a round trip over that is shorter than over TCP.
 
 There are two connections for each pair of peers, one in each direction. The sender connects when it first has something
 to send. A thread of the receiver accepts at any time. Both sides prove that they have the shared token.

@@ -7,21 +7,20 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, thread_effect_token
 from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles
-from lamina_lowering import Lowered, lower, merged_rules
 from lamina_parallel.extend import mesh_in_scope, lower_xmaps
 from lamina_tracing.extend import logger, log_cache_miss
 from lamina_ir.typing import CacheKey, Device, Sharding, Value
 from lamina_ir.trees import PyTreeDef
 from lamina_parallel import Mesh
 
-from .. import _jaxlib
+from .. import _jaxlib, _lowering
 from .._array import arrays, transfer
 from .._backend import backends, client_state, error_translation, launch_guards, peer_errors
-from .._compile import dump_ir, executable_cache
+from .._compile import compile_tiers, dump_ir, executable_cache
 from .._debug import nan_checks
 from . import effects
 from .._launch import multi_process, observers
@@ -30,7 +29,10 @@ from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .._placement.resolve import device_names, program_mesh
 from .._compile.compile_effort import CompileEffort, compile_effort
 from .._compile.small_loops import loop_byte_threshold
-from .._typing import Array, LaunchReceipt, LoweringRules, OpSharding, OptionPairs, ResultHandler
+from .._typing import Array, Executable, LaunchReceipt, LoweringRules, OpSharding, OptionPairs, ResultHandler
+
+if TYPE_CHECKING:
+    from lamina_lowering import Lowered
 
 __all__ = ["CompiledProgram", "FastPath", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
 
@@ -54,17 +56,18 @@ class UserShardingsLike(Protocol):
 
 
 def compile_and_log(low: Lowered, devices: tuple[Device, ...], options: executable_cache.CompileSettings, call: str,
-                    name: str, closed: ClosedJaxpr) -> executable_cache.LoadedExecutable:
+                    name: str, closed: ClosedJaxpr, has_two_tiers: bool) -> executable_cache.LoadedExecutable:
     """Compile a lowered program; log it with `config.log_compiles`, and write it to a file with `config.dump_ir_to`."""
     if dump_ir.dump_ir_to.value is not None:
         dump_ir.dump(call, name, low, closed)
     if not config.log_compiles.value:
-        return executable_cache.compile(low, devices, options)
+        return executable_cache.compile(low, devices, options, has_two_tiers)
     start, stats_before = time.perf_counter(), executable_cache.cache_stats()
-    executable = executable_cache.compile(low, devices, options)
+    executable = executable_cache.compile(low, devices, options, has_two_tiers)
     stats_after = executable_cache.cache_stats()
     source = ("found in memory" if stats_after.memory_hits > stats_before.memory_hits else "loaded from disk"
-              if stats_after.disk_hits > stats_before.disk_hits else "compiled")
+              if stats_after.disk_hits > stats_before.disk_hits else "compiled" if executable.tier == "optimized" else
+              "compiled quickly")
     types = ", ".join(a.str_long() for a in closed.in_avals)
     logger.warning("`%s` (%s) for %s: %s in %.4f s", name, types, device_names(devices), source,
                    time.perf_counter() - start)
@@ -83,8 +86,10 @@ class CompiledProgram:
       compiler_options: the user's options of the compiler.
       rules: the lowering rules.
       payload: the serialized executable, which is loaded; None: the program is compiled.
+      allow_tiers: whether the first calls may run an executable that is not optimised.
 
     Attributes:
+      loaded: the executable in the memory cache, which may be replaced by an optimised one between two calls.
       in_shardings, out_shardings: jaxlib shardings of all arguments and results.
       result_handlers: jaxlib objects that wrap the device buffers of each result as an array.
       named_results: (mesh, user shardings) -> (result handlers, shardings) with NamedShardings over that mesh.
@@ -98,13 +103,14 @@ class CompiledProgram:
       donation_checked: whether unusable donations were looked for.
     """
 
-    __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "result_handlers",
+    __slots__ = ("call", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "result_handlers",
                  "const_args", "used_args", "window", "launcher", "processes", "first_launch_done", "launch_group",
                  "in_avals", "out_avals",
                  "_closed", "effect_order", "effectful", "name", "named_results", "donation_checked", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
-                 compiler_options: OptionPairs, rules: LoweringRules, payload: bytes | None = None) -> None:
+                 compiler_options: OptionPairs, rules: LoweringRules, payload: bytes | None = None,
+                 allow_tiers: bool = False) -> None:
         devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
@@ -120,8 +126,7 @@ class CompiledProgram:
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
         self._mesh = _program_mesh_of(closed, placement)
         self.lowered = self._lower(closed, keep_unused, rules)
-        self.loaded = self._compile(closed, compiler_options, payload)
-        self.executable = self.loaded.executable
+        self.loaded = self._compile(closed, compiler_options, payload, allow_tiers)
         ordered = self.effect_order is not None
         self.used_args = self.lowered.used_args[:-1] if ordered else self.lowered.used_args
         # In the local view jaxlib sees only the devices of this process, and must not take a part for a single-device
@@ -179,11 +184,11 @@ class CompiledProgram:
             devices = self._member_devices()
             # Partition numbers follow the order of the device list; the text of a sharding numbers devices by id.
             by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)
-        return lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
+        return _lowering.lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
                      platform=rules.platform, partition_order=by_id)
 
     def _compile(self, closed: ClosedJaxpr, compiler_options: OptionPairs,
-                 payload: bytes | None) -> executable_cache.LoadedExecutable:
+                 payload: bytes | None, allow_tiers: bool) -> executable_cache.LoadedExecutable:
         placement, low = self.placement, self.lowered
         unspecified: tuple[bool, ...] = ()
         if placement.partitions > 1:
@@ -199,7 +204,17 @@ class CompiledProgram:
             rolled_loops, 0 if is_parallel or low.platform != "cpu" else loop_byte_threshold(closed))
         if payload is not None:
             return executable_cache.load(low, placement.devices, options, payload)
-        return compile_and_log(low, placement.devices, options, self.call, self.name, closed)
+        has_two_tiers = allow_tiers and not (is_parallel or compiler_options or fast_compile) and self._has_two_tiers(closed)
+        return compile_and_log(low, placement.devices, options, self.call, self.name, closed, has_two_tiers)
+
+    def _has_two_tiers(self, closed: ClosedJaxpr) -> bool:
+        low = self.lowered
+        # Several processes often compute the same values each, and would replace their executables at different times.
+        if client_state.current.launcher is not None or low.platform != "cpu" or getattr(low, "host_functions", ()):
+            return False
+        if nan_checks.is_enabled() or executable_cache.disable_most_optimizations.value:
+            return False
+        return compile_tiers.has_two_tiers(closed)
 
     def _result_tiles(self, closed: ClosedJaxpr) -> Sequence[Tiles | None]:
         """Return the tiles of the results: the user's, else those that the compiler chose. None means replicated."""
@@ -227,6 +242,16 @@ class CompiledProgram:
         if self.placement.one_member_per_device:
             return launch_guards.client_window(devices[0].client) if facts.has_collectives else None
         return launch_guards.collective_window(self.executable, devices[0])
+
+    @property
+    def executable(self) -> Executable:
+        """jaxlib's executable, with which the next call runs."""
+        return self.loaded.executable
+
+    @property
+    def is_replaced_later(self) -> bool:
+        """Whether an optimised executable will replace the current one."""
+        return self.loaded.job is not None
 
     @property
     def source_program(self) -> ClosedJaxpr | None:
@@ -362,11 +387,13 @@ class CompiledProgram:
                   user_shardings: UserShardingsLike | None = None) -> FastPath | None:
         """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
 
-        Python is needed for: multi-process launches, errors of callbacks, launch watchers, NaN checks on several
-        devices, results that are not a jaxlib tree. It is also needed for an argument with the right number of devices
-        but another sharding, because jaxlib would use its shards unchanged.
+        Python is needed for: an executable that is replaced later, multi-process launches, errors of callbacks, launch
+        watchers, NaN checks on several devices, results that are not a jaxlib tree. It is also needed for an argument with
+        the right number of devices but another sharding, because jaxlib would use its shards unchanged.
         """
         if self.launcher is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
+            return None
+        if not self.loaded.is_final(self.name):
             return None
         if observers.watchers:
             return None
@@ -426,7 +453,8 @@ def place_arg(x: Value, sharding: Sharding, aval: ShapedArray | None = None) -> 
 
 
 def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool = False,
-                compiler_options: OptionPairs = (), rules: LoweringRules | None = None) -> CompiledProgram:
+                compiler_options: OptionPairs = (), rules: LoweringRules | None = None,
+                allow_tiers: bool = False) -> CompiledProgram:
     """Return the program compiled for a placement, from the cache if it is there.
 
     Args:
@@ -434,21 +462,28 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
       compiler_options: the user's options of the compiler.
       rules: the lowering rules of a call that is already lowered; None, or those of another platform: the current
         rules.
+      allow_tiers: whether the first calls may run an executable that is not optimised, if the setting `compile_tiers`
+        admits it; otherwise the call waits for the optimised one.
     """
+    allow_tiers = allow_tiers and compile_tiers.compile_tiers.value == "auto"
     if collect_facts(closed).has_xmap:
         closed = lower_xmaps(closed)
     platform = backends.lowering_platform(placement.devices[0])
     if rules is None or rules.platform != platform:
-        rules = merged_rules(platform)
+        rules = _lowering.merged_rules(platform)
     # `_explain_miss` reads this tuple by position.
     key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None)
 
     def make() -> CompiledProgram:
         if config.explain_cache_misses.value:
             _explain_miss(closed, name, key)
-        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules)
+        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules, None, allow_tiers)
 
-    return executable_cache.memoize(closed, key, make)
+    made = executable_cache.memoize(closed, key, make)
+    if not allow_tiers and not made.loaded.wait():  # the compilation in the background failed: raise its error here
+        executable_cache.evict(made.loaded)
+        made = executable_cache.memoize(closed, key, make)
+    return made
 
 
 def _explain_miss(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:

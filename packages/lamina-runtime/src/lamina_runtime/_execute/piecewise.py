@@ -142,6 +142,7 @@ class PiecewiseProgram:
     """
 
     window = launcher = None
+    is_replaced_later = False
     const_args = ()
 
     def __init__(self, call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value],

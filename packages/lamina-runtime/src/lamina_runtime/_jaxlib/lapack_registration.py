@@ -1,7 +1,7 @@
 """Load scipy's BLAS and LAPACK function tables without the rest of `scipy.linalg`.
 
 jaxlib's kernels call the functions in two extension modules of scipy, which jaxlib imports by name. That import would
-also import all of `scipy.linalg`: 0.14 s for a process that factorises one matrix, five times its compile time. This
+also import all of `scipy.linalg`, which takes longer than compiling a program that factorises one matrix. This
 module loads only the two extensions and puts them into `sys.modules` while jaxlib reads them. A later import of
 `scipy.linalg` is unaffected.
 """

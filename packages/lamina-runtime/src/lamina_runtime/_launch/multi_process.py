@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -151,6 +150,7 @@ class MultiProcessLauncher:
 
     def _report_failure(self, program: MultiProcessProgram, number: int, error: BaseException) -> None:
         """Report that an agreed launch failed here: the other processes may wait for this process's data."""
+        from hashlib import blake2b  # noqa: PLC0415 (late: the import takes some milliseconds)
         launch = blake2b(f"{program.processes} {number}".encode(), digest_size=16).hexdigest()
         self.monitor.report_launch_failure(f"{program.call} of `{program.name}`", launch, len(program.processes), error)
 

@@ -1,7 +1,7 @@
 """Make and intern shardings, which are objects of jaxlib's own classes.
 
 jaxlib's call path tests for exact types, so exactly two classes are used: `SingleDeviceSharding` and `GSPMDSharding`.
-Shardings are interned: equal ones are mostly the same object. A call with 100 arguments is 10 % faster that way.
+Shardings are interned: equal ones are mostly the same object. A call with many arguments is faster that way.
 
 A named sharding (of a mesh and a PartitionSpec) is an object of the same classes with these two as attributes. There is
 one object per array rank. In Python it equals every sharding that places arrays alike. jaxlib compares shardings in

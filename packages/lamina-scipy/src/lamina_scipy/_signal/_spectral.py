@@ -1,7 +1,6 @@
 """Spectra of overlapping segments: Welch's, and the short-time Fourier transform with its inverse."""
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import check_axis, typeof
 
+from .._util import check_count
 from ._detrend import detrend as _detrend
 from ._windows import make_window
 
@@ -201,17 +201,17 @@ class _Plan:
         if nperseg is None:
             nperseg = 256 if named else lnp.shape(window)[0] if lnp.ndim(window) == 1 else 0
             nperseg = min(nperseg, length) if named and length is not None else nperseg
-        size = _check_int(call, "nperseg", nperseg, 1)
+        size = check_count(call, "nperseg", nperseg, 1)
         if length is not None and size > length:
             if not named:
                 raise ShapeError(f"{call}: the window has {size} weights, the signal {length} samples")
             size = length  # as SciPy does, which warns
         self.call, self.window, self.size = call, window, size
-        overlap = size // 2 if noverlap is None else _check_int(call, "noverlap", noverlap, 0)
+        overlap = size // 2 if noverlap is None else check_count(call, "noverlap", noverlap, 0)
         if overlap >= size:
             raise ValueError(f"{call}: noverlap must be less than nperseg, {size}; got {noverlap}")
         self.step = size - overlap
-        self.nfft = size if nfft is None else _check_int(call, "nfft", nfft, 1)
+        self.nfft = size if nfft is None else check_count(call, "nfft", nfft, 1)
         if self.nfft < size:
             raise ValueError(f"{call}: nfft must be nperseg, {size}, at least; got {nfft}")
         self._key = (call, self.size, self.step, self.nfft)
@@ -234,16 +234,6 @@ class _Plan:
         n = self.nfft
         shares = np.fft.rfftfreq(n) if one_sided else np.fft.fftfreq(n)
         return lnp.asarray(shares, real) * fs
-
-
-def _check_int(call: str, name: str, value: Any, least: int) -> int:
-    try:
-        value = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{call}: {name} must be a number of samples, an integer; got {value!r}") from None
-    if value < least:
-        raise ValueError(f"{call}: {name} must be a number of samples, at least {least}; got {value}")
-    return value
 
 
 def _prepare_signal(call: str, x: Any, axis: int) -> tuple[Any, int]:

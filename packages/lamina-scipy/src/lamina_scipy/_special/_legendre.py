@@ -9,6 +9,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
 from lamina_ir import dtypes
+from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import Tracer, typeof
@@ -16,6 +17,16 @@ from lamina_tracing.extend import Tracer, typeof
 from .._util import call_real, check_whole_number, derivatives, guard, to_floats
 
 __all__ = ["lpmn", "lpmn_values", "sph_harm", "sph_harm_y"]
+
+_HARMONICS = docstring_entries("""
+    m: array of whole numbers, the orders.
+    n: array of whole numbers, the degrees.
+    n_max: the highest degree in `n`, a known int; it must be given where `n` is traced.
+    result: Complex array of the common shape; 0 where the size of m is above n, NaN where n is above `n_max` or negative.
+    TypeError: an argument is neither an array nor a number; `n` is traced and `n_max` is not given.
+    DTypeError: an argument is complex.
+    ShapeError: the shapes do not broadcast.
+    """)
 
 
 def _root_derivative(out: Any, x: Any) -> Any:
@@ -118,21 +129,17 @@ def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
     return call_real("lpmn", lambda z: _make_table(z, *sizes, False), x), call_real("lpmn", derivative_z, x)
 
 
+@fill_docstring(_HARMONICS)
 def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max: int | None = None) -> Array:
     """Spherical harmonics.
 
     Args:
-      m: array of whole numbers, the orders.
-      n: array of whole numbers, the degrees.
+      {m, n}
       theta: real array, the angle around the axis, in radians.
       phi: real array, the angle from the axis, in radians. All four broadcast to each other.
-      n_max: the highest degree in `n`, a known int; it must be given where `n` is traced.
-    Returns:
-      Complex array of the common shape; 0 where the size of m is above n, NaN where n is above `n_max` or negative.
-    Raises:
-      TypeError: an argument is neither an array nor a number; `n` is traced and `n_max` is not given.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
+      {n_max}
+    Returns: {result}
+    Raises: {TypeError, DTypeError, ShapeError}
 
     Derivative: of the recurrence, in both angles; `m` and `n` have none.
     Source: DLMF 14.30.1 with the angles as `scipy.special.sph_harm` named them.
@@ -151,23 +158,20 @@ def _highest_degree(call: str, n: Any, n_max: Any) -> int:
     return check_whole_number(call, "n_max", n_max)
 
 
+@fill_docstring(_HARMONICS)
 def sph_harm_y(n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, diff_n: int | None = None,
                n_max: int | None = None) -> Array:
     """Spherical harmonics, with the order of arguments and the names of the angles of SciPy 1.15.
 
     Args:
-      n: array of whole numbers, the degrees.
-      m: array of whole numbers, the orders.
+      {n, m}
       theta: real array, the angle from the axis, in radians.
       phi: real array, the angle around the axis, in radians. All four broadcast to each other.
       diff_n: must be None: take derivatives with `jvp` or `grad`.
-      n_max: the highest degree in `n`, a known int; it must be given where `n` is traced.
-    Returns:
-      Complex array of the common shape; 0 where the size of m is above n, NaN where n is above `n_max` or negative.
+      {n_max}
+    Returns: {result}
     Raises:
-      TypeError: an argument is neither an array nor a number; `n` is traced and `n_max` is not given.
-      DTypeError: an argument is complex.
-      ShapeError: the shapes do not broadcast.
+      {TypeError, DTypeError, ShapeError}
       NotImplementedError: `diff_n` is not None.
 
     Derivative: of the recurrence, in both angles; `m` and `n` have none.

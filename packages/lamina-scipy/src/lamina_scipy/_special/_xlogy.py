@@ -134,8 +134,7 @@ def entr(x: ArrayLike) -> Array:
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q)`, an element of the relative entropy of two distributions.
 
-    Args:
-      p, q: real arrays that broadcast to each other; integers and booleans become float.
+    Args: {p, q}
     Returns:
       Float array of the common shape, in nats: 0 where p is 0 and q is not negative, else infinity where either is not
       positive.
@@ -154,8 +153,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q) - p + q`, an element of the Kullback-Leibler divergence; never negative.
 
-    Args:
-      p, q: real arrays that broadcast to each other; integers and booleans become float.
+    Args: {p, q}
     Returns:
       Float array of the common shape, in nats: q where p is 0 and q is not negative, else infinity where either is not
       positive.

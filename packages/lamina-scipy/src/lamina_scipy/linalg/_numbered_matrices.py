@@ -3,28 +3,26 @@ of Hilbert's."""
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
+from lamina_ir.extend import docstring_entries
 from lamina_numpy.extend import public_api
 from lamina_tracing import Array, DTypeLike, lax
 from lamina_tracing.extend import resolve_requested_dtype
 
+from .._util import check_count
+
 __all__ = ["dft", "hadamard", "helmert", "invhilbert", "invpascal", "pascal"]
 
 _I32 = np.dtype("int32")
-
-
-def _read_size(call: str, n: Any, least: int = 0) -> int:
-    try:
-        n = operator.index(n)
-    except TypeError:
-        raise TypeError(f"{call}: n must be an integer, a number of rows; got {n!r}") from None
-    if n < least:
-        raise ValueError(f"{call}: n must be at least {least}; got {n}")
-    return n
+_PASCAL = docstring_entries("""
+    n: how many rows and columns.
+    result: Float array `[n, n]`: whole numbers, rounded to the default float dtype once.
+    TypeError: `n` is not an integer.
+    ValueError: `n` is negative, or the kind is unknown.
+    """)
 
 
 def _to_float_array(rows: Any, n: int) -> Array:
@@ -58,7 +56,7 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> 
     Array([[ 1.+0.j,  1.+0.j],
            [ 1.+0.j, -1.+0.j]], dtype=complex64)
     """
-    n = _read_size("dft", n)
+    n = check_count("dft", "n", n)
     if scale not in (None, "sqrtn", "n"):
         raise ValueError(f'dft: scale must be None, "sqrtn" or "n"; got {scale!r}')
     k = np.arange(n)
@@ -90,7 +88,7 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Array:
     Array([[ 1,  1],
            [ 1, -1]], dtype=int32)
     """
-    n = _read_size("hadamard", n, 1)
+    n = check_count("hadamard", "n", n, 1)
     if n & (n - 1):
         raise ValueError(f"hadamard: n must be a power of 2; got {n}")
     rows, columns = (lax.broadcasted_iota(_I32, (n, n), axis) for axis in (0, 1))
@@ -117,7 +115,7 @@ def helmert(n: int, full: bool = False) -> Array:
     Array([[ 0.70710677,  0.70710677],
            [ 0.70710677, -0.70710677]], dtype=float32)
     """
-    n = _read_size("helmert", n, 1)
+    n = check_count("helmert", "n", n, 1)
     k = np.arange(n, dtype=np.float64)[:, None]
     ones = np.tril(np.ones((n, n)), -1) - np.diag(k[:, 0])
     ones[0] = 1.0
@@ -143,23 +141,20 @@ def invhilbert(n: int) -> Array:
     Array([[ 4., -6.],
            [-6., 12.]], dtype=float32)
     """
-    n = _read_size("invhilbert", n)
+    n = check_count("invhilbert", "n", n)
     return _to_float_array([[(-1) ** (i + j) * (i + j + 1) * math.comb(n + i, n - j - 1) * math.comb(n + j, n - i - 1)
                              * math.comb(i + j, i) ** 2 for j in range(n)] for i in range(n)], n)
 
 
-@public_api("n", "kind")
+@public_api("n", "kind", entries=_PASCAL)
 def pascal(n: int, kind: str | None = None) -> Array:
     """Pascal's matrix of binomial coefficients.
 
     Args:
-      n: how many rows and columns.
+      {n}
       kind: "symmetric" or None: `comb(i + j, i)`; "lower": `comb(i, j)`; "upper": its transpose.
-    Returns:
-      Float array `[n, n]`: whole numbers, rounded to the default float dtype once.
-    Raises:
-      TypeError: `n` is not an integer.
-      ValueError: `n` is negative, or the kind is unknown.
+    Returns: {result}
+    Raises: {TypeError, ValueError}
 
     Source: meaning of `scipy.linalg.pascal`.
 
@@ -168,23 +163,20 @@ def pascal(n: int, kind: str | None = None) -> Array:
            [1., 2., 3.],
            [1., 3., 6.]], dtype=float32)
     """
-    n, kind = _read_size("pascal", n), _read_kind("pascal", kind)
+    n, kind = check_count("pascal", "n", n), _read_kind("pascal", kind)
     value = {"symmetric": lambda i, j: math.comb(i + j, i), "lower": math.comb, "upper": lambda i, j: math.comb(j, i)}[kind]
     return _to_float_array([[value(i, j) for j in range(n)] for i in range(n)], n)
 
 
-@public_api("n", "kind")
+@public_api("n", "kind", entries=_PASCAL)
 def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of Pascal's matrix.
 
     Args:
-      n: how many rows and columns.
+      {n}
       kind: "symmetric" or None, "lower", "upper": the kind of the matrix whose inverse it is.
-    Returns:
-      Float array `[n, n]`: whole numbers, rounded to the default float dtype once.
-    Raises:
-      TypeError: `n` is not an integer.
-      ValueError: `n` is negative, or the kind is unknown.
+    Returns: {result}
+    Raises: {TypeError, ValueError}
 
     Source: meaning of `scipy.linalg.invpascal`.
 
@@ -193,7 +185,7 @@ def invpascal(n: int, kind: str | None = None) -> Array:
            [-1.,  1.,  0.],
            [ 1., -2.,  1.]], dtype=float32)
     """
-    n, kind = _read_size("invpascal", n), _read_kind("invpascal", kind)
+    n, kind = check_count("invpascal", "n", n), _read_kind("invpascal", kind)
     lower = [[(-1) ** (i + j) * math.comb(i, j) for j in range(n)] for i in range(n)]
     if kind == "lower":
         return _to_float_array(lower, n)

@@ -1,7 +1,6 @@
 """Matrices made of blocks, of diagonals and of a formula."""
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import lamina_numpy as lnp
@@ -10,6 +9,8 @@ from lamina_ir import ShapeError, dtypes
 from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
+
+from .._util import check_count
 
 __all__ = ["block_diag", "hilbert", "toeplitz"]
 
@@ -65,7 +66,7 @@ def hilbert(n: int) -> Array:
       Float array `[n, n]`.
     Raises:
       ValueError: `n` is negative.
-      TypeError: `n` is no integer.
+      TypeError: `n` is not an integer.
 
     Source: Hilbert, "Ein Beitrag zur Theorie des Legendre'schen Polynoms" (1894).
 
@@ -73,12 +74,7 @@ def hilbert(n: int) -> Array:
     Array([[1.        , 0.5       ],
            [0.5       , 0.33333334]], dtype=float32)
     """
-    if not hasattr(n, "__index__"):
-        raise TypeError(f"hilbert: n must be a number of rows, an integer; got {n!r}")
-    n = operator.index(n)
-    if n < 0:
-        raise ValueError(f"hilbert: n must be a number of rows; got {n}")
-    k = lnp.arange(n, dtype=float)
+    k = lnp.arange(check_count("hilbert", "n", n), dtype=float)
     return 1 / (k[:, None] + k + 1)
 
 

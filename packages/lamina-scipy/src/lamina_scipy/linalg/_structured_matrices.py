@@ -139,10 +139,9 @@ def fiedler(a: ArrayLike) -> Array:
 
     Source: meaning of `scipy.linalg.fiedler`.
 
-    >>> fiedler(np.array([1, 4, 12]))
-    Array([[ 0,  3, 11],
-           [ 3,  0,  8],
-           [11,  8,  0]], dtype=int32)
+    >>> fiedler(np.array([1, 4]))
+    Array([[0, 3],
+           [3, 0]], dtype=int32)
     """
     a = _to_vectors("fiedler", "a", a, 0)
     low, high = lnp.expand_dims(a, -1), lnp.expand_dims(a, -2)

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Callable
 from types import MethodType
+from typing import Any
 
 import numpy as np
 from lamina_ir.typing import CacheKey, Function, StaticValue, Tree
@@ -61,6 +63,13 @@ class FunctionCache:
         """Return all cached tables."""
         return list(self._tables.values())
 
+    def drop(self, is_stale: Callable[[Any], object]) -> None:
+        """Drop the entries of all tables for whose keys `is_stale` returns true."""
+        for table in self.tables():
+            for key in list(table):
+                if is_stale(key):
+                    table.pop(key, None)
+
     def _drop_older_half(self) -> None:
         # Insertion order, so these are the oldest. Half at once, so that the cost is paid rarely.
         for reference in self._tables.keyrefs()[:self.most // 2]:
@@ -114,7 +123,9 @@ def _value_key(value: StaticValue) -> CacheKey:
         return tuple([_value_key(v) for v in value])
     if kind is float or kind is complex:
         return kind, repr(value)  # not by value: 0.0 == -0.0, but nan != nan
-    if kind in (bool, int, str, bytes, type(None)) or isinstance(value, np.dtype):
+    if (kind in (bool, int, str, bytes, type(None)) or isinstance(value, np.dtype)
+            or isinstance(value, type) and (issubclass(value, (np.generic, bool, int, float, complex))
+                                            or isinstance(getattr(value, "dtype", None), np.dtype))):
         return kind, value
     raise TypeError
 

@@ -348,11 +348,27 @@ def notify_staging_hooks() -> None:
 class StateChange:
     """A context manager that changes the state of this thread; the block restores it, also if it is interrupted."""
 
-    __slots__ = ()
+    __slots__ = ("_old",)
+
+    def _read(self) -> Any:
+        """Return the state that the block restores."""
+        raise NotImplementedError
+
+    def _change(self) -> None:
+        """Change the state; may be interrupted."""
+        raise NotImplementedError
 
     def _leave(self) -> None:
         """Restore the state; may run twice."""
         raise NotImplementedError
+
+    def __enter__(self) -> None:
+        self._old = self._read()
+        try:
+            self._change()
+        except BaseException:
+            self._leave()
+            raise
 
     def __exit__(self, *error: object) -> None:
         try:
@@ -375,21 +391,21 @@ class extend_axis_env(StateChange):
     ['i', 'j']
     """
 
-    __slots__ = ("_frames", "_old")
+    __slots__ = ("_frames",)
 
     def __init__(self, *frames: AxisFrame) -> None:
         for f in frames:
             check_axis_name("a map", f.name)
         self._frames = frames
 
-    def __enter__(self) -> None:
-        old = self._old = trace_state.axes
-        try:
-            trace_state.axes = old + self._frames
-            notify_staging_hooks()
-        except BaseException:
-            self._leave()
-            raise
+    @override
+    def _read(self) -> tuple[AxisFrame, ...]:
+        return trace_state.axes
+
+    @override
+    def _change(self) -> None:
+        trace_state.axes = self._old + self._frames
+        notify_staging_hooks()
 
     @override
     def _leave(self) -> None:
@@ -413,24 +429,24 @@ class new_trace_level(StateChange):
     'sin at level 1'
     """
 
-    __slots__ = ("_trace", "_old")
+    __slots__ = ("_trace",)
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
-    def __enter__(self) -> None:
+    @override
+    def _read(self) -> int:
+        return trace_state.depth
+
+    @override
+    def _change(self) -> None:
         trace = self._trace
-        self._old = trace_state.depth
-        try:
-            if trace.level > stack_depth.USUAL_LEVELS:
-                stack_depth.raise_limit(trace.level, self)
-            trace_state.depth = trace.level
-            if _check_leaks.ever_enabled:
-                for hook in on_trace_begin:
-                    hook(trace)
-        except BaseException:
-            self._leave()
-            raise
+        if trace.level > stack_depth.USUAL_LEVELS:
+            stack_depth.raise_limit(trace.level, self)
+        trace_state.depth = trace.level
+        if _check_leaks.ever_enabled:
+            for hook in on_trace_begin:
+                hook(trace)
 
     @override
     def _leave(self) -> None:

@@ -32,8 +32,8 @@ RENAMED_ERRORS = (TypeError, ValueError, IndexError, OverflowError, ZeroDivision
 
 # Messages of jaxlib: unsortable dict keys, and a static argument that cannot be hashed.
 _UNSORTED = "Comparator raised exception while sorting pytree dictionary keys"
-_UNHASHABLE = re.compile(
-    r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
+_UNHASHABLE = (
+    r"(?s)Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:")
 
 
 def translate_error(error: BaseException, call: str | None = None, args: Sequence[Tree] = (),
@@ -56,7 +56,7 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
     if error.args[0].startswith(_UNSORTED):
         made = unsorted_dict_error(call, args, kwargs or {}) if call is not None else _unsorted_keys_error(error)
         return error if made is None else made.with_traceback(error.__traceback__)
-    found = _UNHASHABLE.match(error.args[0])
+    found = re.match(_UNHASHABLE, error.args[0])
     if found is None:
         return error
     kind, text = found[1].rpartition(".")[2], found[2].split("\n")[0]
@@ -173,12 +173,12 @@ def rename_error(name: str, error: BaseException, fun: Function, args: Sequence[
         return
     mark_builtin_error(error)
     if (len(error.args) > 1 or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text)
-            or _OF_OTHER_CALL.match(text) and not _OF_JITTED_CORE.match(text)):
+            or re.match(_OF_OTHER_CALL, text) and not re.match(_OF_JITTED_CORE, text)):
         return
     # A prefix such as `axis: ` may name a parameter of `fun`, not a helper; it must stay.
     code = getattr(inspect.unwrap(fun), "__code__", None)
     params = () if code is None else code.co_varnames
-    unhashable, inner = _UNHASHABLE.match(text), _OF_JITTED_CORE.match(text) or _INNER.match(text)
+    unhashable, inner = re.match(_UNHASHABLE, text), re.match(_OF_JITTED_CORE, text) or re.match(_INNER, text)
     if unhashable is not None:
         raise StaticArgumentError(
             f"{name}: {_unhashable_text(unhashable, [*zip(params, args), *kwargs.items()])}") from None
@@ -196,16 +196,16 @@ def _unhashable_text(found: re.Match[str], arguments: Iterable[tuple[str, object
 
 
 _ABOUT_VALUES = (ConcretizationError, KeyReuseError, LeakedTracerError)
-_INNER = re.compile(r"([a-z_][\w.]*): ")
-_OF_JITTED_CORE = re.compile(r"()jit of `\w+`: static argument ")  # from the jitted core of `fun` (`@jitted_core`)
-_OF_OTHER_CALL = re.compile(r"[\w ]+ of `|Comparator")
+_INNER = r"([a-z_][\w.]*): "
+_OF_JITTED_CORE = r"()jit of `\w+`: static argument "  # from the jitted core of `fun` (`@jitted_core`)
+_OF_OTHER_CALL = r"[\w ]+ of `|Comparator"
 
 
 def _is_library_only(tb: TracebackType | None) -> bool:
     """Return whether every frame of a traceback belongs to lamina or to a library that it calls, not to the user."""
     while tb is not None:
         file = tb.tb_frame.f_code.co_filename
-        if not is_library_file(file) and not _DEPENDENCIES.search(file):
+        if not is_library_file(file) and not re.search(_DEPENDENCIES, file):
             return False
         tb = tb.tb_next
     return True
@@ -221,14 +221,14 @@ def _is_raised_by_library(tb: TracebackType | None) -> bool:
         file = entry.tb_frame.f_code.co_filename
         if is_library_file(file):
             return True
-        if not _DEPENDENCIES.search(file):
+        if not re.search(_DEPENDENCIES, file):
             break
     return False
 
 
 # Other libraries, and generated code such as "<frozen os>"; not the user's code at a prompt.
-_DEPENDENCIES = re.compile(r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|"
-                           r"^<(?!stdin|string|console|python-input|ipython-input)")
+_DEPENDENCIES = (r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|"
+                 r"^<(?!stdin|string|console|python-input|ipython-input)")
 
 
 def _unsorted_keys_error(error: BaseException) -> BaseException:

@@ -7,18 +7,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from lamina_ir import trees
+from lamina_ir import ClosedJaxpr, ShapedArray, trees
 from lamina_ir.typing import CacheKey, Device, Function, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
-from .._core.args import argument_path, flatten_args
+from .._core.args import argument_path, flatten_args, flatten_results
 from .._core.function_cache import function_key
 from .._core.signature import function_name
+from .._core.staging import stage
 from .._core.static_args import StaticArgs
 from .signature_cache import Signature, SignatureCache, StagedProgram
 from .._typing import ArgSelection, CompilerOptions, StaticKey
 
-__all__ = ["CallSpec"]
+__all__ = ["CallSpec", "stage_call"]
+
+
+def stage_call(statics: StaticArgs, avals: Sequence[ShapedArray], tree: PyTreeDef,
+               static: StaticKey) -> tuple[ClosedJaxpr, list[Value], PyTreeDef]:
+    """Stage a function of trees of arrays.
+
+    Args:
+      statics: the function and its static arguments.
+      avals, tree, static: the types of the flat dynamic arguments, their tree, and the key of the static ones.
+    Returns:
+      (program, values of enclosing traces, tree of the results). The values are the first arguments of the program.
+
+    >>> from lamina_ir import aval_of
+    >>> tree = trees.tree_structure(((0, 0), {}))
+    >>> print(stage_call(StaticArgs("jit", lambda x, y: {"sum": x + y}, None, None), [aval_of(1.0)] * 2, tree, ())[0])
+    { lambda ; a:f32[] b:f32[]. let c:f32[] = add a b in (c,) }
+    """
+    fun, out_tree = statics.fun, tree  # `flat_fun` sets `out_tree`
+
+    def flat_fun(*tracers: Value) -> list[Value]:
+        nonlocal out_tree
+        args, kwargs = trees.tree_unflatten(tree, tracers)
+        if static:
+            args, kwargs = statics.join(args, kwargs, static)
+        out, out_tree = flatten_results(statics.call, function_name(fun), fun(*args, **kwargs))
+        return out
+
+    closed, outer = stage(flat_fun, avals, (statics.call, fun, tree, statics.nums))
+    return closed, outer, out_tree
 
 
 class CallSpec(Protocol):
@@ -97,6 +127,11 @@ class CallSpec(Protocol):
             static = ()
         flat, tree = flatten_args(self.call, self.name, args, kwargs)
         return flat, tree, static
+
+    def stage_function(self, avals: Sequence[ShapedArray], tree: PyTreeDef,
+                       static: StaticKey = ()) -> tuple[ClosedJaxpr, list[Value], PyTreeDef]:
+        """Stage the function for arguments of these types: (program, values of enclosing traces, tree of the results)."""
+        return stage_call(self.statics, avals, tree, static)
 
     def trace_call(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: list[Value], tree: PyTreeDef,
                    static: StaticKey) -> StagedProgram:

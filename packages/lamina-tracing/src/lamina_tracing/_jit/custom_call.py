@@ -11,10 +11,11 @@ from inspect import Signature, signature
 from typing import Any, TypeVar
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, trees
+from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, dtypes, trees
 from lamina_ir.typing import Function, Params, Tree, Value
 
 from . import hooks
+from .._core.explicit_shardings import add_shardings
 from .._core.signature import function_name
 from .._core.array import HostArray
 from .._core.source_lines import make_rule_source
@@ -84,7 +85,7 @@ class CustomCall:
     def bind(self, args: Sequence[Value]) -> list[Value]:
         """Bind the call as one equation, so that every transformation of the arguments handles it."""
         with staging_context(args):
-            prim, outer, params = self.as_equation([typeof(a) for a in args])
+            prim, outer, params = self.as_equation(add_shardings([typeof(a) for a in args], args))
         return list(bind(prim, *outer, *args, **params))
 
 
@@ -106,7 +107,7 @@ def results_to_arrays(tree: Tree) -> Tree:
         if not isinstance(x, _NUMBERS) or isinstance(x, HostArray):
             return x
         aval = typeof(x)
-        return hooks.evaluator.array(np.asarray(x, aval.dtype), aval)
+        return x if aval.dtype == dtypes.float0 else hooks.evaluator.array(np.asarray(x, aval.dtype), aval)
 
     return trees.tree_map(array, tree) if trace_state.trace is EVALUATION else tree
 

@@ -1,6 +1,6 @@
 """Fast path of `jit` without a backend: look up the program of a call by a cheap key of its arguments.
 
-The lookup costs a third of flattening the arguments as pytrees and computing their types. It handles arrays, numbers,
+The lookup costs less than flattening the arguments as pytrees and computing their types. It handles arrays, numbers,
 tuples and lists of these, and small static arguments; all other calls take the general path. Keys contain `id(aval)`
 instead of the type, which is valid because each entry holds references to its types.
 """

@@ -171,8 +171,10 @@ def set_basis_map(new: Function | None) -> None:
     if new is not None and not callable(new):
         raise TypeError(f"set_basis_map: expected a function or None; got {type(new).__name__}")
     with config.generation.changing():
+        was_known = _basis_map_is_known
         basis_map, _basis_map_is_known = new, True
-        invalidate_caches()
+        if was_known:  # else no program depends on it
+            invalidate_caches()
 
 
 _BATCHING, _NUMPY_LIBRARY = "lamina_batching", "lamina_numpy"  # higher packages: imported by name, if installed

@@ -16,12 +16,13 @@ from lamina_ir import prims, ShapedArray, ShapeDtypeStruct, trees
 from lamina_ir.typing import CacheKey, Device, Function, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
-from .._core.args import find_called_name, get_duck_typed_avals, flatten_results, get_arg_avals
+from .._core.explicit_shardings import add_shardings, explicit_meshes
+from .._core.args import find_called_name, get_duck_typed_avals, get_arg_avals
 from .._core.signature import parameter_names
 from .._core.array import concrete_types
 from .._core.function_cache import FunctionCache
 from .._core.source_lines import clear_source, is_library_file, find_user_source
-from .._core.staging import eval_jaxpr, stage
+from .._core.staging import eval_jaxpr
 from .._core.trace import bind, staging_context
 from .._core.tracer import Tracer
 from . import hooks
@@ -170,8 +171,11 @@ class JitSpec(CallSpec):
         flat, tree, static = self.split(args, kwargs)
         value_types = _HOST_VALUE_TYPES.union(concrete_types)
         if any(isinstance(x, ShapeDtypeStruct) or type(x) not in value_types and hasattr(x, "shape") for x in flat):
-            avals = get_duck_typed_avals(self.call, self.name, flat, tree)
-            return self.cache.get_or_trace(avals, tree, static, self.trace_avals), tree
+            with staging_context(flat):
+                avals = get_duck_typed_avals(self.call, self.name, flat, tree)
+                if explicit_meshes and self.in_shardings is None:
+                    avals = add_shardings(avals, flat)
+                return self.cache.get_or_trace(avals, tree, static, self.trace_avals), tree
         return self.trace(flat, tree, static), tree
 
     @override
@@ -202,6 +206,8 @@ class JitSpec(CallSpec):
                 if self.is_library_function:
                     self._raise_in_called_name(flat, tree)
                 raise
+            if explicit_meshes and self.in_shardings is None:
+                avals = add_shardings(avals, flat)
             return self.cache.get_or_trace(avals, tree, static, self.trace_avals)
 
     def _raise_in_called_name(self, flat: Sequence[Value], tree: PyTreeDef) -> None:
@@ -212,17 +218,7 @@ class JitSpec(CallSpec):
 
     def trace_avals(self, avals: Sequence[ShapedArray], tree: PyTreeDef, static: StaticKey) -> StagedProgram:
         """Trace the function for arguments of these types, without looking in the cache."""
-        out_tree: PyTreeDef  # set by `flat_fun`
-
-        def flat_fun(*tracers: Value) -> list[Value]:
-            nonlocal out_tree
-            args, kwargs = trees.tree_unflatten(tree, tracers)
-            if static:
-                args, kwargs = self.statics.join(args, kwargs, static)
-            out, out_tree = flatten_results(self.call, self.name, self.fun(*args, **kwargs))
-            return out
-
-        closed, outer = stage(flat_fun, avals, (self.call, self.fun, tree, self.statics.nums))
+        closed, outer, out_tree = self.stage_function(avals, tree, static)
         if self.is_library_function:
             clear_source(closed, find_user_source())  # the program is cached for all callers, not only for the first one
         return StagedProgram(closed, outer, out_tree)

@@ -19,7 +19,7 @@ from .._typing import Unchecked
 __all__ = ["pdot", "xeinsum"]  # and, in lamina_tracing.extend, what einsum of lamina.numpy parses by
 
 Axes = Sequence[int]
-_TERM = re.compile(r"([^{}>,]*)(?:\{([^{}]*)\})?\Z")
+_TERM = r"([^{}>,]*)(?:\{([^{}]*)\})?\Z"
 
 
 @rename_errors
@@ -73,7 +73,7 @@ def split_einsum_spec(call: str, spec: str) -> tuple[list[str], list[tuple[str, 
     left, arrow, right = spec.replace(" ", "").partition("->")
     letters, names = [], []
     for text in (*re.split(r",(?![^{]*\})", left), *((right,) if arrow else ())):
-        term = _TERM.match(text)
+        term = re.match(_TERM, text)
         if term is None:
             raise ValueError(f"{call}: each term is letters and then names in braces, as 'ab{{i,j}}'; got {text!r} in {spec!r}")
         found = tuple(n for n in (term[2] or "").split(",") if n)

@@ -24,8 +24,4 @@ def __getattr__(name: str) -> _typing.Any:
     return _import_module(f"{__name__}.{name}")  # few programs use more than one of them
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
 _explain_absent_names(globals())

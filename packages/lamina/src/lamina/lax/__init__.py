@@ -32,8 +32,4 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
         return value
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
 _explain_absent_names(globals())

@@ -1,5 +1,5 @@
 """`lamina.numpy`: the functions of `lamina_numpy`, and `fft` and `linalg`. Each is fetched when it is first asked for."""
-from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
+from .. import _arrays as _arrays  # the runtime first: what follows is dispatched through it
 import typing as _typing
 from importlib import import_module as _import_module
 
@@ -22,10 +22,6 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value = getattr(_home, name)
         return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
 
 
 _explain_absent_names(globals())

@@ -1,15 +1,14 @@
 """`jax._src.literals`: classes of constants in JAX's programs."""
-from typing import NoReturn
+from ..._class_views import Refusing
 
 __all__ = ["LiteralArray", "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray"]
 
 
-class _Literal:
+class _Literal(Refusing):
     """A class without instances, for `isinstance`: constants of lamina's programs are NumPy arrays and Python scalars."""
 
-    def __init__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise TypeError(f"{type(self).__name__}: constants of lamina's programs are NumPy arrays and scalars; "
-                        "use numpy.asarray")
+    error = TypeError
+    reason = "constants of lamina's programs are NumPy arrays and scalars; use numpy.asarray"
 
 
 class LiteralArray(_Literal):

@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from lamina_ir import Primitive as _Primitive
+from lamina_ir import UnnamedAxis, shaped
 from lamina_ir.errors import ProgramError
 from lamina_ir.typing import Function, Outputs, Params, ParamValue, Value
-from lamina_tracing.extend import find_top_trace, find_user_source, typeof
+from lamina_parallel import pmap
+from lamina_tracing.extend import (AxisFrame, eval_jaxpr, extend_axis_env, find_top_trace, find_user_source, stage,
+                                    typeof)
 from typing_extensions import override
 
 from ..._class_views import ClassView
-from ..._vocabulary import custom_jvp_call_p, custom_vjp_call_p, pjit_p
+from ..._vocabulary import custom_jvp_call_p, custom_vjp_call_p, pjit_p, xla_pmap_p
 
 __all__ = ["CallPrimitive", "ClosedCallPrimitive", "MapPrimitive", "Primitive", "call_bind_with_continuation", "call_impl",
            "call_p", "closed_call_p", "custom_jvp_call_p", "custom_vjp_call_p", "pjit_p", "primitive_uses_outfeed"]
@@ -206,5 +209,24 @@ def _bind_custom_vjp(fun: Any, fwd: Any, bwd: Any, *operands: Value, out_trees: 
     return list(f(*operands))
 
 
+def _bind_pmap(fun: Any, *operands: Value, axis_name: Any, axis_size: int, in_axes: Sequence[int | None], out_axes_thunk: Any,
+               devices: Any = None, backend: str | None = None, donated_invars: Sequence[bool] = (),
+               global_axis_size: int | None = None, **params: ParamValue) -> list[Value]:
+    """Map a function of flat values over devices: `xla_pmap_p.bind(fun, *operands, **params)` in a trace's `process_map`.
+
+    `out_axes_thunk()` returns the mapped axes of the results, and is called after `fun`.
+    """
+    avals = [a if d is None else shaped((*a.shape[:d], *a.shape[d + 1:]), a.dtype, a.weak_type)
+             for a, d in zip(map(typeof, operands), in_axes, strict=True)]
+    with extend_axis_env(AxisFrame(axis_name, global_axis_size or axis_size)):
+        closed, outer = stage(lambda *xs: list(fun.call_wrapped(*xs)), avals)
+    count = len(outer)
+    mapped = pmap(lambda *xs: eval_jaxpr(closed, xs), None if type(axis_name) is UnnamedAxis else axis_name,
+                  in_axes=(None,) * count + tuple(in_axes), out_axes=list(out_axes_thunk()), devices=devices,
+                  backend=backend, donate_argnums=tuple([count + i for i, d in enumerate(donated_invars) if d]))
+    return list(mapped(*outer, *operands))
+
+
+xla_pmap_p.bind_functions = _bind_pmap
 custom_jvp_call_p.bind_functions = _bind_custom_jvp
 custom_vjp_call_p.bind_functions = _bind_custom_vjp

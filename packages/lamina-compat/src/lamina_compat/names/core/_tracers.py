@@ -25,8 +25,9 @@ from lamina_tracing.linear_util import wrap_init
 from typing_extensions import override
 
 from ..._class_views import ClassView
-from ..._vocabulary import to_jax_equation
+from ..._vocabulary import to_jax_equation, xla_pmap_p
 from ._primitives import custom_jvp_call_p, custom_vjp_call_p
+from ._programs import function_of_program
 
 __all__ = ["AxisEnv", "EvalTrace", "MainTrace", "OpaqueTraceState", "Sublevel", "Trace", "TraceTag", "Tracer", "axis_frame",
            "cur_sublevel", "current_trace_is", "ensure_compile_time_eval", "escaped_tracer_error", "eval_context", "eval_trace",
@@ -164,7 +165,10 @@ class Trace(_Trace, metaclass=ClassView, of=_Trace):
     def process(self, prim: Primitive, args: tuple[Value, ...], params: Params) -> Outputs:
         """Call `process_primitive`."""
         shown, params, operands = to_jax_equation(prim, params, args)
-        made = self.process_primitive(shown, list(map(self.to_val, operands)), params)
+        values = list(map(self.to_val, operands))
+        if shown is xla_pmap_p and hasattr(self, "process_map"):
+            return tuple(map(full_lower, _process_map(self.process_map, params, values)))
+        made = self.process_primitive(shown, values, params)
         if not prim.multiple:
             return full_lower(made)
         if not isinstance(made, tuple | list):
@@ -184,6 +188,13 @@ class Trace(_Trace, metaclass=ClassView, of=_Trace):
         values = list(map(self.to_val, args))
         made = _process_jvp(method, call, values) if kind == "custom_jvp" else _process_vjp(method, call, values)
         return list(map(full_lower, made))
+
+
+def _process_map(method: Callable[..., Any], params: Params, values: list[Value]) -> Any:
+    """Call `process_map` with the mapped function in place of its program."""
+    rest = {k: v for k, v in params.items() if k not in ("call_jaxpr", "out_axes", "global_arg_shapes")}
+    return method(xla_pmap_p, wrap_init(function_of_program(params["call_jaxpr"])), values, rest
+                  | {"out_axes_thunk": lambda: params["out_axes"]})
 
 
 def _process_jvp(method: Callable[..., Any], call: Any, values: list[Value]) -> list[Value]:

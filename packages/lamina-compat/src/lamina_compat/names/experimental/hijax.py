@@ -3,10 +3,11 @@
 A library may derive from `HiType` and `HiPrim`, which is what its import needs. An instance cannot be made.
 """
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from lamina_ir.layers import explain_absent_names
 
+from ..._class_views import Refusing
 from ..core import AbstractValue
 from ..interpreters.ad import instantiate_zeros
 
@@ -14,18 +15,19 @@ __all__ = ["AbstractValue", "HiPrim", "HiType", "MutableHiType", "VJPHiPrimitive
            "instantiate_zeros", "register_hitype"]
 
 
-class _Refusing:
-    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"{type(self).__name__}: lamina has no new kinds of arrays, as of jax.experimental.hijax; "
-                                  "register a pytree with jax.tree_util")
+_REASON = "lamina has no new kinds of arrays, as of jax.experimental.hijax; register a pytree with jax.tree_util"
 
 
-class HiType(_Refusing):
+class HiType(Refusing):
     """The base class of new types. An instance raises NotImplementedError."""
 
+    reason = _REASON
 
-class HiPrim(_Refusing):
+
+class HiPrim(Refusing):
     """The base class of primitives on new types. An instance raises NotImplementedError."""
+
+    reason = _REASON
 
 
 VJPHiPrimitive = HiPrim

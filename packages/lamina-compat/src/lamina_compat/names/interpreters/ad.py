@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina_autodiff import SymbolicZero, linear_transpose
+from lamina_autodiff import linearize as _linearize
 from lamina_autodiff import vjp as _vjp
 from lamina_autodiff.extend import JVPTrace, JVPTracer, is_linear, jvp_program, jvp_rules, run_jvp, transpose_rules
 from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, dtypes
@@ -26,13 +27,14 @@ from ..._zeros import (UndefinedPrimal, Zero, add_jaxvals, add_jaxvals_p, add_ta
                        instantiate_zeros_aval, is_undefined_primal, recast_to_float0, replace_float0s,
                        replace_internal_symbolic_zeros, replace_rule_output_symbolic_zeros, to_zero, zero_from_primal,
                        zeros_like_aval, zeros_like_jaxval)
+from .partial_eval import PartialVal, trace_to_jaxpr_nounits
 
 __all__ = ["JVPTrace", "JVPTracer", "SymbolicZero", "UndefinedPrimal", "Zero", "add_jaxvals", "add_jaxvals_p",
            "add_tangents", "backward_pass", "bilinear_transpose",
            "call_linearize_param_updaters", "call_param_updaters", "call_transpose_param_updaters", "defbilinear",
            "defjvp", "defjvp2", "defjvp_zero", "deflinear",
            "deflinear2", "get_primitive_transpose", "instantiate_zeros", "instantiate_zeros_aval",
-           "is_undefined_primal", "jvp", "jvp_jaxpr", "linear_jvp", "linear_transpose2", "primitive_jvps",
+           "is_undefined_primal", "jvp", "jvp_jaxpr", "linear_jvp", "linear_transpose2", "linearize", "primitive_jvps",
            "primitive_transposes", "recast_to_float0", "reducing_transposes", "replace_float0s",
            "replace_internal_symbolic_zeros", "replace_rule_output_symbolic_zeros", "standard_jvp", "standard_jvp2",
            "vjp", "zero_from_primal", "zero_jvp", "zeros_like_aval", "zeros_like_jaxval"]
@@ -330,6 +332,31 @@ def vjp(traceable: WrappedFun, primals: Sequence[Value], has_aux: bool = False) 
         return (list(out[0]), out[1]) if has_aux else list(out)
     out, pull, *aux = _vjp(flat, *primals, has_aux=has_aux)
     return out, lambda *cts: pull([instantiate_zeros(ct) for ct in cts]), *aux
+
+
+def linearize(traceable: WrappedFun, *primals: Value, has_aux: bool = False) -> tuple[Any, ...]:
+    """Return the results of a wrapped function of flat arguments, and its derivative at these arguments as a program.
+
+    Args:
+      traceable: a function of flat arguments that returns a sequence of flat results.
+      primals: the arguments.
+      has_aux: whether it returns (results, auxiliary data).
+    Returns:
+      A tuple: the results; their tangents as `PartialVal`s, known if they are zero; the program; the values of its constvars;
+      with `has_aux` also the auxiliary data. The program maps tangents of the arguments to the unknown tangents.
+
+    >>> from lamina_tracing import lax
+    >>> linearize(wrap_init(lambda x: [lax.mul(x, 3.0)]), 2.0)[1:]
+    ([(ShapedArray(float32[], weak_type=True), None)], { lambda ; a:f32[]. let b:f32[] = mul a 3.0:f32[] in (b,) }, ())
+    """
+    def flat(*xs: Value) -> Any:
+        out = traceable.call_wrapped(*xs)
+        return (list(out[0]), out[1]) if has_aux else list(out)
+    out, push, *aux = _linearize(flat, *primals, has_aux=has_aux)
+    avals = list(map(typeof, primals))
+    tangents = [PartialVal.unknown(a if dtypes.is_inexact(a.dtype) else tangent_aval(a)) for a in avals]
+    jaxpr, results, consts = trace_to_jaxpr_nounits(wrap_init(push), tangents)
+    return out, results, jaxpr, consts, *aux
 
 
 def jvp_jaxpr(jaxpr: ClosedJaxpr, nonzeros: Sequence[bool],

@@ -67,7 +67,7 @@ def scalar(value: Value, dtype: np.dtype) -> Value:
 
 
 def has_default_float_dtype(x: HostArray) -> bool:
-    """Return whether an array has the dtype of Python's floats; `typeof` takes three times as long."""
+    """Return whether an array has the dtype of Python's floats; `typeof` takes longer."""
     return x.dtype is (_F64 if _x64.enabled_in_all_threads or _x64.ever_enabled and _x64.value else _F32)
 
 
