@@ -4,6 +4,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Callable
 
+import numpy as np
+
 SPECS = {"xy": ("x", "y"), "x_": ("x", None), "_y": (None, "y"), "__": (None, None), "xx": (("x", "y"), None),
          "yx": ("y", "x")}
 RESHAPES = [
@@ -102,12 +104,112 @@ def binary_cases(lib: ModuleType) -> Cases:
     }
 
 
+def traced_cases(lib: ModuleType) -> dict[str, Callable[..., Any]]:
+    """Return functions of an array `[8, 8]` and of `note`, by name. `note(x)` records the type of `x` and returns `x`."""
+    jnp, lax, P = lib.numpy, lib.lax, lib.sharding.PartitionSpec
+    a = np.arange(64, dtype=np.float32).reshape(8, 8)
+
+    def layer(note):
+        return lambda v: note(jnp.sin(note(v)).sum(1))
+
+    def with_rules(note):
+        f = lib.custom_vjp(lambda u: note(u * 2))
+        f.defvjp(lambda u: (note(u * 2), note(u)), lambda r, g: (note(r) * note(g),))
+        return f
+
+    def with_ambiguous_rule():
+        f = lib.custom_vjp(lambda u: u * 2)
+        f.defvjp(lambda u: (u * 2, u), lambda r, g: (g @ r,))
+        return f
+
+    def with_jvp(note):
+        f = lib.custom_jvp(lambda u: note(u * 2))
+        f.defjvp(lambda p, t: (note(p[0] * 2), note(t[0]) * 2))
+        return f
+
+    return {
+        "jit": lambda v, note: lib.jit(layer(note))(v),
+        "jit in jit": lambda v, note: lib.jit(lambda u: note(lib.jit(layer(note))(u.T)))(v),
+        "grad": lambda v, note: lib.grad(lambda u: layer(note)(u).sum())(v),
+        "jit grad": lambda v, note: lib.jit(lib.grad(lambda u: layer(note)(u).sum()))(v),
+        "grad jit": lambda v, note: lib.grad(lambda u: lib.jit(layer(note))(u).sum())(v),
+        "grad grad": lambda v, note: lib.grad(lambda w: lib.grad(lambda u: layer(note)(u).sum())(w).sum())(v),
+        "jvp": lambda v, note: lib.jvp(layer(note), (v,), (v,)),
+        "vmap": lambda v, note: note(lib.vmap(lambda r: note(note(r) * 2))(v)),
+        "vmap1": lambda v, note: note(lib.vmap(lambda r: note(note(r) * 2), 1)(v)),
+        "jit vmap": lambda v, note: lib.jit(lambda u: note(lib.vmap(lambda r: note(note(r) * 2))(u)))(v),
+        "vmap jit": lambda v, note: lib.vmap(lib.jit(lambda r: note(note(r) * 2)))(v),
+        "vmap grad": lambda v, note: lib.vmap(lib.grad(lambda r: note(note(r) * r).sum()))(v),
+        "vmap name": lambda v, note: lib.vmap(lambda r: note(r * lax.psum(1, "i")), axis_name="i")(v),
+        "scan": lambda v, note: lax.scan(lambda c, w: (note(c * 2), note(w)), v, a),
+        "scan xs": lambda v, note: lax.scan(lambda c, w: (c, note(w * note(c).sum())), v, v.T),
+        "scan closure": lambda v, note: lax.scan(lambda c, w: (note(c + v), None), v, None, length=2),
+        "scan plain carry": lambda v, note: lax.scan(lambda c, w: (note(c + v), None), jnp.zeros((8, 8)), None, length=2),
+        "jit scan": lambda v, note: lib.jit(lambda u: lax.scan(lambda c, w: (note(c * 2), None), u, None, length=2))(v),
+        "grad scan": lambda v, note: lib.grad(
+            lambda u: lax.scan(lambda c, w: (note(c * 2), None), u, None, length=2)[0].sum())(v),
+        "while": lambda v, note: lax.while_loop(lambda c: note(c).sum() < 3, lambda c: note(c * 2 + 1), v),
+        "fori": lambda v, note: lax.fori_loop(0, 3, lambda i, c: note(c * 2), v),
+        "cond": lambda v, note: lax.cond(True, lambda c: note(c * 2), lambda c: note(c), v),
+        "jit cond": lambda v, note: lib.jit(lambda u: lax.cond(u.sum() < 3, lambda c: note(c * 2), lambda c: note(c), u))(v),
+        "checkpoint": lambda v, note: lib.checkpoint(lambda u: note(jnp.sin(note(u))))(v),
+        "grad checkpoint": lambda v, note: lib.grad(lambda u: lib.checkpoint(lambda w: note(jnp.sin(note(w))))(u).sum())(v),
+        "custom_vjp": lambda v, note: lib.jit(with_rules(note))(v),
+        "jit grad custom_vjp": lambda v, note: lib.jit(lib.grad(lambda u: with_rules(note)(u).sum()))(v),
+        "ambiguous custom_vjp": lambda v, note: lib.jit(lib.grad(lambda u: with_ambiguous_rule()(u).sum()))(v),
+        "eager ambiguous custom_vjp": lambda v, note: lib.grad(lambda u: with_ambiguous_rule()(u).sum())(v),
+        "constraint": lambda v, note: lib.jit(lambda u: note(lax.with_sharding_constraint(u, P("x", "y"))))(v),
+        "eager constraint": lambda v, note: note(lax.with_sharding_constraint(v, P("x", "y"))),
+        "replicated constraint": lambda v, note: lib.jit(lambda u: note(lax.with_sharding_constraint(u, P())))(v),
+        "zeros_like": lambda v, note: lib.jit(lambda u: note(jnp.zeros_like(u)))(v),
+        "full_like": lambda v, note: lib.jit(lambda u: note(jnp.full_like(u, 3, "int32")))(v),
+        "vmap zeros_like": lambda v, note: lib.vmap(lambda u: note(jnp.ones_like(u)))(v),
+        "vmap reshard": lambda v, note: note(lib.vmap(lambda r: note(lib.sharding.reshard(r, P("x"))))(v)),
+        "jit vmap reshard": lambda v, note: lib.jit(
+            lambda u: note(lib.vmap(lambda r: note(lib.sharding.reshard(r, P("y"))))(u)))(v),
+        "custom_jvp": lambda v, note: lib.jit(with_jvp(note))(v),
+        "jit jvp custom_jvp": lambda v, note: lib.jit(lambda u: lib.jvp(with_jvp(note), (u,), (u,)))(v),
+        "reshard": lambda v, note: lib.jit(lambda u: note(lib.sharding.reshard(u, P("y", None))))(v),
+        "out_sharding": lambda v, note: lib.jit(lambda u: note(jnp.einsum("ij,jk->ik", u, u, out_sharding=P("x"))))(v),
+        "auto_axes": lambda v, note: lib.jit(lambda u: note(lib.sharding.auto_axes(
+            lambda w: w @ w, out_sharding=P("x", None))(u)))(v),
+        "refused": lambda v, note: lib.jit(lambda u: note(u @ u))(v),
+        "make_jaxpr": lambda v, note: lib.make_jaxpr(layer(note))(v) and None,
+        "make_jaxpr refused": lambda v, note: lib.make_jaxpr(lambda u: u @ u)(v) and None,
+        "eval_shape refused": lambda v, note: lib.eval_shape(lambda u: u @ u, v) and None,
+        "eval_shape": lambda v, note: note(lib.eval_shape(layer(note), v)),
+        "jit eval_shape": lambda v, note: note(lib.jit(lambda u: u.sum(0)).eval_shape(v)),
+        "plain argument": lambda v, note: lib.jit(lambda u: note(note(u) * 2))(a),
+        "closure": lambda v, note: lib.jit(lambda u: note(u + v))(a),
+    }
+
+
+def types_seen(lib: ModuleType, f: Callable[..., Any], v: Any) -> list[str] | None:
+    """Return the types that a function of `traced_cases` records; None if it is refused."""
+    seen: list[str] = []
+
+    def note(x):
+        seen.append(str(lib.typeof(x)).lstrip("~").split("{")[0])
+        return x
+
+    try:
+        f(v, note)
+    except Exception as error:
+        if type(error).__name__ in ("ShardingTypeError", "TypeError", "ValueError", "AssertionError",
+                                    "DuplicateSpecError"):
+            return None
+        raise
+    return list(dict.fromkeys(seen))
+
+
 def run_all(lib: ModuleType, put: Callable[..., Any], outcome: Callable[..., Any]) -> dict[str, Any]:
     """Return the outcome of each case. `put(shape, spec)` makes an array; `outcome(f, *args)` describes a call."""
     found = {}
     for i, first in SPECS.items():
         for name, f in unary_cases(lib).items():
             found[f"{name} {i}"] = outcome(f, put((8, 8), first))
+        for name, f in traced_cases(lib).items():
+            found[f"typeof {name} {i}"] = types_seen(lib, f, put((8, 8), first))
         for j, second in SPECS.items():
             for name, f in binary_cases(lib).items():
                 found[f"{name} {i} {j}"] = outcome(f, put((8, 8), first), put((8, 8), second))

@@ -64,6 +64,44 @@ def test_second_derivatives_and_vmap(mesh):
         "float32[3,8@x,8]"]
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, lamina.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("loop", [
+    lambda v, c: lax.scan(lambda c, _: (c * v, None), c, None, length=2)[0],
+    lambda v, c: lax.fori_loop(0, 2, lambda i, c: c * v, c),
+    lambda v, c: lax.while_loop(lambda s: s[1] < 2, lambda s: (s[0] * v, s[1] + 1), (c, 0))[0],
+    lambda v, c: lax.cond(v.sum() > 0, lambda a: a * v, lambda a: c, v)], ids=["scan", "fori_loop", "while_loop", "cond"])
+def test_tangents_of_sharded_constants_have_their_sharding(mesh, wrap, loop):
+    x, constant = put(mesh, "x", "y"), put(mesh, "x", "y") * 3
+    found = wrap(lambda v: lamina.jvp(lambda u: loop(u, constant), (v,), (v,)))(x)
+    assert types(found) == ["float32[8@x,8@y]"] * 2
+    plain = lamina.jvp(lambda u: loop(u, jnp.array(VALUE) * 3), (jnp.array(VALUE),), (jnp.array(VALUE),))
+    for a, b in zip(found, plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_arrays_and_structs_with_specs_are_arguments_of_eval_shape(mesh):
+    struct = lamina.ShapeDtypeStruct((8, 8), np.float32, sharding=P("x", "y"))
+    found = lamina.eval_shape(lambda v: {"sum": v.sum(0), "same": v}, struct)
+    assert [s.sharding.spec for s in lamina.tree_util.tree_leaves(found)] == [P("x", "y"), P("y")]
+    made = lamina.jit(lambda: jnp.ones((8, 8)), out_shardings=found["same"].sharding)()
+    assert types(made) == ["float32[8@x,8@y]"]
+    with set_mesh(None):  # the mesh of the argument is used
+        assert lamina.eval_shape(lambda v: v.T, put(mesh, "x")).sharding.spec == P(None, "x")
+
+
+def test_a_program_may_depend_on_the_sharding_of_an_argument(mesh):
+    f = lamina.jit(lambda v: v * (2 if lamina.typeof(v).sharding.spec[0] == "x" else 3))
+    for _ in range(2):
+        np.testing.assert_array_equal(f(put(mesh, "x")), VALUE * 2)
+        np.testing.assert_array_equal(f(put(mesh, "y")), VALUE * 3)
+
+
+def test_shardings_are_unknown_in_shard_map(mesh):
+    seen = []
+    lamina.shard_map(lambda v: seen.append(lamina.typeof(v + 1).sharding) or v, mesh, P("x"), P("x"))(put(mesh, "x"))
+    assert seen == [None]
+
+
 def test_ahead_of_time_compilation(mesh):
     x, f = put(mesh, "x", "y"), lamina.jit(lambda v: v.T * 2)
     assert types(f.lower(x).compile()(x)) == ["float32[8@y,8@x]"]

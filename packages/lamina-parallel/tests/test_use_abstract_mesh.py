@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from lamina_parallel import AbstractMesh, AxisType, Mesh, get_abstract_mesh, get_mesh, set_mesh, use_abstract_mesh
 from lamina_parallel.testing import fake_devices
+from lamina_tracing import eval_shape, lax
 
 
 def test_devices_stay_and_axis_types_change():
@@ -25,6 +26,10 @@ def test_other_axes_are_refused(given, error, message):
             pass
 
 
-def test_devices_are_needed():
-    with pytest.raises(ValueError, match="Use set_mesh"), use_abstract_mesh(AbstractMesh((4,), ("x",))):
-        pass
+def test_programs_are_traced_without_devices():
+    mesh = AbstractMesh((4,), ("x",), AxisType.Explicit)
+    with use_abstract_mesh(mesh):
+        assert get_abstract_mesh() == mesh and get_mesh().is_abstract
+        found = eval_shape(lambda: lax.full((8, 4), 1.0))
+        assert found.shape == (8, 4) and found.sharding is None
+    assert get_abstract_mesh().empty

@@ -22,7 +22,7 @@ from ._maps.shard_map import shard_map
 from ._maps.smap import smap
 
 __all__ = ["AbstractMesh", "AxisName", "AxisType", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop",
-           "__version__", "all_gather", "all_to_all", "auto_axes", "axis_index", "axis_size", "extend",
+           "__version__", "all_gather", "all_to_all", "auto_axes", "axis_index", "axis_size", "explicit_axes", "extend",
            "get_abstract_mesh", "get_mesh", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax",
            "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "set_mesh",
            "shard_map", "smap", "use_abstract_mesh", "xeinsum", "xmap"]
@@ -33,12 +33,12 @@ for _layer in ("autodiff", "batching"):  # rules of the map primitives
 _hide_frames_of(__file__.rsplit("/", 1)[0])
 
 if _TYPE_CHECKING:
-    from ._explicit.auto_axes import auto_axes
+    from ._explicit.auto_axes import auto_axes, explicit_axes
     from ._maps.xmap import AxisName, ResourceSet, xmap
     from ._padded.padded import padded
 
-_LATER = {"AxisName": "_maps.xmap", "ResourceSet": "_maps.xmap", "auto_axes": "_explicit.auto_axes", "padded": "_padded.padded",
-          "xmap": "_maps.xmap"}
+_LATER = {"AxisName": "_maps.xmap", "ResourceSet": "_maps.xmap", "auto_axes": "_explicit.auto_axes",
+          "explicit_axes": "_explicit.auto_axes", "padded": "_padded.padded", "xmap": "_maps.xmap"}
 
 _deprecated = _deprecated_getattr(__package__ or "")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lamina_ir.layers import deprecated_getattr
 
+from ._explicit.array_shardings import ArrayShardings, TypeSharding, set_array_shardings
 from ._mesh.mesh import mesh_in_scope
 from ._mesh.partition_spec import (check_explicit_spec, explicit_spec, format_placement, parse_mesh, partition_spec_from_tiles,
                                    spec_entries, spec_from_entries, tiles_from_partition_spec)
@@ -20,9 +21,10 @@ from ._maps.lower_xmaps import lower_xmaps
 from ._maps.pmap import PmapSpec
 from ._maps.global_view import global_view
 
-__all__ = ["PmapSpec", "add_sharding_types", "check_explicit_spec", "explicit_spec", "format_placement",
-           "global_view", "lower_xmaps", "mesh_in_scope", "parse_mesh", "partition_spec_from_tiles", "sharding_rules",
-           "spec_entries", "spec_from_entries", "tiles_from_partition_spec"]
+__all__ = ["ArrayShardings", "PmapSpec", "TypeSharding", "add_sharding_types", "check_explicit_spec", "explicit_spec",
+           "format_placement", "global_view", "lower_xmaps", "mesh_in_scope", "parse_mesh",
+           "partition_spec_from_tiles", "set_array_shardings", "sharding_rules", "spec_entries", "spec_from_entries",
+           "tiles_from_partition_spec"]
 
 if TYPE_CHECKING:
     from ._deprecated import *

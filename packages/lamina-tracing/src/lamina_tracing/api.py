@@ -16,11 +16,12 @@ from lamina_ir.extend import check_axis_name
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
+from ._core.explicit_shardings import add_shardings, analyze_results, explicit_meshes, find_sharding
 from ._core.args import get_duck_typed_avals
 from ._core.signature import function_name, wraps
 from ._core.static_args import StaticArgs
 from ._core.trace import (EVALUATION, AxisFrame, StateChange, Trace, extend_axis_env, trace_state, extend_name_stack,
-                          notify_staging_hooks)
+                          notify_staging_hooks, staging_context)
 from ._core import tracer
 from ._core.tracer import Tracer
 from ._jit.call_spec import stage_call
@@ -83,14 +84,25 @@ class _EagerEvaluation(StateChange):
 
 
 def _stage_tree(statics: StaticArgs, args: Sequence[Tree], kwargs: dict[str, Tree],
-                axes: tuple[AxisFrame, ...] = ()) -> tuple[ClosedJaxpr, list[Value], PyTreeDef]:
-    """Return (program, values of enclosing traces, result tree) of a function of arrays or objects with shape and dtype."""
+                axes: tuple[AxisFrame, ...] = ()) -> tuple[ClosedJaxpr, list[Value], PyTreeDef, Sequence[Sharding]]:
+    """Stage a function of arrays or objects with shape and dtype.
+
+    Returns:
+      The program, the values of enclosing traces that it takes first, the tree of the result, and the sharding of each
+      result over `Explicit` axes; () if they are unknown.
+    """
     dynamic, named, static = statics.split(args, kwargs) if statics.any else (tuple(args), kwargs, ())
     flat, tree = trees.tree_flatten((dynamic, named))
     avals = get_duck_typed_avals(statics.call, function_name(statics.fun), flat, tree)
     names = frozenset([f.name for f in axes])
     avals = tuple([a.with_varying_axes(a.varying_axes | names) for a in avals])  # example arguments may vary over every axis
-    return stage_call(statics, avals, tree, static)
+    if not explicit_meshes:
+        closed, outer, out_tree = stage_call(statics, avals, tree, static)
+        return closed, outer, out_tree, ()
+    with staging_context(flat):
+        avals = add_shardings(avals, flat)
+        closed, outer, out_tree = stage_call(statics, avals, tree, static)
+        return closed, outer, out_tree, analyze_results(closed, outer, avals) or ()
 
 
 def _axis_frames(axis_env: Unchecked) -> tuple[AxisFrame, ...]:
@@ -105,9 +117,11 @@ def _axis_frames(axis_env: Unchecked) -> tuple[AxisFrame, ...]:
     return tuple(AxisFrame(name, size) for name, size in pairs)
 
 
-def _structs(closed: ClosedJaxpr, out_tree: PyTreeDef) -> Tree:
-    return trees.tree_unflatten(out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape)
-                                           for a in closed.out_avals])
+def _structs(closed: ClosedJaxpr, out_tree: PyTreeDef, shardings: Sequence[Sharding]) -> Tree:
+    avals = closed.out_avals
+    return trees.tree_unflatten(out_tree, [
+        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape, sharding=s)
+        for a, s in zip(avals, shardings or (None,) * len(avals), strict=True)])
 
 
 @overload
@@ -151,7 +165,7 @@ def make_jaxpr(fun: Function, static_argnums: int | Sequence[int] = (),
     @api_boundary
     def make(*args: Tree, **kwargs: Tree) -> ClosedJaxpr | tuple[ClosedJaxpr, Tree]:
         with extend_axis_env(*frames):
-            closed, outer, out_tree = _stage_tree(statics, args, kwargs, frames)
+            closed, outer, out_tree, shardings = _stage_tree(statics, args, kwargs, frames)
         if outer:  # values of enclosing traces become constants of the returned program
             jaxpr = closed.jaxpr
             n = len(outer)
@@ -160,7 +174,7 @@ def make_jaxpr(fun: Function, static_argnums: int | Sequence[int] = (),
         if not return_shape:
             return closed
         with extend_axis_env(*frames):
-            return closed, _structs(closed, out_tree)
+            return closed, _structs(closed, out_tree, shardings)
 
     wraps(fun)(make)
     make.__name__ = f"make_jaxpr({function_name(fun)})"
@@ -175,8 +189,8 @@ def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
       fun: function of arrays, numbers and trees of them.
       args, kwargs: arguments, or objects with `shape` and `dtype`.
     Returns:
-      The result's tree with a `ShapeDtypeStruct` at each leaf. A `ShapeDtypeStruct` that `fun` itself returns is
-      unchanged.
+      The result's tree with a `ShapeDtypeStruct` at each leaf, with the shardings over `Explicit` mesh axes. A
+      `ShapeDtypeStruct` that `fun` itself returns is unchanged.
 
     >>> eval_shape(lambda x: x * 2, ShapeDtypeStruct((2, 3), "float32"))
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
@@ -192,8 +206,8 @@ def eval_shape(fun: Function, *args: Tree, **kwargs: Tree) -> Tree:
         returned_structs[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
         return trees.tree_map(lambda x: 0 if type(x) is ShapeDtypeStruct else x, out) if any(returned_structs) else out
 
-    closed, _, out_tree = _stage_tree(StaticArgs("eval_shape", replace_structs, None, None), args, kwargs)
-    found = _structs(closed, out_tree)
+    closed, _, out_tree, shardings = _stage_tree(StaticArgs("eval_shape", replace_structs, None, None), args, kwargs)
+    found = _structs(closed, out_tree, shardings)
     if not any(returned_structs):
         return found
     return out_tree.unflatten([s or x for s, x in zip(returned_structs, trees.tree_leaves(found), strict=True)])
@@ -205,10 +219,11 @@ def typeof(x: Value | ShapeDtypeStruct) -> ShapedArray:
     Args:
       x: array, number, traced value, or an object with shape and dtype such as a `ShapeDtypeStruct`.
     Returns:
-      A `ShapedArray`. Of a traced value it also has the mapped axes over which the value varies. Of an array on a mesh
+      A `ShapedArray`. Of a traced value it also has the mapped axes over which the value varies. Of a value on a mesh
       with `Explicit` axes it has the sharding: it is printed as `float32[8@x,4]`.
     Raises:
       TypeError: `x` is something else.
+      ShardingTypeError: the sharding of an operation from which a traced `x` follows is ambiguous.
 
     >>> typeof(3), typeof(ShapeDtypeStruct((2, 3), "float32"))
     (ShapedArray(int32[], weak_type=True), ShapedArray(float32[2,3]))
@@ -219,7 +234,9 @@ def typeof(x: Value | ShapeDtypeStruct) -> ShapedArray:
         aval = tracer.typeof(x)
     except TypeError as error:
         raise type(error)(f"typeof: x: {error}") from None
-    return aval if isinstance(x, Tracer) else aval.with_sharding(_explicit_sharding(x, aval.ndim))
+    if isinstance(x, Tracer):
+        return aval.with_sharding(find_sharding(x)) if explicit_meshes else aval
+    return aval.with_sharding(_explicit_sharding(x, aval.ndim))
 
 
 def _explicit_sharding(x: Value, ndim: int) -> Sharding:

@@ -91,7 +91,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
 
     # Names of later releases that are absent by design.
     (EXPLICIT, {"": "auto_pcast remove_size_one_mesh_axis_from_type",
-                "sharding": "ManualAxisType UnreducedKind explicit_axes no_collectives"}),
+                "sharding": "ManualAxisType UnreducedKind no_collectives"}),
     ("internal to JAX's autodiff; lamina_autodiff.extend has the rules of derivatives", {"": "ad"}),
     ("use lamina.jit(inline=True)", {"": "Inline"}),
     ("use gc.get_referrers on the arrays of lamina.live_arrays", {"": "array_garbage_collection_guard"}),

@@ -11,8 +11,8 @@ from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, prims, trees
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import AxisName, Function, Params, StaticValue, Tree, Value
 from lamina_tracing.extend import (
-    capture_scope, closes_over_tracers, function_name, prepend_outer_values, stage_sharing_outer, Tracer,
-    typeof)
+    capture_scope, closes_over_tracers, constrain, function_name, keep_shardings, prepend_outer_values,
+    stage_sharing_outer, Tracer, typeof)
 
 from .._engine.arg_checks import zeros_of
 from .._engine.replicated_cotangents import call_per_member, mean_over_replicas
@@ -190,7 +190,9 @@ class _Call(CustomRuleCall):
             found = trace.linear.record_typed(pullback_p, (*operands, *given), {"pull": pull}, pull.out_avals)
             if wide:
                 found = [mean_over_replicas(t, over) for t, over in zip(found, overs)]
-        return trace.join(outs, expand_by_mask(found, pull.out_active))
+        joined = trace.join(outs, expand_by_mask(found, pull.out_active))
+        kept = keep_shardings(outs)  # so that the rule gets cotangents with the shardings of the results
+        return joined if kept is None else [constrain(x, params) for x, params in zip(joined, kept, strict=True)]
 
     @override
     def _stage(self, avals: Sequence[ShapedArray]) -> tuple[list[Value], Params, PyTreeDef]:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from lamina_ir import Primitive, ShapedArray, prims
 from lamina_ir.typing import Function, ParamValue, Params, Value
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, scalar, typeof
+from lamina_tracing.extend import bind, keep_shardings, scalar, typeof
 
 from .._typing import RuleResult, Tangent
 
@@ -229,4 +229,8 @@ def instantiate(t: Tangent, primal: Value) -> Value:
         return t
     aval = primal if isinstance(primal, ShapedArray) else typeof(primal)
     zero = scalar(0, aval.dtype)
-    return lax.broadcast_in_dim(zero, aval.shape, ()) if aval.shape else zero
+    if not aval.shape:
+        return zero
+    zeros = lax.broadcast_in_dim(zero, aval.shape, ())
+    # The selection gives the zeros the sharding of the primal value, as the carry of a loop needs. XLA removes it.
+    return lax.select(False, primal, zeros) if primal is not aval and keep_shardings((primal,)) is not None else zeros

@@ -20,7 +20,7 @@ from ..config import generation
 from ..errors import MissingRuleError
 from .primitive import Primitive
 from .._util.former_names import former_attributes, former_parameters
-from .._util.layer_import import is_importing_layer, note_table
+from .._util.layer_import import is_filling, is_importing_layer, note_table
 
 __all__ = ["RuleTable", "invalidate_caches", "list_rule_tables"]
 
@@ -132,8 +132,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         reasons take precedence.
     Attributes:
       version: the generation of the active rules of this table, for cache keys of results that depend only on them.
-      is_importing: whether the layer that made the table, or its rules, are being imported. New rules then change no cached
-        program.
+      is_importing: whether the layer that made the table is still being imported. New rules then change no cached program.
       import_rules: imports the modules with the rules; None once they are imported.
       explain_missing: `explain_missing(prim)` returns the end of the error message if a primitive without a family has no
         rule; None for the default text.
@@ -193,7 +192,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         """Return whether to store a rule; import the rules of the package first, which a rule of a program replaces."""
         if self.import_rules is None:
             return True
-        if self.is_importing:  # a rule of the package: a package that is imported at start-up may have replaced it
+        if is_filling(self):  # a rule of the package: a package that was imported before may have replaced it
             return prim not in self._defined_before_import
         if is_importing_layer():
             self._defined_before_import.add(prim)
@@ -215,7 +214,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         if not self._may_define(prim):
             return
         with generation.changing():
-            fresh = self.is_importing or self.is_unread(prim)
+            fresh = self.is_importing or is_filling(self) or self.is_unread(prim)
             self._end_overrides(prim)
             super().__setitem__(prim, rule)
             self._missing_rules.pop(prim, None)
@@ -236,7 +235,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         if not self._may_define(prim):
             return
         with generation.changing():
-            fresh = self.is_importing or self.is_unread(prim)
+            fresh = self.is_importing or is_filling(self) or self.is_unread(prim)
             self._end_overrides(prim)
             self._missing_rules[prim] = reason
             self._remove(prim)

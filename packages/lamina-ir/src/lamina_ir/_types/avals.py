@@ -98,7 +98,13 @@ class ShapedArray:
         Args:
           sharding: a sharding; its `explicit_entries` are the axes of each dimension. None: no sharding.
         """
-        return self if sharding is None else _ShardedArray(self.shape, self.dtype, self.weak_type, sharding)
+        if sharding is None:
+            return self
+        return _ShardedArray(self.shape, self.dtype, self.weak_type, sharding, self.varying_axes)
+
+    def without_sharding(self) -> ShapedArray:
+        """Return the same type without a sharding."""
+        return self
 
     def same_type(self, other: ShapedArray) -> bool:
         """Whether shapes and dtypes are equal; weak types and varying axes are ignored."""
@@ -209,17 +215,18 @@ class _VaryingArray(ShapedArray):
 class _ShardedArray(ShapedArray):
     """A type with a sharding over `Explicit` axes."""
 
-    __slots__ = ("sharding",)
+    __slots__ = ("sharding", "varying_axes")
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool, sharding: Sharding) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool, sharding: Sharding,
+                 over: Axes = frozenset()) -> None:
         super().__init__(shape, dtype, weak_type)
-        self.sharding = sharding
+        self.sharding, self.varying_axes = sharding, over
 
     @override
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is _ShardedArray and self.sharding == other.sharding
                                  and self.shape == other.shape and self.dtype == other.dtype
-                                 and self.weak_type == other.weak_type)
+                                 and self.weak_type == other.weak_type and self.varying_axes == other.varying_axes)
 
     @override
     def __hash__(self) -> int:
@@ -227,7 +234,18 @@ class _ShardedArray(ShapedArray):
 
     @override
     def strip_weak_type(self) -> ShapedArray:
-        return super().strip_weak_type().with_sharding(self.sharding) if self.weak_type else self
+        return self._replace_type(shaped(self.shape, self.dtype)) if self.weak_type else self
+
+    @override
+    def with_varying_axes(self, over: Axes) -> ShapedArray:
+        return self.without_sharding().with_varying_axes(over).with_sharding(self.sharding)
+
+    @override
+    def without_sharding(self) -> ShapedArray:
+        return shaped(self.shape, self.dtype, self.weak_type).with_varying_axes(self.varying_axes)
+
+    def _replace_type(self, plain: ShapedArray) -> ShapedArray:
+        return plain.with_varying_axes(self.varying_axes).with_sharding(self.sharding)
 
     def _sizes(self) -> str:
         return _format_sizes(self.shape, self.sharding.explicit_entries)
@@ -244,7 +262,7 @@ class _ShardedArray(ShapedArray):
 
     @override
     def __reduce__(self) -> tuple[Callable[..., ShapedArray], tuple[object, ...]]:
-        return _ShardedArray, (self.shape, self.dtype, self.weak_type, self.sharding)
+        return _ShardedArray, (self.shape, self.dtype, self.weak_type, self.sharding, self.varying_axes)
 
 
 def _format_sizes(shape: Sequence[int], entries: Sequence[tuple[AxisName, ...]]) -> str:

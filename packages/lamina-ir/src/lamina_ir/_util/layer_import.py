@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Protocol
 
-__all__ = ["add_rule_module", "import_added_rules", "import_rules_later", "importing_layer", "is_importing_layer",
-           "note_table"]
+__all__ = ["add_rule_module", "import_added_rules", "import_rules_later", "importing_layer", "is_filling",
+           "is_importing_layer", "note_table"]
 
 
 class _Table(Protocol):
@@ -17,9 +17,15 @@ class _Table(Protocol):
 
 
 class _Import(threading.local):
-    """The tables made so far by the import of a layer that runs in this thread; None if none runs."""
+    """The imports that run in this thread.
+
+    Attributes:
+      tables: the tables made so far by the import of a layer; None if none runs.
+      filled: the tables whose rules are being imported.
+    """
 
     tables: list[_Table] | None = None
+    filled: tuple[_Table, ...] = ()
 
 
 _import = _Import()
@@ -40,6 +46,11 @@ def importing_layer() -> Iterator[None]:
 def is_importing_layer() -> bool:
     """Return whether this thread imports a layer."""
     return _import.tables is not None
+
+
+def is_filling(table: _Table) -> bool:
+    """Return whether this thread imports the rules of a table. Another one may define rules meanwhile."""
+    return any(filled is table for filled in _import.filled)
 
 
 def note_table(table: _Table) -> None:
@@ -76,24 +87,19 @@ def import_added_rules(layer: str) -> None:
 
 def import_rules_later(layer: str, modules: Sequence[str]) -> None:
     """Import these modules, which define rules, when one of the tables made in the innermost block is first read."""
-    tables, importing = tuple(_import.tables or ()), threading.local()
+    tables = tuple(_import.tables or ())
 
     def import_rules() -> None:
-        # The modules define rules in these tables, which must not import them again.
-        if getattr(importing, "here", False):
+        if is_filling(tables[0]):  # the modules define rules in these tables, which must not import them again
             return
-        importing.here = True
-        for table in tables:
-            table.is_importing = True
+        outer, _import.filled = _import.filled, (*_import.filled, *tables)
         try:
             with importing_layer():  # rules for tables of other layers do not cause the import of their rules
                 for module in modules:
                     import_module(module)
                 import_added_rules(layer)
         finally:
-            importing.here = False
-            for table in tables:
-                table.is_importing = False
+            _import.filled = outer
         for table in tables:
             table.import_rules = None
 

@@ -5,6 +5,7 @@ needs no compilation, and large ones are computed in place.
 """
 from __future__ import annotations
 
+from functools import partial
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,8 @@ from lamina_ir import ConcretizationError, dtypes, DTypeError, evaluate_primitiv
 from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, hooks
 from lamina_ir.typing import Sharding
-from lamina_tracing.extend import (as_int, call_with_out_sharding, check_out_sharding, resolve_requested_dtype, Tracer,
-                                   typeof)
+from lamina_tracing.extend import (as_int, call_with_out_sharding, check_out_sharding, explicit_meshes, resolve_requested_dtype,
+                                   share_sharding, Tracer, typeof)
 
 from .._core.promotion import aval, cast, is_array, is_staging, literal, make_constant
 from .._core.axes import as_shape
@@ -89,7 +90,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     """
     if out_sharding is not None:
         check_out_sharding("zeros", out_sharding)
-        return call_with_out_sharding("zeros", lambda: zeros(shape, dtype), (), out_sharding)
+        return call_with_out_sharding("zeros", partial(zeros, shape, dtype), (), out_sharding)
     out = _fill(as_shape("zeros", shape), 0, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
@@ -110,7 +111,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None
     """
     if out_sharding is not None:
         check_out_sharding("ones", out_sharding)
-        return call_with_out_sharding("ones", lambda: ones(shape, dtype), (), out_sharding)
+        return call_with_out_sharding("ones", partial(ones, shape, dtype), (), out_sharding)
     out = _fill(as_shape("ones", shape), 1, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
@@ -131,7 +132,7 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     """
     if out_sharding is not None:
         check_out_sharding("empty", out_sharding)
-        return call_with_out_sharding("empty", lambda: empty(shape, dtype), (), out_sharding)
+        return call_with_out_sharding("empty", partial(empty, shape, dtype), (), out_sharding)
     return zeros(as_shape("empty", shape), dtype, device=device)
 
 
@@ -165,7 +166,7 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
     """
     if out_sharding is not None:
         check_out_sharding("full", out_sharding)
-        return call_with_out_sharding("full", lambda value: full(shape, value, dtype), (fill_value,), out_sharding)
+        return call_with_out_sharding("full", partial(full, shape, dtype=dtype), (fill_value,), out_sharding)
     shape = as_shape("full", shape)
     if isinstance(fill_value, (list, tuple)):
         fill_value = asarray(fill_value)
@@ -196,8 +197,10 @@ def _resolve_like(call: str, a: Any, dtype: Any, shape: Any) -> tuple[tuple[int,
     return (t.shape if shape is None else as_shape(call, shape)), d, dtype is None and getattr(t, "weak_type", False)
 
 
-def _set_weak(x: Any, weak: bool) -> Any:
-    return cast(x, typeof(x).dtype, True) if weak else x
+def _set_like(x: Any, weak: bool, like: Any) -> Any:
+    """Return an array with the weak type of an argument, and the sharding that a traced `like` has in its type."""
+    out = cast(x, typeof(x).dtype, True) if weak else x
+    return share_sharding(out, like) if explicit_meshes and isinstance(like, Tracer) and like.shape == out.shape else out
 
 
 @fill_docstring(_LIKE)
@@ -215,7 +218,7 @@ def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | 
     Array([0, 0], dtype=int32)
     """
     shape, d, weak = _resolve_like("zeros_like", a, dtype, shape)
-    return _set_weak(zeros(shape, d, device=_choose_device(a, shape, device)), weak)
+    return _set_like(zeros(shape, d, device=_choose_device(a, shape, device)), weak, a if device is None else None)
 
 
 @fill_docstring(_LIKE)
@@ -233,7 +236,7 @@ def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | N
     Array([[1, 1, 1]], dtype=int32)
     """
     shape, d, weak = _resolve_like("ones_like", a, dtype, shape)
-    return _set_weak(ones(shape, d, device=_choose_device(a, shape, device)), weak)
+    return _set_like(ones(shape, d, device=_choose_device(a, shape, device)), weak, a if device is None else None)
 
 
 def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
@@ -286,7 +289,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     shape, d, weak = _resolve_like("full_like", a, dtype, shape)
     if d == dtypes.float0:
         return zeros(shape, d)
-    return _set_weak(full(shape, fill_value, d, device=_choose_device(a, shape, device)), weak)
+    return _set_like(full(shape, fill_value, d, device=_choose_device(a, shape, device)), weak,
+                     a if device is None else None)
 
 
 def _choose_device(a: Any, shape: tuple[int, ...], device: Any) -> Any:
@@ -346,7 +350,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     """
     if out_sharding is not None:
         check_out_sharding("arange", out_sharding)
-        return call_with_out_sharding("arange", lambda: arange(start, stop, step, dtype), (), out_sharding)
+        return call_with_out_sharding("arange", partial(arange, start, stop, step, dtype), (), out_sharding)
     lo, hi = (0, start) if stop is None else (start, stop)
     begin, end, by = (_require_concrete("arange", x) for x in (lo, hi, 1 if step is None else step))
     if dtype is None:

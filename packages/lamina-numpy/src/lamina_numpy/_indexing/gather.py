@@ -8,7 +8,7 @@ import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.prims import gather_fill
 from lamina_tracing import lax
-from lamina_tracing.extend import EVALUATION, trace_state, typeof
+from lamina_tracing.extend import EVALUATION, explicit_meshes, refuse_sharded, trace_state, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode
 
 from .parse import FLAG, FULL, MANY, NEW, Plan, POINT, SLICE, STRIDED
@@ -157,6 +157,8 @@ def read(plan: Plan, mode: GatherScatterMode, fill_value: Any, flags: tuple[bool
         axis += 1
     if gone and any(shape[a] == 0 for a in gone):
         raise IndexError(f"indexing: an axis of length 0 has no positions; the array has shape {list(shape)}")
+    if explicit_meshes:
+        refuse_sharded("indexing", x, [a for a, (n, size) in enumerate(zip(shape, sizes)) if n != size and a not in gone])
     x = _slice_window(x, starts, sizes, steps, flip)
     if gone:
         x = lax.squeeze(x, gone)

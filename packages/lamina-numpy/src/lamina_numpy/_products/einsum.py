@@ -180,9 +180,11 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
         optimize = tuple(tuple(step) if isinstance(step, (list, tuple)) else step for step in optimize)
     if out_sharding is not None:
         check_out_sharding("einsum", out_sharding)
-        return call_with_out_sharding("einsum", lambda *arrays: einsum(
-            subscripts, *arrays, optimize=optimize, precision=precision, preferred_element_type=preferred_element_type,
-            _dot_general=_dot_general), tuple(xs), out_sharding)
+        call = partial(einsum, subscripts, optimize=optimize, precision=precision,
+                       preferred_element_type=preferred_element_type)
+        if _dot_general is not lax.dot_general:  # the default is left out, so that calls are cached
+            call = partial(call, _dot_general=_dot_general)
+        return call_with_out_sharding("einsum", call, tuple(xs), out_sharding)
     if _dot_general is not lax.dot_general:  # a user's function, which may close over traced values: nothing is jitted
         return _contract_all(xs, subscripts, optimize, partial(_call_dot_general, _dot_general), precision,
                              preferred_element_type)

@@ -1,6 +1,7 @@
 """Products of vectors, matrices and tensors: every one is one `dot_general`, after reshapes where axes differ."""
 from __future__ import annotations
 
+from functools import partial
 from collections.abc import Sequence
 from typing import Any
 
@@ -158,8 +159,8 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
     """
     if out_sharding is not None:
         check_out_sharding("matmul", out_sharding)
-        return call_with_out_sharding("matmul", lambda x, y: matmul(
-            x, y, precision=precision, preferred_element_type=preferred_element_type), (a, b), out_sharding)
+        return call_with_out_sharding("matmul", partial(
+            matmul, precision=precision, preferred_element_type=preferred_element_type), (a, b), out_sharding)
     x, y, s, t = _get_avals("matmul", a, b)
     n, m = len(s), len(t)
     if not n or not m:

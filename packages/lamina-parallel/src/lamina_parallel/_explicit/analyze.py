@@ -14,23 +14,25 @@ from lamina_ir import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, Sourc
 from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import Tiles
 from lamina_ir.typing import Value
-from lamina_tracing.extend import AUTO_AXES, KEEP
+from lamina_tracing.extend import KEEP, RuleSource, auto_axes_of
 
 from .operation import HINT, Operation, format_type, unsharded
 from .table import PROGRAM_PRIMITIVES, sharding_rules
-from .._mesh.mesh import Mesh
+from .._mesh.abstract_mesh import AxisType
+from .._mesh.mesh import Mesh, with_axis_types
 from .._mesh.partition_spec import (explicit_spec, format_placement, partition_spec_from_tiles, spec_entries,
                                     spec_from_entries, tiles_from_partition_spec)
 from .._typing import Entries
 
-__all__ = ["add_sharding_types"]
+__all__ = ["Analysis", "add_sharding_types", "keep_axes"]
 
 _MAX_ROUNDS = 4  # iterations in which the carry of a transposed loop must have found its sharding
 
 
 def add_sharding_types(closed: ClosedJaxpr, entries: Sequence[Entries], mesh: Mesh,
                        read: Callable[[Value], Entries], source: Source | None = None,
-                       is_derived: bool = False, name: str = "") -> tuple[ClosedJaxpr, list[Entries]]:
+                       is_derived: bool = False, name: str = "",
+                       label: Mesh | None = None) -> tuple[ClosedJaxpr, list[Entries]]:
     """Return a program with sharding constraints, and the mesh axes of each dimension of its results.
 
     Args:
@@ -41,6 +43,7 @@ def add_sharding_types(closed: ClosedJaxpr, entries: Sequence[Entries], mesh: Me
       source: the user's line, for errors; None: those of the equations.
       is_derived: whether all equations are part of a transpose.
       name: the name of the function; that of an `auto_axes` leaves its program to the compiler.
+      label: the mesh that the constraints name, if its axes have other types than those of `mesh`.
     Returns:
       (the program, the entries of its results).
     Raises:
@@ -54,17 +57,23 @@ def add_sharding_types(closed: ClosedJaxpr, entries: Sequence[Entries], mesh: Me
     >>> add_sharding_types(program, [(("x",), ())], mesh, lambda value: ())[1]
     [((), ('x',))]
     """
-    analysis = _Analysis(mesh, read, source)
-    if name.startswith(AUTO_AXES):
-        return closed, analysis.read_results(closed)
+    analysis = Analysis(mesh, read, source, label)
+    axes = auto_axes_of(name)
+    if axes is not None:
+        return analysis.analyze_auto(closed, entries, axes, is_derived)
     return analysis.analyze(closed, tuple(entries), is_derived)
 
 
-class _Analysis:
-    """The analysis of one program and those nested in it; the arguments are those of `add_sharding_types`."""
+class Analysis:
+    """The analysis of one program and those nested in it.
 
-    def __init__(self, mesh: Mesh, read: Callable[[Value], Entries], source: Source | None) -> None:
-        self.mesh, self.read, self.source = mesh, read, source
+    Args:
+      mesh, read, source, label: as for `add_sharding_types`.
+    """
+
+    def __init__(self, mesh: Mesh, read: Callable[[Value], Entries], source: Source | None,
+                 label: Mesh | None = None) -> None:
+        self.mesh, self.read, self.source, self.label = mesh, read, source, label or mesh
         self.sizes = dict(mesh.shape)
         self.is_mixed = len(mesh.explicit_axes) < len(mesh.axis_names)
         self.kept: dict[str, Entries] = {}  # param of a constraint to the sharding that a value has -> the sharding
@@ -84,19 +93,30 @@ class _Analysis:
         uniform: set[Atom] = set()
         eqns: list[Eqn] = []
         for e in jaxpr.eqns:
-            if e.primitive is prims.sharding_constraint_p and e.params["sharding"].startswith(KEEP):
-                found = self.keep(e, _get_entries(env, e.invars[0]))
-                env[e.outvars[0]] = found
-                eqns.append(Eqn(e.primitive, e.invars, e.outvars, self.constraint_params(found), e.source))
-                continue
-            eqn, outs = self.visit(e, [_get_entries(env, v) for v in e.invars],
-                                    [v in uniform or not v.aval.shape for v in e.invars], derived)
-            if e.primitive is prims.broadcast_in_dim_p and not e.invars[0].aval.shape:
-                uniform.add(e.outvars[0])
-            env.update(zip(e.outvars, outs, strict=True))
+            eqn, outs = self.step(e, env, uniform, derived)
             eqns += self.constrain(eqn, outs)
         made = Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful)
         return ClosedJaxpr(made, closed.consts), [_get_entries(env, v) for v in jaxpr.outvars]
+
+    def step(self, e: Eqn, env: dict[Atom, Entries], uniform: set[Atom], derived: bool) -> tuple[Eqn, list[Entries]]:
+        """Analyze one equation: return it with analyzed nested programs, and the entries of its results.
+
+        Args:
+          e: the equation.
+          env: the entries of the variables; those of the results are added.
+          uniform: the variables whose elements are all one scalar; results are added.
+          derived: whether the equation is part of a transpose.
+        """
+        if e.primitive is prims.sharding_constraint_p and e.params["sharding"].startswith(KEEP):
+            found = self.keep(e, _get_entries(env, e.invars[0]))
+            env[e.outvars[0]] = found
+            return Eqn(e.primitive, e.invars, e.outvars, self.constraint_params(found), e.source), [found]
+        eqn, outs = self.visit(e, [_get_entries(env, v) for v in e.invars],
+                               [v in uniform or not v.aval.shape for v in e.invars], derived)
+        if e.primitive is prims.broadcast_in_dim_p and not e.invars[0].aval.shape:
+            uniform.add(e.outvars[0])
+        env.update(zip(e.outvars, outs, strict=True))
+        return eqn, outs
 
     def keep(self, e: Eqn, entries: Entries) -> Entries:
         """Return the sharding of a constraint of `keep_shardings`: the first one with its number determines it."""
@@ -109,7 +129,8 @@ class _Analysis:
 
     def visit(self, e: Eqn, entries: list[Entries], uniform: list[bool], derived: bool) -> tuple[Eqn, list[Entries]]:
         """Return the equation, with analyzed nested programs, and the entries of its results."""
-        derived = derived or e.source is not None and bool(e.source.part)
+        # The equations of a user's rule are the user's, although the rule computes a part of a derivative.
+        derived = derived or e.source is not None and bool(e.source.part) and not isinstance(e.source, RuleSource)
         try:
             if e.primitive.name in PROGRAM_PRIMITIVES:
                 return self.visit_program(e, entries, derived)
@@ -140,7 +161,7 @@ class _Analysis:
     def visit_program(self, e: Eqn, entries: list[Entries], derived: bool) -> tuple[Eqn, list[Entries]]:
         name = e.primitive.name
         if name == "sharding_constraint":
-            return e, [self.read_constraint(e)]
+            return self.visit_constraint(e, entries[0])
         if name == "shard_map":
             return e, [self.keep_explicit([() if kind is None else kind.names for kind in spec])
                        for spec in e.params["out_specs"]]
@@ -153,10 +174,21 @@ class _Analysis:
         if name == "while":
             return self.visit_while(e, entries, derived)
         body = e.params["call_jaxpr"]
-        if name == "xla_call" and e.params["name"].startswith(AUTO_AXES):
-            return e, self.read_results(body)
+        axes = auto_axes_of(e.params["name"]) if name == "xla_call" else None
+        if axes is not None:
+            made, outs = self.analyze_auto(body, entries, axes, derived)
+            return _with_params(e, call_jaxpr=made), outs
         made, outs = self.analyze(body, tuple(entries), derived)
         return _with_params(e, call_jaxpr=made), outs
+
+    def analyze_auto(self, body: ClosedJaxpr, entries: Sequence[Entries], axes: Sequence[int],
+                     derived: bool) -> tuple[ClosedJaxpr, list[Entries]]:
+        """Analyze a program in which these axes have the type `Auto`; (): all axes, so it is left to the compiler."""
+        mesh = with_axis_types(self.mesh, axes, AxisType.Auto) if axes else None
+        if mesh is not None and mesh.explicit_axes:
+            inner = Analysis(mesh, lambda value: keep_axes(mesh, self.read(value)), self.source, self.label)
+            body = inner.analyze(body, tuple([keep_axes(mesh, found) for found in entries]), derived)[0]
+        return body, self.read_results(body)
 
     def visit_cond(self, e: Eqn, entries: list[Entries], derived: bool) -> tuple[Eqn, list[Entries]]:
         made = [self.analyze(branch, tuple(entries[1:]), derived) for branch in e.params["branches"]]
@@ -203,10 +235,27 @@ class _Analysis:
         made, outs = self.analyze(body, (*consts, *carry, *rows), derived)
         return made, [unsharded(a.ndim) for a in avals[:len(carry)]] + outs[len(carry):]
 
+    def visit_constraint(self, e: Eqn, entries: Entries) -> tuple[Eqn, list[Entries]]:
+        """Return a constraint; dimensions that it leaves to the compiler keep their `Explicit` axes."""
+        named = self.read_constraint(e)
+        free = e.params["unspecified_dims"]
+        found = tuple([entries[d] if d in free and not names else names for d, names in enumerate(named)])
+        if found == named:
+            return self.relabel(e), [found]
+        op = Operation(e.primitive, e.params, [v.aval for v in e.invars], [entries], [v.aval for v in e.outvars], self.sizes)
+        op.check_distinct(found)
+        return Eqn(e.primitive, e.invars, e.outvars, self.constraint_params(found), e.source), [found]
+
+    def relabel(self, e: Eqn) -> Eqn:
+        """Return a constraint that names the mesh of the other constraints."""
+        placement, _, mesh = e.params["sharding"].partition(" of ")
+        label = format_placement(Tiles(), self.mesh.flat_devices, self.label).partition(" of ")[2]
+        return e if mesh in ("", label) else _with_params(e, sharding=f"{placement} of {label}")
+
     # --- constraints ------------------------------------------------------------------------------------------------
     def keep_explicit(self, entries: Sequence[Sequence[Hashable]]) -> Entries:
         """Return the entries with only the `Explicit` axes."""
-        return tuple([tuple([name for name in names if name in self.mesh.explicit_axes]) for names in entries])
+        return keep_axes(self.mesh, entries)
 
     def read_constraint(self, e: Eqn) -> Entries:
         """Return the entries of a sharding constraint. Raise ShardingTypeError if it is not one over the mesh."""
@@ -240,7 +289,12 @@ class _Analysis:
     def constraint_params(self, entries: Entries) -> dict[str, object]:
         tiles, _ = tiles_from_partition_spec(self.mesh, spec_from_entries(entries), len(entries))
         free = tuple([d for d, names in enumerate(entries) if not names]) if self.is_mixed else ()
-        return {"sharding": format_placement(tiles, self.mesh.flat_devices, self.mesh), "unspecified_dims": free}
+        return {"sharding": format_placement(tiles, self.mesh.flat_devices, self.label), "unspecified_dims": free}
+
+
+def keep_axes(mesh: Mesh, entries: Sequence[Sequence[Hashable]]) -> Entries:
+    """Return the entries with only the `Explicit` axes of a mesh."""
+    return tuple([tuple([name for name in names if name in mesh.explicit_axes]) for names in entries])
 
 
 def _get_entries(env: dict[Atom, Entries], v: Atom) -> Entries:

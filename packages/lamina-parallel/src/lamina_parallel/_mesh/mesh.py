@@ -10,6 +10,8 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeAlias
 from functools import cached_property
 
@@ -17,11 +19,12 @@ import numpy as np
 from typing_extensions import override
 from lamina_ir import config
 from lamina_ir.typing import CacheKey, Device
-from lamina_tracing.extend import explicit_meshes
+from lamina_tracing.extend import enable_explicit_meshes
 
 from .abstract_mesh import AbstractMesh, AxisType, format_axes, normalize_axis_types
 
-__all__ = ["Block", "Mesh", "enter_mesh", "exit_mesh", "local_mesh_shape", "mesh_in_scope"]
+__all__ = ["AbstractDevice", "Block", "Mesh", "enter_mesh", "exit_mesh", "local_mesh_shape", "mesh_in_scope",
+           "mesh_without_devices", "with_axis_types"]
 
 # The part of the cache key: names, sizes, ids of the devices, types of the axes. The mesh itself would keep its devices alive.
 _in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
@@ -42,6 +45,36 @@ class _Open(threading.local):
 _open = _Open()
 # value of the setting -> the mesh
 _entered: weakref.WeakValueDictionary[CacheKey, Mesh] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True)
+class AbstractDevice:
+    """A device of a mesh without devices.
+
+    Args:
+      id: its number.
+
+    >>> AbstractDevice(3).platform
+    'abstract'
+    """
+
+    id: int
+    platform: str = "abstract"
+    process_index: int = 0
+
+    @override
+    def __repr__(self) -> str:
+        return f"{self.platform}:{self.id}"
+
+
+def mesh_without_devices(mesh: AbstractMesh) -> Mesh:
+    """Return the mesh that is in scope while programs are traced for an abstract mesh.
+
+    >>> mesh_without_devices(AbstractMesh((4,), ("x",))).is_abstract
+    True
+    """
+    return Mesh(np.array([AbstractDevice(i) for i in range(mesh.size)], object).reshape(mesh.axis_sizes), mesh.axis_names,
+                mesh.axis_types)
 
 
 class Mesh:
@@ -83,12 +116,18 @@ class Mesh:
         flat = _check_devices(grid, names)
         self.axis_types = normalize_axis_types("Mesh", axis_types, len(names))
         if AxisType.Explicit in self.axis_types:
-            explicit_meshes[:] = [True]
+            import_module("lamina_parallel._explicit.traced")  # on demand: it installs the analysis
+            enable_explicit_meshes()
         grid.flags.writeable = False
         self.devices, self.axis_names = grid, names
         self._key = names, grid.shape, tuple(flat), self.axis_types
         self._hash = hash(self._key)
         self.token = names, grid.shape, flat[0].platform, tuple([d.id for d in flat]), self.axis_types
+
+    @property
+    def is_abstract(self) -> bool:
+        """Whether the mesh stands for an `AbstractMesh`, so that its devices exist only while programs are traced."""
+        return isinstance(self.flat_devices[0], AbstractDevice)
 
     @property
     def flat_devices(self) -> tuple[Device, ...]:
@@ -294,6 +333,22 @@ def mesh_in_scope() -> Mesh | None:
         raise RuntimeError(f"with mesh: the function being traced belongs to a block whose mesh, with the axes {axes}, has "
                            "been deleted. Keep the mesh as long as the functions that were called in its block")
     return found
+
+
+def with_axis_types(mesh: Mesh, axes: Sequence[int], kind: AxisType) -> Mesh:
+    """Return a mesh with another type of some axes.
+
+    Args:
+      mesh: the mesh.
+      axes: the numbers of the axes; empty: all.
+      kind: their type.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> with_axis_types(Mesh(fake_devices(4), "x"), [0], AxisType.Explicit)
+    Mesh('x': 4, axis_types=(Explicit,))
+    """
+    return Mesh(mesh.devices, mesh.axis_names,
+                [kind if not axes or i in axes else old for i, old in enumerate(mesh.axis_types)])
 
 
 def _grid(devices: Device) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .abstract_mesh import AbstractMesh
-from .mesh import Block, Mesh, enter_mesh, exit_mesh, mesh_in_scope
+from .mesh import Block, Mesh, enter_mesh, exit_mesh, mesh_in_scope, mesh_without_devices
 
 __all__ = ["get_abstract_mesh", "get_mesh", "set_mesh", "use_abstract_mesh"]
 
@@ -88,17 +88,20 @@ def get_abstract_mesh() -> AbstractMesh:
 
 @contextmanager
 def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
-    """Use the axes of an abstract mesh in a block: the devices of the mesh in scope, with other types of axes.
+    """Use the axes of an abstract mesh in a block.
+
+    If a mesh is in scope, its devices are used, with other types of axes. Without one, programs can be traced, as by
+    `eval_shape` and `make_jaxpr`, and not compiled.
 
     Args:
-      mesh: an `AbstractMesh`, with the names and sizes of the axes of the mesh in scope.
+      mesh: an `AbstractMesh`. If a mesh is in scope, it has the names and sizes of its axes.
     Returns:
       A context manager.
     Raises:
       TypeError: it is no `AbstractMesh`.
-      ValueError: no mesh is in scope, or it has other axes.
+      ValueError: the mesh in scope has other axes.
 
-    Source: `jax.sharding.use_abstract_mesh`, which also accepts a mesh without devices, for tracing alone.
+    Source: `jax.sharding.use_abstract_mesh`.
 
     >>> from lamina_parallel import AxisType
     >>> from lamina_parallel.testing import fake_devices
@@ -111,7 +114,9 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
                         "Use set_mesh for a Mesh")
     devices = mesh_in_scope()
     if devices is None:
-        raise ValueError(f"use_abstract_mesh: a mesh with devices must be in scope; got {mesh!r} without one. Use set_mesh")
+        with mesh_without_devices(mesh):
+            yield
+        return
     if (devices.axis_names, devices.axis_sizes) != (mesh.axis_names, mesh.axis_sizes):
         raise ValueError(f"use_abstract_mesh: mesh must have the axes of the mesh in scope, {devices!r}; got {mesh!r}")
     with Mesh(devices.devices, mesh.axis_names, mesh.axis_types):

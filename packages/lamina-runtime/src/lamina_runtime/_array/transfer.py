@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_parallel import PartitionSpec
-from lamina_tracing import lax
-from lamina_tracing.extend import Tracer, has_jax_array, read_jax_array
+from lamina_tracing.extend import Tracer, constrain_tree, has_jax_array, read_jax_array
 from lamina_ir.typing import Device, Sharding, Tree, Value
 
 from .. import _jaxlib
@@ -193,7 +192,7 @@ def _device_tuple(call: str, devices: Device) -> tuple[Device, ...]:
 def reshard(xs: Tree, out_shardings: Tree) -> Tree:
     """Give the arrays of a tree another sharding.
 
-    Arrays are moved, as by `device_put`. A traced array gets a constraint, as by `lax.with_sharding_constraint`.
+    Arrays are moved, as by `device_put`. A traced array gets a sharding constraint.
 
     Args:
       xs: array, number or tree of them.
@@ -221,7 +220,7 @@ def reshard(xs: Tree, out_shardings: Tree) -> Tree:
             raise TypeError("reshard: out_shardings: expected shardings, as NamedSharding(mesh, spec) or an array's "
                             "`.sharding`, or a PartitionSpec in the scope of a mesh; got "
                             f"{type(target).__name__}: {target!r:.60}")
-    return tree.unflatten([lax.with_sharding_constraint(x, target) if isinstance(x, Tracer) else device_put(x, target)
+    return tree.unflatten([constrain_tree(x, target) if isinstance(x, Tracer) else device_put(x, target)
                            for x, target in zip(flat, targets, strict=True)])
 
 

@@ -448,6 +448,9 @@ def devices_from_text(text: str) -> tuple[Device, ...]:
     found = known.get(text)
     if found is None:
         platform, _, numbers = text.partition(":")
+        if platform == "abstract":
+            raise ValueError("a program that was traced for an abstract mesh has no devices, so it cannot be compiled. Set a "
+                             "mesh with devices, set_mesh(make_mesh(...)), or use eval_shape or make_jaxpr")
         by_id = {d.id: d for d in devices(platform)}
         missing = [n for n in numbers.split(",") if int(n) not in by_id]
         if missing:

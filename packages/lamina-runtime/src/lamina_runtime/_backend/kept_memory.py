@@ -2,8 +2,7 @@
 
 XLA allocates the results and temporaries of each launch on CPUs with `malloc`. By default glibc maps blocks of over 32 MB
 on their own, and returns freed memory at the end of its heap to the system. So the kernel maps and clears the same pages
-again at each call. With both limits raised, adding 1 to a matrix of 64 MB takes 0.2 of the processor time, and causes no
-page fault instead of 15,626. The gradient of an MLP with 80 MB of temporaries takes 0.95.
+again at each call. With both limits raised, a warm call causes no page faults; tests/test_kept_memory.py counts them.
 
 glibc gives threads heaps of their own, where blocks of over 64 MB are always mapped. So all threads share one heap on
 machines of up to 16 cores; with more, the lock of the heap may cost more than the pages.

@@ -6,23 +6,23 @@ ambiguous operations, and adds sharding constraints. The results have the shardi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 
-from lamina_ir import ClosedJaxpr
+from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, Source, subprograms
 from lamina_ir.errors import ShardingTypeError
 from lamina_ir.extend import collect_facts
 from lamina_ir.typing import Sharding, Value
-from lamina_parallel import Mesh
+from lamina_parallel import Mesh, PartitionSpec
 from lamina_parallel import extend as parallel_extend
-from lamina_parallel.extend import (explicit_spec, mesh_in_scope, partition_spec_from_tiles, spec_entries,
-                                    spec_from_entries)
-from lamina_tracing.extend import explicit_meshes, find_user_source, trace_state
+from lamina_parallel.extend import (ArrayShardings, TypeSharding, explicit_spec, partition_spec_from_tiles, set_array_shardings,
+                                    spec_entries, spec_from_entries)
+from lamina_tracing.extend import RuleSource, explicit_meshes, find_user_source, trace_state
+from typing_extensions import override
 
 from .._placement.resolve import program_mesh
 from .._sharding import shardings
 from .user_shardings import UserShardings
 
-__all__ = ["add_types", "enter_mesh_of"]
+__all__ = ["add_types"]
 
 Entries = tuple[tuple[object, ...], ...]
 
@@ -58,33 +58,45 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
     return made, UserShardings(ins, tuple(named), mesh.flat_devices, None if layout is None else layout.in_tree)
 
 
-def enter_mesh_of(flat: Sequence[Value]) -> AbstractContextManager[object]:
-    """Return a context with the mesh with `Explicit` axes of the first argument that has one in scope; it is needed for
-    the shardings of cotangents."""
-    for x in flat if explicit_meshes else ():
+class _RuntimeArrays(ArrayShardings):
+    """Shardings of arrays on devices, and of descriptions of arrays."""
+
+    @override
+    def find_mesh(self, x: Value) -> Mesh | None:
         sharding = _sharding_of(x)
-        if sharding is not None and sharding._mesh is not None and sharding._mesh.explicit_axes:
-            return nullcontext() if mesh_in_scope() == sharding._mesh else sharding._mesh
-    return nullcontext()
+        mesh = sharding.concrete_mesh if isinstance(sharding, TypeSharding) else getattr(sharding, "_mesh", None)
+        return mesh if mesh is not None and mesh.explicit_axes else None
+
+    @override
+    def read_entries(self, mesh: Mesh, x: Value, ndim: int) -> Entries:
+        return _read_entries(mesh, x, ndim)
+
+    @override
+    def make_sharding(self, mesh: Mesh, spec: PartitionSpec) -> Sharding:
+        return shardings.named_sharding(mesh, spec, len(spec))
+
+
+set_array_shardings(_RuntimeArrays())
 
 
 def _is_backward() -> bool:
-    """Return whether the operation that runs now is part of a transpose."""
-    return bool(getattr(trace_state.source, "part", ""))
+    """Return whether the operation that runs now is part of a transpose, and not of a user's rule."""
+    source = trace_state.source
+    return isinstance(source, Source) and bool(source.part) and not isinstance(source, RuleSource)
 
 
 def _sharding_of(x: object) -> Sharding | None:
-    """Return the sharding of an array or an `ArgSpec`; None for other values."""
-    found = getattr(x, "_sharding", None)
-    return found if hasattr(found, "_mesh") else None
+    """Return the sharding of an array, an `ArgSpec` or a `ShapeDtypeStruct`; None for other values."""
+    found = x.sharding if isinstance(x, ShapeDtypeStruct) else getattr(x, "_sharding", None)
+    return found if hasattr(found, "_mesh") or isinstance(found, (PartitionSpec, TypeSharding)) else None
 
 
 def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | None:
     """Return the mesh with `Explicit` axes of the arguments and constants, else that of the program's constraints."""
     found: Mesh | None = None
-    for x in (*flat, *closed.consts):
+    for x in (*flat, *_list_constants(closed)):
         sharding = _sharding_of(x)
-        mesh = None if sharding is None else sharding._mesh
+        mesh = getattr(sharding, "_mesh", None)
         if mesh is not None and mesh.explicit_axes:
             if found is not None and found != mesh:
                 raise ShardingTypeError(f"{call}: arguments must be on one mesh; got {found} and {mesh}. Move them with "
@@ -96,9 +108,21 @@ def _find_mesh(call: str, closed: ClosedJaxpr, flat: Sequence[Value]) -> Mesh | 
     return found
 
 
+def _list_constants(closed: ClosedJaxpr) -> tuple[Value, ...]:
+    """Return the constants of a program and of those nested in it."""
+    def make() -> tuple[Value, ...]:
+        nested = [_list_constants(p) for e in closed.jaxpr.eqns if e.primitive.subprograms for p in subprograms(e)]
+        return (*closed.consts, *[x for consts in nested for x in consts])
+
+    return closed.memo("constants with nested ones", make)
+
+
 def _read_entries(mesh: Mesh, x: Value, ndim: int) -> Entries:
     """Return the `Explicit` axes of each dimension of an argument."""
     sharding = _sharding_of(x)
+    if isinstance(sharding, (PartitionSpec, TypeSharding)):
+        given: PartitionSpec = sharding.spec if isinstance(sharding, TypeSharding) else sharding
+        return spec_entries(explicit_spec(mesh, given, ndim))
     if sharding is None or sharding.num_devices == 1:
         return ((),) * ndim
     spec = sharding._spec if sharding._mesh == mesh else partition_spec_from_tiles(mesh, sharding.tiles)

@@ -259,7 +259,7 @@ class _CacheMissHandler:
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and contains_tracer(flat):
             return spec.inline_call(args, kwargs), None, True
-        with explicit_types.enter_mesh_of(flat), global_view(flat) if multi_process.active_sessions else nullcontext():
+        with global_view(flat) if multi_process.active_sessions else nullcontext():
             staged = spec.trace_call(args, kwargs, flat, tree, static)
         donated = spec.donated(args, kwargs)
         if (trace_state.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names

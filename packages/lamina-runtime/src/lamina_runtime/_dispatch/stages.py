@@ -16,7 +16,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, ShapedArray, trees
 from lamina_ir.extend import Placement, explain_mismatch, has_keys, lower_keys, lower_key_aval
 from lamina_parallel.extend import lower_xmaps, global_view
-from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, get_arg_avals
+from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, explicit_meshes, get_arg_avals
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Sharding, Tree, Value
 
@@ -100,6 +100,7 @@ class _Stage:
     _staged: StagedProgram
     _in_tree: PyTreeDef
     _donated: tuple[bool, ...]
+    _out_shardings: Sequence[Sharding] = ()  # over `Explicit` axes; (): unknown
 
     @property
     def in_avals(self) -> Tree:
@@ -122,8 +123,8 @@ class _Stage:
     def out_info(self) -> Tree:
         """The result tree with shapes and dtypes."""
         return trees.tree_unflatten(self._staged.out_tree, [
-            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape)
-            for a in self._staged.closed.out_avals])
+            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape, sharding=s)
+            for a, s in zip(self._staged.closed.out_avals, self._out_shardings or (None,) * self._staged.out_tree.num_leaves)])
 
     @property
     def in_tree(self) -> PyTreeDef:
@@ -157,6 +158,10 @@ class Traced(_Stage):
         self.program = staged.closed
         self.fun_name = spec.name
         self.keep_unused = spec.keep_unused
+        if explicit_meshes and spec.in_shardings is None:
+            typed = explicit_types.add_types(f"{spec.call} of `{spec.name}`", spec.name, lower_keys(staged.closed), arg_specs,
+                                             None)
+            self._out_shardings = () if typed is None else typed[1].outs
 
     @property
     def jaxpr(self) -> ClosedJaxpr:

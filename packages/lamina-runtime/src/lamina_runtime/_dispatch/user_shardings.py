@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from lamina_ir import ShapedArray, trees
 from lamina_parallel import PartitionSpec
 from lamina_parallel.extend import mesh_in_scope
-from lamina_tracing import lax
-from lamina_tracing.extend import CallSpec, StagedProgram, result_path
+from lamina_tracing.extend import CallSpec, StagedProgram, constrain_tree, result_path
 from lamina_ir.typing import Device, Sharding, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
@@ -152,5 +151,5 @@ def call_with_constraints(spec: CallSpec, staged: StagedProgram, layout: UserSha
 
 
 def _constrain(values: Sequence[Value], constraints: Sequence[Sharding | None]) -> list[Value]:
-    return [x if s is None or s.num_devices == 1 else lax.with_sharding_constraint(x, s)
+    return [x if s is None or s.num_devices == 1 else constrain_tree(x, s)
             for x, s in zip(values, constraints)]

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 from lamina_ir.extend import Tiles
-from lamina_parallel import Mesh, PartitionSpec
+from lamina_parallel import AbstractMesh, Mesh, PartitionSpec
+from lamina_parallel.extend import TypeSharding
 from lamina_ir.typing import Device, Sharding
 from typing_extensions import override
 
@@ -31,7 +32,8 @@ class _Facade(type):
 
     @override
     def __instancecheck__(cls, x: object) -> bool:
-        return isinstance(x, _jaxlib.Sharding) and cls._is(x)  # type: ignore[attr-defined]
+        return (isinstance(x, _jaxlib.Sharding) and cls._is(x)  # type: ignore[attr-defined]
+                or isinstance(x, TypeSharding) and cls is NamedSharding)
 
 
 class NamedSharding(metaclass=_Facade):
@@ -42,7 +44,7 @@ class NamedSharding(metaclass=_Facade):
     over the same devices that gives each device the same part.
 
     Args:
-      mesh: a `Mesh`.
+      mesh: a `Mesh`; or an `AbstractMesh`, for a sharding in types of `eval_shape` and `make_jaxpr`.
       spec: a `PartitionSpec`.
       memory_kind: None or 'device'.
     Raises:
@@ -60,6 +62,8 @@ class NamedSharding(metaclass=_Facade):
     spec: PartitionSpec
 
     def __new__(cls, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> Sharding:
+        if isinstance(mesh, AbstractMesh):
+            return TypeSharding(mesh, spec)
         if not isinstance(mesh, Mesh):
             raise TypeError(f"NamedSharding: mesh: expected a Mesh; got {type(mesh).__name__}: {mesh!r:.60}")
         if not isinstance(spec, PartitionSpec):

@@ -123,7 +123,9 @@ def _value_key(value: StaticValue) -> CacheKey:
         return tuple([_value_key(v) for v in value])
     if kind is float or kind is complex:
         return kind, repr(value)  # not by value: 0.0 == -0.0, but nan != nan
-    if kind in (bool, int, str, bytes, type(None)) or isinstance(value, np.dtype):
+    if (kind in (bool, int, str, bytes, type(None)) or isinstance(value, np.dtype)
+            or isinstance(value, type) and (issubclass(value, (np.generic, bool, int, float, complex))
+                                            or isinstance(getattr(value, "dtype", None), np.dtype))):
         return kind, value
     raise TypeError
 

@@ -26,7 +26,7 @@ from lamina_ir.typing import Function
 from .trace import EVALUATION, trace_state
 from .._typing import MappedAxis, SourceState
 
-__all__ = ["BatchedSource", "NOWHERE", "UserRuleSource", "clear_source", "describe_batch_position",
+__all__ = ["BatchedSource", "NOWHERE", "RuleSource", "UserRuleSource", "clear_source", "describe_batch_position",
            "drop_cached_caller", "eager_source_requests", "find_user_source", "get_equation_source",
            "get_function_source", "hide_frames_of", "is_library_file", "make_rule_source", "set_staging_code",
            "warn_user"]
@@ -67,6 +67,26 @@ def make_rule_source(part: str = "") -> UserRuleSource:
     if type(source) is UserRuleSource:
         source = source.source
     return UserRuleSource(part, NOWHERE if source is None else source, id(sys._getframe(1)))
+
+
+class RuleSource(Source):
+    """The line of an equation in a user's rule for a part of a derivative.
+
+    Args:
+      code: the code object of the line.
+      lasti: the bytecode offset in it.
+      scope: the enclosing names, as for `named_scope`.
+      part: the part of the derivative.
+
+    >>> RuleSource.from_line("model.py", 12, "backward_rule", part="backward").in_scope("encoder").scope
+    'encoder'
+    """
+
+    __slots__ = ()
+
+    @override
+    def replace(self, scope: str, part: str) -> Source:
+        return (RuleSource if part == self.part else Source)(self.code, self.lasti, scope, part)
 
 
 class _Nowhere:
@@ -165,7 +185,8 @@ def _resolve_source(source: SourceState, depth: int) -> Source | None:
         # Stop at the caller of the rule: frames below it belong to the call of the function, not to the rule.
         while frame is not None and id(frame) != source.stop:
             if not is_library_file(frame.f_code.co_filename):
-                return Source(frame.f_code, frame.f_lasti, trace_state.scope, source.part)
+                kind = RuleSource if source.part else Source
+                return kind(frame.f_code, frame.f_lasti, trace_state.scope, source.part)
             frame = frame.f_back
         source = source.source
     return None if source is NOWHERE else source

@@ -63,6 +63,8 @@ class StagingTrace(Trace):
 
     bound_axis_names: frozenset[AxisName] = frozenset()
     argument_vars: Sequence[Var] = ()  # variables of `arguments`, after tracing
+    sharded_arguments: dict[Var, ShapedArray] | None = None  # arguments whose types have shardings
+    sharding_analysis: object = None  # the shardings of variables, once one was read; see explicit_shardings.py
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -80,9 +82,21 @@ class StagingTrace(Trace):
             self.set_handler(self._process_with_axes)
 
     def new_argument(self, aval: ShapedArray) -> StagingTracer:
-        if aval.is_reference:
-            return aval.new_argument(self, Var(aval))  # type: ignore[attr-defined]
+        if type(aval) is not ShapedArray:
+            if aval.is_reference:
+                return aval.new_argument(self, Var(aval))  # type: ignore[attr-defined]
+            if aval.sharding is not None:
+                return self._new_sharded_argument(aval)
         return StagingTracer(self, aval, Var(aval))
+
+    def _new_sharded_argument(self, aval: ShapedArray) -> StagingTracer:
+        """Return an argument whose type has a sharding. The types of the program have none."""
+        plain = aval.without_sharding()
+        var = Var(plain)
+        if self.sharded_arguments is None:
+            self.sharded_arguments = {}
+        self.sharded_arguments[var] = aval
+        return StagingTracer(self, plain, var)
 
     @override
     def process(self, prim: Primitive, args: Sequence[Value], params: Params) -> Outputs:

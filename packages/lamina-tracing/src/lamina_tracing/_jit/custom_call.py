@@ -15,6 +15,7 @@ from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, d
 from lamina_ir.typing import Function, Params, Tree, Value
 
 from . import hooks
+from .._core.explicit_shardings import add_shardings
 from .._core.signature import function_name
 from .._core.array import HostArray
 from .._core.source_lines import make_rule_source
@@ -84,7 +85,7 @@ class CustomCall:
     def bind(self, args: Sequence[Value]) -> list[Value]:
         """Bind the call as one equation, so that every transformation of the arguments handles it."""
         with staging_context(args):
-            prim, outer, params = self.as_equation([typeof(a) for a in args])
+            prim, outer, params = self.as_equation(add_shardings([typeof(a) for a in args], args))
         return list(bind(prim, *outer, *args, **params))
 
 

@@ -16,6 +16,7 @@ from lamina_ir import prims, ShapedArray, ShapeDtypeStruct, trees
 from lamina_ir.typing import CacheKey, Device, Function, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
+from .._core.explicit_shardings import add_shardings, explicit_meshes
 from .._core.args import find_called_name, get_duck_typed_avals, get_arg_avals
 from .._core.signature import parameter_names
 from .._core.array import concrete_types
@@ -170,8 +171,11 @@ class JitSpec(CallSpec):
         flat, tree, static = self.split(args, kwargs)
         value_types = _HOST_VALUE_TYPES.union(concrete_types)
         if any(isinstance(x, ShapeDtypeStruct) or type(x) not in value_types and hasattr(x, "shape") for x in flat):
-            avals = get_duck_typed_avals(self.call, self.name, flat, tree)
-            return self.cache.get_or_trace(avals, tree, static, self.trace_avals), tree
+            with staging_context(flat):
+                avals = get_duck_typed_avals(self.call, self.name, flat, tree)
+                if explicit_meshes and self.in_shardings is None:
+                    avals = add_shardings(avals, flat)
+                return self.cache.get_or_trace(avals, tree, static, self.trace_avals), tree
         return self.trace(flat, tree, static), tree
 
     @override
@@ -202,6 +206,8 @@ class JitSpec(CallSpec):
                 if self.is_library_function:
                     self._raise_in_called_name(flat, tree)
                 raise
+            if explicit_meshes and self.in_shardings is None:
+                avals = add_shardings(avals, flat)
             return self.cache.get_or_trace(avals, tree, static, self.trace_avals)
 
     def _raise_in_called_name(self, flat: Sequence[Value], tree: PyTreeDef) -> None:

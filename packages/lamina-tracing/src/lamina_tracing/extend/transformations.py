@@ -16,7 +16,7 @@ from .._core.signature import function_name, wraps
 from .._jit.custom_call import (CustomCall, PositionalSignature, results_to_arrays, call_custom, find_top_trace,
                                 closes_over_tracers, capture_scope, prepend_outer_values, stage_sharing_outer)
 from .._jit.axis_specs import MappedAxes
-from .._core.source_lines import (BatchedSource, describe_batch_position, eager_source_requests, make_rule_source,
+from .._core.source_lines import (BatchedSource, RuleSource, describe_batch_position, eager_source_requests, make_rule_source,
                                   get_function_source, get_equation_source)
 from .._core.function_cache import FunctionCache
 from .._core.staging import StagingTrace, StagingTracer, eval_jaxpr, jaxpr_as_fun, stage
@@ -25,9 +25,9 @@ from .._core.trace import (AxisFrame, EVALUATION, Trace, extend_axis_env, is_cou
 from .._core.tracer import Tracer, get_concrete_value, get_underlying_value, stack_object_arrays
 
 __all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "FunctionCache", "MappedAxes",
-           "PositionalSignature", "StagingTrace", "StagingTracer", "Trace", "Tracer", "call_custom", "capture_scope",
-           "check_axis_name_unbound", "closes_over_tracers", "describe_batch_position", "eager_source_requests",
-           "eval_jaxpr", "extend_axis_env", "find_top_trace", "function_name", "get_concrete_value",
+           "PositionalSignature", "RuleSource", "StagingTrace", "StagingTracer", "Trace", "Tracer", "call_custom",
+           "capture_scope", "check_axis_name_unbound", "closes_over_tracers", "describe_batch_position",
+           "eager_source_requests", "eval_jaxpr", "extend_axis_env", "find_top_trace", "function_name", "get_concrete_value",
            "get_equation_source", "get_function_source", "get_underlying_value", "is_counted_once", "jaxpr_as_fun",
            "make_rule_source", "new_trace_level", "prepend_outer_values", "results_to_arrays", "stack_object_arrays",
            "stage", "stage_sharing_outer", "staging_context", "trace_state", "wraps"]

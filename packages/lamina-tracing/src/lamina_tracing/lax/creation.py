@@ -1,6 +1,7 @@
 """Create arrays from a shape: indices along an axis, and one value everywhere."""
 from __future__ import annotations
 
+from functools import partial
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,8 +14,7 @@ from .._core.tracer import Tracer
 from .._diagnostics.argument_errors import rename_errors
 from ._util.operands import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
 from ._util.conversions import convert_element_type
-from ._sharding.out_sharding import call_with_out_sharding, check_out_sharding
-from .custom import with_sharding_constraint
+from ._sharding.out_sharding import call_with_out_sharding, check_out_sharding, constrain_sharding
 
 __all__ = ["iota", "broadcasted_iota", "full", "full_like", "zeros_like_array"]
 
@@ -45,7 +45,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, 
     """
     if out_sharding is not None:
         check_out_sharding("broadcasted_iota", out_sharding)
-        return call_with_out_sharding("broadcasted_iota", lambda: broadcasted_iota(dtype, shape, dimension), (), out_sharding)
+        return call_with_out_sharding("broadcasted_iota", partial(broadcasted_iota, dtype, shape, dimension), (), out_sharding)
     shape = as_ints("iota", "shape", shape)
     return bind(prims.iota_p, dtype=as_dtype("iota", "dtype", dtype), shape=shape,
                 dimension=check_axis("iota", dimension, len(shape)))
@@ -90,7 +90,7 @@ def _put_with_sharding(x: Value, sharding: Sharding) -> Value:
     if sharding is None:
         return x
     if isinstance(x, Tracer):
-        return with_sharding_constraint(x, sharding)
+        return constrain_sharding(x, sharding)
     return hooks.device_put(x, sharding)
 
 

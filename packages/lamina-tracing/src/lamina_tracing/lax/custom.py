@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from lamina_ir import prims, trees
-from lamina_ir.typing import Sharding, Tree, Value
+from lamina_ir.typing import Tree
 
+from .._core.explicit_shardings import check_constraint
 from .._diagnostics.argument_errors import rename_errors
-from ._util.operands import bind, copy_host_result, typeof
+from ._sharding.out_sharding import constrain_sharding
+from ._util.operands import bind
 
 __all__ = ["optimization_barrier", "with_sharding_constraint"]
 
@@ -36,6 +38,9 @@ def with_sharding_constraint(x: Tree, shardings: Tree) -> Tree:
 
     A program runs on the devices that its constraints name, all the same ones. Inside of `pmap` a constraint has no effect.
 
+    On a mesh whose axes are all `Explicit`, it checks that `x` has the sharding. On other meshes with `Explicit` axes, it
+    may name only the other axes. Use `sharding.reshard` to move an array over `Explicit` axes.
+
     Args:
       x: array or tree of arrays.
       shardings: a sharding, as `NamedSharding(mesh, spec)` or an array's `.sharding`, for all of `x`, or a tree of them
@@ -48,6 +53,7 @@ def with_sharding_constraint(x: Tree, shardings: Tree) -> Tree:
       TypeError: a leaf of `shardings` is neither a sharding nor None.
       ValueError: a sharding splits more axes than an array has, a spec names an axis that the mesh does not have,
         or no mesh is in scope.
+      ShardingTypeError: all axes of the mesh are `Explicit`, and the array has another sharding.
 
     Derivative: linear; tangents and cotangents are constrained alike. `vmap` leaves its axis to the compiler.
 
@@ -56,16 +62,5 @@ def with_sharding_constraint(x: Tree, shardings: Tree) -> Tree:
     """
     flat, tree = trees.tree_flatten(x)
     given = trees.broadcast_prefix(shardings, x, is_leaf=lambda s: s is None or hasattr(s, "constraint"))
-    return trees.tree_unflatten(tree, [_constrained(v, s) for v, s in zip(flat, given, strict=True)])
-
-
-def _constrained(x: Value, sharding: Sharding) -> Value:
-    if sharding is None:
-        return copy_host_result(x)
-    try:
-        constraint = sharding.constraint
-    except AttributeError:
-        raise TypeError("with_sharding_constraint: expected shardings, such as an array's `.sharding`, PartitionSpecs in a "
-                        f"block `with mesh:`, or None; got {type(sharding).__name__}") from None
-    text, unspecified = constraint(typeof(x))
-    return bind(prims.sharding_constraint_p, x, sharding=text, unspecified_dims=unspecified)
+    return trees.tree_unflatten(tree, [constrain_sharding(v, check_constraint(v, s)) for v, s in zip(
+        flat, given, strict=True)])

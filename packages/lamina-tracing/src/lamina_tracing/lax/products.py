@@ -1,6 +1,7 @@
 """Sums of products: `dot_general` and its common forms."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,9 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
     """
     if out_sharding is not None:
         check_out_sharding("dot_general", out_sharding)
-        return call_with_out_sharding("dot_general", lambda x, y: dot_general(
-            x, y, dimension_numbers, precision, preferred_element_type), (lhs, rhs), out_sharding)
+        return call_with_out_sharding("dot_general", partial(
+            dot_general, dimension_numbers=dimension_numbers, precision=precision,
+            preferred_element_type=preferred_element_type), (lhs, rhs), out_sharding)
     try:
         (lc, rc), (lb, rb) = dimension_numbers
     except (TypeError, ValueError):

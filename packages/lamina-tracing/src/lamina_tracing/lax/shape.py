@@ -4,6 +4,7 @@ A function that would change nothing returns its operand, such as a reshape to t
 """
 from __future__ import annotations
 
+from functools import partial
 from collections.abc import Sequence
 
 from lamina_ir import ShapeError, prims
@@ -126,7 +127,8 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
     """
     if out_sharding is not None:
         check_out_sharding("reshape", out_sharding)
-        return call_with_out_sharding("reshape", lambda x: reshape(x, new_sizes, dimensions), (operand,), out_sharding)
+        return call_with_out_sharding("reshape", partial(
+            reshape, new_sizes=new_sizes, dimensions=dimensions), (operand,), out_sharding)
     new_sizes = as_ints("reshape", "new_sizes", new_sizes)
     shape = typeof(operand).shape
     if dimensions is not None:

@@ -240,7 +240,8 @@ def _choose(call: str, index: Value, names: Sequence[str], funs: Sequence[Functi
                 del rest[:part.num_leaves]
             return fun(*args)
 
-        bodies.append(stage_body(call, fun, run, (call, *mine), [avals[i] for i in chosen], flat))
+        bodies.append(stage_body(call, fun, run, (call, *mine), [avals[i] for i in chosen],
+                                 [flat[i] for i in chosen]))
         numbers.append(chosen)
     _check_branches(call, names, bodies)
     branches, outer = join_branches(bodies, numbers, avals)

@@ -10,6 +10,7 @@ from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Function, Tree, Value
 
 from ..._core.args import flatten_results
+from ..._core.explicit_shardings import add_shardings, explicit_meshes
 from ..._core.signature import function_name
 from ..._core.function_cache import FunctionCache
 from ..._core.source_lines import find_user_source
@@ -37,7 +38,7 @@ def stage_body(call: str, fun: Function, run: Callable[[Sequence[Value]], Tree],
     """Stage `run(tracers)`, which returns a tree of results, for `operands` or slices of them. The program is cached
     with `fun`, under `tag` and the types, unless it uses values of enclosing traces."""
     with staging_context(operands):
-        return _stage_body(call, fun, run, tag, avals)
+        return _stage_body(call, fun, run, tag, add_shardings(avals, operands) if explicit_meshes else avals)
 
 
 def _stage_body(call: str, fun: Function, run: Callable[[Sequence[Value]], Tree], tag: CacheKey,

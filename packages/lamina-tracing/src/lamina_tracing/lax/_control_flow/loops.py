@@ -149,7 +149,8 @@ def fori_loop(lower: Value, upper: Value, body_fun: Callable[[Any, Any], Carry],
         return carry[1]
     first = [count, *flat_avals("fori_loop", "init_val", flat, tree)]
     avals, body = stage_with_fixed_carry(
-        lambda at: stage_body("fori_loop", body_fun, lambda ts: step(ts, at), ("fori while", tree), at, flat),
+        lambda at: stage_body("fori_loop", body_fun, lambda ts: step(ts, at), ("fori while", tree), at,
+                              [lower, *flat]),
         first, len(first))
     check_loop("fori_loop", body_fun, both, avals, body.tree, body.closed.out_avals)
     # Cached by types: programs of equal loops then share the condition, and with it what is derived from it.

@@ -4,21 +4,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from lamina_ir import config, prims
+from lamina_ir import config, prims, trees
 from lamina_ir.typing import Function, Sharding, Tree, Value
 
+from ..._core.explicit_shardings import explicit_meshes, find_sharding, use_auto_axes
+from ..._core.function_cache import FunctionCache
 from ..._core.trace import bind
 from ..._core.tracer import Tracer, typeof
 from ..._jit.jit import jit
-from ..custom import with_sharding_constraint
+from .._util.operands import copy_host_result
 
-__all__ = ["AUTO_AXES", "KEEP", "call_with_out_sharding", "check_out_sharding", "constrain", "explicit_meshes",
-           "keep_shardings"]
+__all__ = ["KEEP", "auto_axes_of", "call_with_out_sharding", "check_out_sharding", "constrain", "constrain_sharding",
+           "constrain_tree", "explicit_meshes", "keep_shardings", "share_sharding"]
 
-AUTO_AXES = "auto_axes("  # names of calls whose program the compiler partitions begin with this
+_AUTO_AXES = "auto_axes"  # names of calls whose program the compiler partitions begin with this
+_calls = FunctionCache()
 KEEP = "{keep:"  # the param of a constraint to the sharding that a value has already; its transpose keeps it too
 _numbers = itertools.count()
-explicit_meshes: list[bool] = []  # [True] once a mesh with `Explicit` axes was made; before, no value has a sharding to keep
 
 
 def check_out_sharding(call: str, out_sharding: Sharding) -> None:
@@ -42,7 +44,8 @@ def check_out_sharding(call: str, out_sharding: Sharding) -> None:
     check(call)
 
 
-def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_sharding: Sharding) -> Tree:
+def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_sharding: Sharding,
+                           axes: Sequence[int] | None = None) -> Tree:
     """Call a function of arrays whose program the compiler partitions; its results get a sharding.
 
     Args:
@@ -50,17 +53,108 @@ def call_with_out_sharding(call: str, fun: Function, args: Sequence[Tree], out_s
       fun: the function.
       args: its arguments.
       out_sharding: the sharding of the results, or a tree of them that is a prefix of the results.
+      axes: the numbers of the mesh axes that the compiler uses as it likes; None: all axes.
     Returns:
       The results.
 
     >>> call_with_out_sharding("neg", lambda x: -x, (2.0,), None)
     Array(-2., dtype=float32, weak_type=True)
     """
-    def run(*xs: Tree) -> Tree:
-        return with_sharding_constraint(fun(*xs), out_sharding)
+    leaves, tree = trees.tree_flatten(out_sharding, is_leaf=lambda s: hasattr(s, "check_explicit"))
+    # Only specs: other shardings have devices, which a cache must not keep.
+    table = _calls.get_table(fun) if all(isinstance(s, tuple) for s in leaves) else {}
+    key = call, tree, tuple(leaves), axes
+    run = table.get(key)
+    if run is None:
+        run = table[key] = _make_call(call, fun, out_sharding, axes)
+    return run(*args)
 
-    run.__name__ = f"{AUTO_AXES}{call})"
-    return jit(run)(*args)
+
+def _make_call(call: str, fun: Function, out_sharding: Sharding, axes: Sequence[int] | None) -> Function:
+    """Return the jitted function of `call_with_out_sharding`."""
+    def run(*xs: Tree) -> Tree:
+        with use_auto_axes(axes):
+            out = fun(*xs)
+        return constrain_tree(out, out_sharding)
+
+    numbers = "" if axes is None else f"[{','.join(map(str, axes))}]"
+    run.__name__ = f"{_AUTO_AXES}{numbers}({call})"
+    return jit(run)
+
+
+def auto_axes_of(name: str) -> tuple[int, ...] | None:
+    """Return the numbers of the mesh axes that the compiler uses as it likes in a call of `call_with_out_sharding`.
+
+    Args:
+      name: the name of a call.
+    Returns:
+      A tuple, empty for all axes; None if it is another call.
+
+    >>> auto_axes_of("auto_axes(matmul)"), auto_axes_of("auto_axes[0,2](f)"), auto_axes_of("f")
+    ((), (0, 2), None)
+    """
+    if not name.startswith((f"{_AUTO_AXES}(", f"{_AUTO_AXES}[")):
+        return None
+    numbers = name[len(_AUTO_AXES):].partition("]")[0]
+    return tuple([int(n) for n in numbers[1:].split(",")]) if numbers.startswith("[") else ()
+
+
+def constrain_sharding(x: Value, sharding: Sharding) -> Value:
+    """Constrain an array to a sharding, without the checks of `with_sharding_constraint` over `Explicit` axes.
+
+    Args:
+      x: array or traced value.
+      sharding: the sharding; None: no constraint.
+    Returns:
+      The array.
+    Raises:
+      TypeError: `sharding` is neither a sharding nor None.
+
+    >>> constrain_sharding(2.0, None)
+    2.0
+    """
+    if sharding is None:
+        return copy_host_result(x)
+    try:
+        constraint = sharding.constraint
+    except AttributeError:
+        raise TypeError("with_sharding_constraint: expected shardings, such as an array's `.sharding`, PartitionSpecs in a "
+                        f"block `with mesh:`, or None; got {type(sharding).__name__}") from None
+    text, unspecified = constraint(typeof(x))
+    return bind(prims.sharding_constraint_p, x, sharding=text, unspecified_dims=unspecified)
+
+
+def constrain_tree(xs: Tree, shardings: Tree) -> Tree:
+    """Constrain the arrays of a tree to shardings, a tree of them that is a prefix of `xs`.
+
+    Args:
+      xs: a tree of arrays.
+      shardings: the shardings; None: no constraint.
+    Returns:
+      The tree.
+
+    >>> constrain_tree((1.0, 2.0), None)
+    (1.0, 2.0)
+    """
+    flat, tree = trees.tree_flatten(xs)
+    given = trees.broadcast_prefix(shardings, xs, is_leaf=lambda s: s is None or hasattr(s, "constraint"))
+    return tree.unflatten([constrain_sharding(x, s) for x, s in zip(flat, given, strict=True)])
+
+
+def share_sharding(x: Value, like: Value) -> Value:
+    """Return an array with the sharding that a traced value of the same shape has over `Explicit` axes.
+
+    Args:
+      x: the array.
+      like: the value.
+    Returns:
+      `x`, with a constraint if `like` is traced and sharded.
+
+    >>> share_sharding(2.0, 1.0)
+    2.0
+    """
+    found = find_sharding(like)
+    return constrain_sharding(x, found) if found is not None and any(found.explicit_entries) else x
 
 
 def keep_shardings(values: Sequence[Value]) -> list[tuple[str, tuple[int, ...]] | None] | None:
