@@ -6,6 +6,7 @@ usage: python docs/_ext/build_docs.py
 - `ops.md`, `ops/`: the primitives (operation_pages.py).
 - `notebooks/`: the notebooks of docs/notebooks, with outputs if `nox -s notebooks` ran before (run_notebooks.py).
 - `benchmarks.md`: times compared with jax, and a plot (benchmark_page.py).
+- `errors.md`: the codes of errors, with cause, example and fix (error_pages.py).
 - `settings.md`: the settings. `coverage.md`: which public names of JAX 0.4.30 and of its newest release exist, what to use for
   the others, and which calls differ.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import api_pages
 import benchmark_page
 import check_links
+import error_pages
 import operation_pages
 import run_notebooks
 from operation_pages import table
@@ -150,7 +152,8 @@ def build(out: Path = OUT) -> None:
     """Write all generated pages, and remove those of names that are gone."""
     conventions = link(operation_pages.CONVENTIONS)
     pages = {**operation_pages.pages(conventions), "settings.md": settings_page(), "coverage.md": coverage_page(),
-             **benchmark_page.pages(), **run_notebooks.pages(), **{f"api/{name}": text for name, text in api_pages.files()}}
+             "errors.md": error_pages.page(), **benchmark_page.pages(), **run_notebooks.pages(),
+             **{f"api/{name}": text for name, text in api_pages.files()}}
     for path in out.rglob("*"):
         if path.is_file() and path.suffix != ".part" and path.relative_to(out).as_posix() not in pages:
             path.unlink(missing_ok=True)

@@ -309,7 +309,7 @@ def test_no_execution():
 def test_explicit_x64_dtypes_error():
     with config.explicit_x64_dtypes("error"):
         for f in (lambda: jnp.zeros(2, "float64"), lambda: jnp.ones(2).astype("int64"), lambda: jnp.arange(3, dtype=np.uint64)):
-            with pytest.raises(ValueError, match="64 was asked for, but 64 bits are off"):
+            with pytest.raises(ValueError, match="64 was requested, but 64 bits are off"):
                 f()
         assert jnp.asarray(np.ones(2)).dtype == jnp.zeros(2, float).dtype == "float32"
         with lamina.enable_x64(True):

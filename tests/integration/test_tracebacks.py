@@ -44,7 +44,7 @@ def test_only_user_frames_are_shown(way):
     shown = files(caught.value)
     assert all(file == __file__ for file, _ in shown), shown
     assert [name for _, name in shown][-2:] == ["f", "failing"]
-    assert len(traceback.extract_tb(caught.value.unfiltered_traceback)) > 2
+    assert len(traceback.extract_tb(caught.value.unfiltered_traceback.traceback)) > 2
 
 
 @pytest.mark.parametrize("call", [

@@ -232,7 +232,7 @@ STACKED, W3 = np.stack([MEMBERS, MEMBERS]), np.float32(3)
     (lambda: xmap(lambda v: v, {0: "b"}, {0: "b"}, axis_resources={"b": ("x", "z", "y")}), (MEMBERS,),
      "the axis 'b' of size 4 cannot be divided evenly over 'x' of size 2 and 'z' of size 2 and 'y' of size 2"),
     (lambda: xmap(lambda v: v, {0: "b"}, {0: "b"}, axis_resources={"b": "w"}), (MEMBERS,),
-     "the axis 'b' 'w', which is no axis of the mesh in scope, Mesh"),
+     "the axis 'b' 'w', which is not an axis of the mesh in scope, Mesh"),
     (lambda: xmap(lambda v: jax.pmap(lambda u: u * 2)(v), {0: "b"}, {0: "b"}, axis_resources={"b": "x"}), (MEMBERS,),
      "xmap of .* the pmap of `<lambda>` inside at .*test_xmap_mesh"),
 ])

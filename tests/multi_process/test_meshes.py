@@ -68,7 +68,7 @@ odd = Mesh(np.array([every[i] for i in (0, 2, 3, 1)]).reshape(2, 2), ("x", "y"))
 try:
     odd.local_mesh
 except ValueError as e:
-    assert "are no block of Mesh" in str(e)
+    assert "do not form a block of Mesh" in str(e)
 else:
     raise AssertionError
 holds(lamina.device_put(host, NamedSharding(odd, P("x", "y"))), host)

@@ -95,7 +95,7 @@ try:
     pmap(lambda w: w, in_axes=None, axis_size=rows * processes + 1)(1.0)
     raise SystemExit("expected an error for an uneven size")
 except ValueError as e:
-    assert "cannot be shared out evenly" in str(e)
+    assert "cannot be divided evenly" in str(e)
 try:
     pmap(lambda x: x, axis_size=rows * 2)(x)
     raise SystemExit("expected an error for axis_size")

@@ -244,7 +244,7 @@ with Mesh([every[0], every[2]], "x"):  # one device of each process
     half = whole[4 * rank:4 * rank + 4]
     same(total(total(half)), half + 28 + 28 + 8 * 28)
     same(lamina.grad(lambda v: (total(v) ** 2).sum())(half), 2 * (half + 28) + 2 * (28 + 8 * 28))
-for devices_of, message in (([every[0], every[2], every[3], every[1]], "are no block of Mesh('x': 2, 'y': 2)"),
+for devices_of, message in (([every[0], every[2], every[3], every[1]], "do not form a block of Mesh('x': 2, 'y': 2)"),
                           ([d for d in every if d.process_index != rank], "has no devices of this process")):
     with Mesh(np.reshape(devices_of, (2, -1)), ("x", "y")):
         expect_error(ValueError, message, total, x)

@@ -41,7 +41,7 @@ VALUE_ERRORS = {
     "auto": (lambda: over(P("x"), P(), auto={"x"})(X), "names the axis 'x', which is left to the compiler"),
     "unknown auto": (lambda: over(P("x"), P(), auto={"z"}), "auto names the axis 'z'"),
     "unknown axis_names": (lambda: over(P("x"), P(), axis_names={"z"}), "axis_names names the axis 'z'"),
-    "in itself": (lambda: over(P("x"), P("x"), lambda v: inner(v))(X), "the axis 'x' is bound already by a map around"),
+    "in itself": (lambda: over(P("x"), P("x"), lambda v: inner(v))(X), "the axis 'x' is already bound by an enclosing map"),
     "in a pmap": (lambda: pmap(lambda v: inner(v))(np.zeros((2, 8))), "shard_map of `same` at .* is inside of pmap"),
     "a pmap in it": (lambda: over(P("x"), P("x"), lambda v: pmap(same)(v))(X), "`same` at .* is inside of shard_map"),
     "two sets of devices": (lambda: jit(lambda v: over(P("x"), P("x"), mesh=PAIR)(inner(v)))(X), "All meshes of a program"),

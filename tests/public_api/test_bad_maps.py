@@ -40,12 +40,12 @@ BOTH = {
     "axis": (step, dict(in_axes=({"w": [0, 2], "b": 0}, 0)), (PARAMS, X),
              r"in_axes 2 is out of range for params\['w'\]\[1\], float32\[3,8\]; expected -2 <= axis < 2"),
     "axis from the end": (two, dict(in_axes=(0, -3)), (X, X), r"in_axes -3 is out of range for y, float32\[8,3\]; expected -2"),
-    "a number": (two, {}, (X, 1.0), r"y has rank 0 \(float32\[\]\) but in_axes asks to map its axis 0; use None"),
+    "a number": (two, {}, (X, 1.0), r"y has rank 0 \(float32\[\]\) but in_axes maps its axis 0; use None"),
     "a list of numbers": (two, {}, (X, [1.0, 2.0]), r"y\[0\] has rank 0 .* If y is meant as one array, make it one first"),
     "sizes": (step, {}, (PARAMS, X),
               r"inconsistent sizes of the mapped axis: params\['w'\]\[1\], float32\[3,8\], has 3 along axis 0; expected 8, as "
               r"params\['b'\] has. All sizes: 8: params\['b'\] float32\[8\] axis 0, params\['w'\]\[0\] float32\[8,3\] axis 0, "
-              r"x float32\[8,3\] axis 0; 3: params\['w'\]\[1\] float32\[3,8\] axis 0$"),
+              r"x float32\[8,3\] axis 0; 3: params\['w'\]\[1\] float32\[3,8\] axis 0(?m:$)"),
     "many of one size": (lambda *xs: xs, {}, (X,) * 6 + (X[:2],), r"args\[6\], .* 8: args\[0\].*args\[3\] .* and 2 more; 2: "),
     "size": (two, dict(axis_size=4), (X, X), r"x, float32\[8,3\], has 8 along axis 0; expected 4, as axis_size says"),
     "size as text": (two, dict(axis_size="8"), (X, X), "axis_size must be an int; got str: '8'"),
@@ -101,7 +101,7 @@ PMAP = {
     "no devices": (pmapped(devices=[]), "devices must not be empty"),
     "numbers": (pmapped(devices=[0, 1]), r"devices\[0\] must be a device, as lamina.devices\(\) gives; got int: 0"),
     "number": (pmapped(devices=8), "devices must be a list of devices, .* got int: 8"),
-    "platform": (pmapped(devices="cpu"), "devices must be a list of devices, .* got str: 'cpu'.* a platform into backend="),
+    "platform": (pmapped(devices="cpu"), "devices must be a list of devices, .* got str: 'cpu'.* a platform as backend="),
     "device": (lambda: jax.pmap(two, devices=jax.devices()[0])(X[:1], X[:1]), "devices must be a list of devices"),
     "device twice": (lambda: jax.pmap(two, devices=jax.devices()[:1] * 8)(X, X),
                      r"devices\[1\] is cpu:0, which is named twice: devices\[0\]"),

@@ -73,7 +73,8 @@ CASES = {
                                          "all_gather: expected names of mapped axes; got the integer 0"),
     "backend by number": ((ident, B, B, dict(backend=3)), (X,), TypeError,
                           "backend must be the name of a platform.* got int: 3"),
-    "a name again inside": ((lambda v: xmap(ident, B, B)(v), B, B), (X,), ValueError, "'b' is bound already, by a map around"),
+    "a name again inside": ((lambda v: xmap(ident, B, B)(v), B, B), (X,), ValueError,
+                            "'b' is already bound by an enclosing map"),
     "inner name left out": ((lambda v: xmap(ident, {0: "c"}, {})(v), B, B), (X,), ValueError, r"output is f32\[\]{b,c}: "),
     "donated": ((ident, B, B, dict(donate_argnums=4)), (X,), ValueError, "donate_argnums 4 is out of range"),
     "backend": ((ident, B, B, dict(backend="gnu")), (X,), RuntimeError, "no platform 'gnu'"),
@@ -212,7 +213,7 @@ def test_leaked_value_of_another_map():
 
 
 def test_name_of_an_outer_map_is_refused():
-    with pytest.raises(ValueError, match="'b' is bound already, by a map around, with size 1"):
+    with pytest.raises(ValueError, match="'b' is already bound by an enclosing map, with size 1"):
         jax.vmap(xmap(ident, B, B), axis_name="b")(X[None])
 
 
@@ -246,6 +247,6 @@ def test_invalid_loop_names_are_refused():
             xmap(ident, B, B, axis_resources={"b": "x"})(X)
     with serial_loop("l", 3), pytest.raises(ValueError, match="over the loop 'l' of 3 iterations"):
         xmap(ident, B, B, axis_resources={"b": "l"})(X)
-    with serial_loop("l", 2), pytest.raises(ValueError, match=r"which is no axis .* Mesh\('x': 1\) \(loops in scope: 'l'\)"):
+    with serial_loop("l", 2), pytest.raises(ValueError, match=r"is not an axis .* Mesh\('x': 1\) \(loops in scope: 'l'\)"):
         with jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",)):
             xmap(ident, B, B, axis_resources={"b": "z"})(X)

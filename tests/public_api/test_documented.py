@@ -1,4 +1,4 @@
-"""Every command, environment variable, setting and hook is documented."""
+"""Every command, environment variable, setting, hook and error code is documented."""
 import ast
 import importlib
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import lamina
 import pytest
+from error_examples import EXAMPLES
 from lamina_compat._command_line import COMMANDS
 from lamina_ir import config
 from lamina_tracing import hooks
@@ -95,3 +96,13 @@ def test_settings_have_help_and_the_generated_page_lists_them(monkeypatch):
 def test_hooks_are_documented():
     page = (DOCS / "design" / "architecture.md").read_text(encoding="utf-8").partition("## Hooks")[2].partition("\n## ")[0]
     assert not [name for name in hooks.__all__ if f"`{name}`" not in page and name not in NOT_HOOKS]
+
+
+def test_generated_page_describes_each_error_code(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    page = importlib.import_module("error_pages").page()
+    for code, example in EXAMPLES.items():
+        _, _, section = page.partition(f"### {code}: {example.error.rpartition('.')[2]}\n")
+        section = section.partition("\n### ")[0]
+        assert "**Fix**: " in section and "**Catch** " in section and example.program.strip() in section, code
+        assert (f"[{code}] lamina.errors" in section) == bool(example.program and example.processes == 1), code

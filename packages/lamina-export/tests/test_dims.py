@@ -65,7 +65,7 @@ def test_symbolic_shapes_are_parsed():
 
 
 @pytest.mark.parametrize("text, more, words", [
-    ("a, (", {}, "expected a name"), ("a b", {}, "expected ','"), ("a, _", {}, "not given"), ("a, $", {}, "is not understood"),
+    ("a, (", {}, "expected a name"), ("a b", {}, "expected ','"), ("a, _", {}, "is missing"), ("a, $", {}, "is not understood"),
     ("a, 3", {"like": (2, 4)}, "does not fit like"), ("a", {"like": (2, 4)}, "has 1 sizes"), ("a, -3", {}, "below 0"),
     ("floordiv(a)", {}, "expected ','"), ("a^b", {}, "int as power"), ("a", {"constraints": ["a"]}, "must hold one of"),
     ("a", {"constraints": ["a >= 4", "a <= 3"]}, "no size is left"), ("a", {"constraints": ["1 >= 2"]}, "never holds")])

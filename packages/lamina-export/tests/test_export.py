@@ -81,7 +81,7 @@ def test_custom_rules_are_exported():
 def test_static_arguments_are_not_arguments_of_the_export():
     e = export(jit(lambda x, n: x * n, static_argnums=1))(X, 3)
     assert np.array_equal(e.call(X), 3 * X)
-    with pytest.raises(ValueError, match="Static arguments are part of what was exported"):
+    with pytest.raises(ValueError, match="Static arguments are part of the exported function"):
         e.call(X, 3)
 
 

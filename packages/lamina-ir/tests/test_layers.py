@@ -1,5 +1,6 @@
 """Packages that re-export an implementation, and plugins that replace it; each test runs a new process."""
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -49,11 +50,11 @@ def install(folder, distribution, text):
 
 
 def run(folder, line, setting=None):
-    """Return the output of a new process, or the last line of its error."""
+    """Return the output of a new process, or the last line of its error before the code."""
     code = f"import os, sys\nsys.path.insert(0, {str(folder)!r})\nfrom lamina_ir import layers\n" + line
     env = {"LAMINA_LAYERS": setting} if setting is not None else {}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**clean(), **env})
-    return done.stdout.strip() if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+    return done.stdout.strip() if done.returncode == 0 else re.sub(r"\n\[LAM\d+\].*", "", done.stderr.strip()).splitlines()[-1]
 
 
 def clean():

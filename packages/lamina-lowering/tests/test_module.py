@@ -188,7 +188,7 @@ def test_missing_rule_error_names_the_rule_file():
     x, y = Var(V3), Var(V3)
     with pytest.raises(MissingRuleError, match="`odd`.*lamina_lowering/rules/shape.py") as caught:
         lower(ClosedJaxpr(Jaxpr([], [x], [Eqn(odd, [x], [y], {})], [y])))
-    assert caught.value.__notes__ == ["while lowering odd(float32[3])"]
+    assert caught.value.__notes__[0] == "while lowering odd(float32[3])"
 
 
 def test_platform_rule_takes_precedence_on_its_platform():

@@ -84,14 +84,14 @@ def test_each_position_of_a_named_axis_has_weights_of_its_own():
 
 def test_refusals():
     rows = (
-        (lambda: init.he_normal()(KEY, (4,)), ValueError, r"he_normal: a shape of two axes at least is needed.*\(4,\)"),
+        (lambda: init.he_normal()(KEY, (4,)), ValueError, r"he_normal: the shape must have at least two axes.*\(4,\)"),
         (lambda: init.he_normal(in_axis=3)(KEY, (4, 2)), ShapeError, "he_normal: in_axis 3 is out of range|he_normal: axis 3"),
         (lambda: init.he_normal(in_axis="i")(KEY, (4, 2)), ShapeError, "he_normal: in_axis names 'i', which the shape"),
         (lambda: init.variance_scaling(1., "fan", "normal"), ValueError, "variance_scaling: mode must be one of 'fan_in'"),
         (lambda: init.variance_scaling(1., "fan_in", "n"), ValueError, "variance_scaling: distribution must be"),
-        (lambda: init.orthogonal()(KEY, (4,)), ValueError, "orthogonal: a shape of two axes at least"),
-        (lambda: init.delta_orthogonal()(KEY, (4, 4)), ValueError, "delta_orthogonal: a shape of three to five axes"),
-        (lambda: init.delta_orthogonal()(KEY, (3, 5, 4)), ValueError, "delta_orthogonal: no more inputs than outputs"),
+        (lambda: init.orthogonal()(KEY, (4,)), ValueError, "orthogonal: the shape must have at least two axes"),
+        (lambda: init.delta_orthogonal()(KEY, (4, 4)), ValueError, "delta_orthogonal: the shape must have three to five axes"),
+        (lambda: init.delta_orthogonal()(KEY, (3, 5, 4)), ValueError, "delta_orthogonal: .* at most as many inputs"),
         (lambda: init.normal()(KEY, (3,), "int32"), DTypeError, "normal: dtype must be a float or complex dtype; got int32"))
     for call, error, words in rows:
         with pytest.raises(error, match=words):

@@ -142,5 +142,5 @@ def test_parts_that_are_not_there():
     zero = np.zeros((1, 2, 4), np.float32)
     with pytest.raises(ShapeError, match=r"lstm_ref: expected b_ih\[0\] of shape \(16,\); got none"):
         rnn.lstm_ref(np.ones((2, 5, 3)), zero, zero, *parts, np.array([5, 5]), 3, 4, 1, 0.0, False)
-    with pytest.raises(ValueError, match="hidden_size is positive"):
+    with pytest.raises(ValueError, match="hidden_size must be positive"):
         rnn.init_lstm_weight(random.PRNGKey(0), 3, 0, 1, False)

@@ -90,7 +90,7 @@ def test_one_hot():
 
 def test_one_hot_refuses():
     for n, error, words in ((-1, ValueError, "one_hot: num_classes must not be negative; got -1"),
-                            (2.5, TypeError, "one_hot: num_classes is an integer; got 2.5")):
+                            (2.5, TypeError, "one_hot: num_classes must be an integer; got 2.5")):
         with pytest.raises(error, match=words):
             nn.one_hot(np.arange(3), n)
     with pytest.raises(ShapeError, match="one_hot: axis 5 is out of range"):

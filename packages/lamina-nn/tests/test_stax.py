@@ -146,7 +146,7 @@ def test_batch_norm_along_any_axes():
         np.testing.assert_allclose(apply(params, x), want, rtol=1e-4, atol=1e-5)
     with pytest.raises(ShapeError, match="known sizes"):
         stax.BatchNorm(-1)[0](KEY, (-1, 3, 5))
-    with pytest.raises(ShapeError, match="twice"):
+    with pytest.raises(ShapeError, match="axis must name each axis once"):
         stax.BatchNorm((0, -3))[0](KEY, (4, 3, 5))
     with pytest.raises(ShapeError, match="BatchNorm"):
         stax.BatchNorm()[0](KEY, (4, 3))
@@ -227,12 +227,12 @@ def test_nothing_is_left_out_in_silence():
     (lambda: stax.shape_dependent(3), TypeError, "shape_dependent: make_layer"),
     (lambda: stax.elementwise(3), TypeError, "elementwise: fun"),
     (lambda: stax.Dense(2.5), TypeError, "Dense: out_dim must be an integer; got float: 2.5"),
-    (lambda: stax.Dense(-1), ValueError, "Dense: out_dim is not negative"),
+    (lambda: stax.Dense(-1), ValueError, "Dense: out_dim must not be negative"),
     (lambda: stax.Dense(3)[0](KEY, ()), ShapeError, "Dense"),
     (lambda: stax.Flatten[0](KEY, ()), ShapeError, "Flatten"),
-    (lambda: stax.Conv(8, 3), TypeError, "Conv: filter_shape is a sequence"),
+    (lambda: stax.Conv(8, 3), TypeError, "Conv: filter_shape must be a sequence"),
     (lambda: stax.ConvTranspose(8, (3, 3), padding=3), TypeError, "ConvTranspose: padding is 'VALID'"),
-    (lambda: stax.Conv(8, (3, 3), padding=[(1, 1)]), ShapeError, "Conv: padding has a pair for each of 2"),
+    (lambda: stax.Conv(8, (3, 3), padding=[(1, 1)]), ShapeError, "Conv: padding must have a pair for each of 2"),
     (lambda: stax.MaxPool((3, 3), padding=[(0.5, 1)] * 2), TypeError, "MaxPool: padding"),
     (lambda: stax.Conv(8, (3,)), ShapeError, "one for each of 1 lengths in filter_shape"),
     (lambda: stax.Conv(8, (3, 3), (2,)), ShapeError, "strides has a positive length for each of 2 axes"),

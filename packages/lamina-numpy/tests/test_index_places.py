@@ -100,7 +100,7 @@ def test_positions_outside_in_unsigned_integers():
 def test_insert_where_a_mask_holds():
     x, mask = np.arange(3), np.array([True, False, True])
     np.testing.assert_array_equal(np.asarray(jnp.insert(x, mask, 9)), [9, 0, 1, 9, 2])
-    with pytest.raises(TypeError, match="places are integers, or a mask of length 3"):
+    with pytest.raises(TypeError, match="places must be integers, or a mask of length 3"):
         jnp.insert(x, 1.5, 9)
     for place in (4, [-4, 1]):
         with pytest.raises(IndexError, match=r"insert: positions must be in \[-3, 3\]"):
@@ -119,17 +119,17 @@ def test_trim_zeros_of_every_axis(x, trim):
 
 
 def test_conditions_past_the_end_masks_of_other_sizes_and_nothing_to_put():
-    with pytest.raises(ValueError, match="holds at 2, past the end"):
+    with pytest.raises(ValueError, match="is true at index 2, past the end"):
         jnp.compress(np.array([0, 1, 1]), np.arange(2))
     np.testing.assert_array_equal(np.asarray(jnp.compress(np.array([0, 1, 0]), np.arange(2))), [1])
     with pytest.raises(ValueError, match="axis 1 is out of range"):
         jnp.compress(np.array([True]), np.arange(2), axis=1)
     with pytest.raises(ValueError, match="as many elements"):
         jnp.place(np.arange(2), np.array([True]), 5, inplace=False)
-    with pytest.raises(ValueError, match="vals holds no elements"):
+    with pytest.raises(ValueError, match="vals must not be empty"):
         jnp.place(np.arange(2), np.array([True, True]), [], inplace=False)
     np.testing.assert_array_equal(np.asarray(jnp.put(np.arange(2), np.array([0]), [], inplace=False)), [0, 1])
-    with pytest.raises(ValueError, match="val holds no elements"):
+    with pytest.raises(ValueError, match="val must not be empty"):
         jnp.fill_diagonal(np.zeros((2, 2)), np.zeros(0), inplace=False)
     with pytest.raises(NotImplementedError, match="choose: out="):
         jnp.choose(np.array([0]), [1], out=3)

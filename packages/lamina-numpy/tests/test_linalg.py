@@ -240,7 +240,7 @@ def test_narrow_and_integer_matrices():
 @pytest.mark.parametrize("call, words", [
     (lambda: L.inv(np.ones((2, 3))), "inv: expected square"), (lambda: L.solve(np.eye(2), np.ones(3)), "solve: expected a"),
     (lambda: L.qr(np.eye(2), "economic"), "mode must be"), (lambda: L.eigh(np.eye(2), "X"), "UPLO"),
-    (lambda: L.norm(np.eye(2), "nope"), "no matrix norm"), (lambda: L.slogdet(np.eye(2), method="x"), "method"),
+    (lambda: L.norm(np.eye(2), "nope"), "not a matrix norm"), (lambda: L.slogdet(np.eye(2), method="x"), "method"),
     (lambda: L.tensorinv(np.ones((2, 3)), 1), "tensorinv"), (lambda: L.svdvals(np.ones(3)), "expected matrices"),
 ])
 def test_errors_name_the_function(call, words):

@@ -222,7 +222,7 @@ def test_which_functions_of_python_numbers_are_strong() -> None:
 def test_unavailable_dtypes_warn(call: Any) -> None:
     with config.enable_x64(True):
         call()  # warnings are errors here
-    with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as warned:
+    with pytest.warns(UserWarning, match="was requested, but 64 bits are off") as warned:
         assert call().dtype.itemsize in (4, 8)
     assert {w.filename for w in warned} == {__file__}
 

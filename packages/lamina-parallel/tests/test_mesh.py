@@ -103,9 +103,9 @@ def test_local_mesh_of_a_mesh_over_processes():
     assert whole.local_mesh == Mesh(devices[:4].reshape(2, 2), ("x", "y")) and not whole.local_mesh.is_multi_process
     across = Mesh(devices.reshape(2, 4).T, ("x", "y"))  # y goes over the processes
     assert across.local_mesh.shape == {"x": 4, "y": 1} and not across.local_mesh.is_multi_process
-    with pytest.raises(ValueError, match="no block of Mesh"):
+    with pytest.raises(ValueError, match="do not form a block of Mesh"):
         Mesh(devices[[0, 4, 5, 1]].reshape(2, 2), ("x", "y")).local_mesh
-    with pytest.raises(ValueError, match="no block of Mesh"):
+    with pytest.raises(ValueError, match="do not form a block of Mesh"):
         Mesh(devices[4:], "x").local_mesh
 
 

@@ -95,7 +95,7 @@ def test_xmap_with_resources_nested_in_vmap_and_plain_xmap():
 
 BAD = {
     "an unknown mesh axis": (lambda: xmap(ident, {0: "b"}, {0: "b"}, axis_resources={"b": "z"})(X),
-                             "gives the axis 'b' 'z', which is no axis of the mesh in scope"),
+                             "gives the axis 'b' 'z', which is not an axis of the mesh in scope"),
     "sizes": (lambda: xmap(ident, {0: "b"}, {0: "b"}, axis_resources={"b": ("x", "y")})(X),
               "the axis 'b' of size 4 cannot be divided evenly over 'x' of size 2 and 'y' of size 4"),
     "two names in one type": (lambda: xmap(ident, ["b", "c"], ["b", "c"], axis_resources={"b": "x", "c": "x"})(X),

@@ -66,9 +66,9 @@ def test_reverse_derivatives():
 
 
 @pytest.mark.parametrize("call, error, words", [
-    (lambda: odeint(1, 1.0, T), TypeError, "func is a function.*int"),
-    (lambda: odeint(lambda y, t: y, 1.0, 2.0), ShapeError, "t is a vector"),
-    (lambda: odeint(lambda y, t: y, 1.0, 1j * T), TypeError, "t holds real numbers"),
+    (lambda: odeint(1, 1.0, T), TypeError, "func must be a function.*int"),
+    (lambda: odeint(lambda y, t: y, 1.0, 2.0), ShapeError, "t must be a vector"),
+    (lambda: odeint(lambda y, t: y, 1.0, 1j * T), TypeError, "t must contain real numbers"),
     (lambda: odeint(lambda y, t: y[:1], np.ones(2), T), ShapeError, r"func gives a tree like y0; got shapes \(1,\)")])
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):

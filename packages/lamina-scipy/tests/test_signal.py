@@ -189,7 +189,7 @@ def test_short_time_transforms_and_back(kind):
     (lambda: signal.fftconvolve(X, Y, axes=[1]), ShapeError, "along axis 0, which is not convolved"),
     (lambda: signal.fftconvolve(X, Y, axes=[1, 1]), ShapeError, "occurs twice"),
     (lambda: signal.detrend(X, type="x"), ValueError, "type must be.*'x'"),
-    (lambda: signal.detrend(X, bp=9), ValueError, "bp holds places"),
+    (lambda: signal.detrend(X, bp=9), ValueError, "bp must contain positions"),
     (lambda: signal.welch(X, window="x"), ValueError, "welch: window must be.*'x'"),
     (lambda: signal.welch(X, window=np.ones(3), nperseg=4), ShapeError, r"window \[4\]"),
     (lambda: signal.welch(X, nperseg=4, noverlap=4), ValueError, "noverlap must be less than nperseg, 4"),

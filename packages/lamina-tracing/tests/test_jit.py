@@ -204,7 +204,7 @@ def test_inlined_function_receives_only_traced_values():
 
 def test_library_function_errors_do_not_mention_jit():
     own = jit(lax.clamp)
-    with pytest.raises(TypeError, match=r"^clamp: x: expected an array or a number; got str: 'a'$"):
+    with pytest.raises(TypeError, match=r"^clamp: x: expected an array or a number; got str: 'a'(?m:$)"):
         own(0.0, "a", 1.0)
     with pytest.raises(TypeError, match=r"jit of `<lambda>`: args\[0\].*static_argnums"):
         jit(lambda x: x)("a")

@@ -50,7 +50,7 @@ def test_integer_pow():
 
 
 def test_convert_element_type_canonicalizes_and_skips_equal_dtypes():
-    with pytest.warns(UserWarning, match="float64 was asked for, but 64 bits are off, so this is float32.*enable_x64"):
+    with pytest.warns(UserWarning, match="float64 was requested, but 64 bits are off, so this is float32.*enable_x64"):
         y = lax.convert_element_type(X, "float64")
     assert y.dtype == np.float32
     assert lax.convert_element_type(y, np.float32) is y

@@ -99,7 +99,7 @@ def test_float0_is_returned_unchanged():
     lambda: lax.full((2,), 1.0, "float64"), lambda: lax.iota("int64", 2), lambda: lax.zeros_like_array(X).astype(np.int64),
     lambda: lax.full_like(X, 1, "complex128"), lambda: lax.convert_element_type(X, np.uint64)])
 def test_unavailable_dtype_warns_at_line_of_caller(call):
-    with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as caught:
+    with pytest.warns(UserWarning, match="was requested, but 64 bits are off") as caught:
         assert call().dtype.itemsize in (4, 8)
     assert {w.filename for w in caught} == {__file__}
     with config.enable_x64(True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from lamina_autodiff.extend import jvp_rules
@@ -26,7 +26,12 @@ UNNAMED = UnnamedAxis("map")  # replaces the names of unnamed axes, which are co
 
 
 class JaxRuntimeError(CheckError, ValueError):
-    """A check failed. Programs written for JAX catch a ValueError."""
+    """A check failed. Programs written for JAX catch a ValueError.
+
+    Fix: correct the values that the message shows, or handle the error value with `err.get()` instead of `err.throw()`.
+    """
+
+    code: ClassVar[str] = "LAM1504"
 
 
 class CheckText(Protocol):

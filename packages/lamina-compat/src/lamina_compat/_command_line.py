@@ -10,7 +10,6 @@ import os
 import runpy
 import sys
 import textwrap
-import traceback
 
 from ._importer import as_jax
 from ._missing_names import format_report, missing_names
@@ -21,8 +20,8 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "python -m lamina": "run a program written for JAX on lamina",
     "python -m lamina.launch": "run a program in several processes of this machine",
-    "python -m lamina_runtime.coordinator": "run the coordinator of a program in several processes, where it must be "
-                                            "started before the program",
+    "python -m lamina_runtime.coordinator": "run the coordinator of a program in several processes, if the program "
+                                            "does not start one",
     **{f"python -m lamina_{layer}.conformance": f"test the selected implementation of the layer `{layer}`"
        for layer in ("ir", "tracing", "autodiff", "batching", "parallel", "lowering", "runtime", "numpy")}}
 
@@ -68,7 +67,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--as", dest="level", default="0.4.30", metavar="LEVEL",
                         help="the release of JAX whose interface is offered, from 0.4.30 (default) to 0.12")
     parser.add_argument("--report", action="store_true",
-                        help="print at the end which names of jax were missing; also printed if the program fails")
+                        help="print the missing names of jax at the end; also printed if the program fails")
     parser.add_argument("--json", action="store_true",
                         help="print the report as one line of JSON, with the exit status, on standard error; without a "
                              "program, print the commands as JSON")
@@ -91,7 +90,7 @@ def _run(program: str, is_module: bool) -> int:
     except SystemExit as e:
         return _print_exit(e)
     except BaseException:  # the report follows the traceback
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         return 1
     return 0
 

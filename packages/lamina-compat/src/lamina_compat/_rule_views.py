@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn
 
-from lamina_ir import Primitive, RuleTable, ShapedArray, dtypes, prims
+from lamina_ir import LaminaError, Primitive, RuleTable, ShapedArray, dtypes, prims
 from lamina_ir.extend import list_rule_tables, register_primitive
 from lamina_ir.typing import Function, Params, Value
 from lamina_tracing import primitives
@@ -136,8 +136,13 @@ _NO_RULES: Final[dict[str, str]] = {
     "remat_opt": "lamina makes no equation of it"}
 
 
-class MissingRule(KeyError):
-    """A primitive has no rule in a table; the message says why."""
+class MissingRule(LaminaError, KeyError):
+    """A primitive has no rule in a table of JAX; the message says why.
+
+    Fix: assign a rule in JAX's form: `ad.primitive_jvps[p] = rule`.
+    """
+
+    code: ClassVar[str] = "LAM1303"
 
     @override
     def __str__(self) -> str:

@@ -55,7 +55,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None, lowering_pla
         if p not in _PLATFORMS:
             raise ValueError(f"export: platforms must be of {', '.join(_PLATFORMS)}; got {p!r}")
     if named == ():
-        raise ValueError("export: platforms names none")
+        raise ValueError("export: platforms must name at least one platform")
     checks = validate_checks("export", disabled_checks)
 
     @wraps(fun_jit)

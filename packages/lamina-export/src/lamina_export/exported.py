@@ -250,7 +250,7 @@ class Exported:
     def _lower(self, platform: str | None = None) -> Lowered:
         if self.uses_global_constants:
             raise ValueError(f"the module of `{self.fun_name}`: its sizes {', '.join(self._family.names)} are symbolic, and a "
-                             "module is of one choice of sizes: at_sizes(...) has it")
+                             "module needs known sizes. Use at_sizes(...)")
         if platform is not None and platform not in self.platforms:
             raise ValueError(f"the module of `{self.fun_name}`: platform must be one of {', '.join(self.platforms)}; got "
                              f"{platform!r}")

@@ -125,14 +125,14 @@ def deserialize_exported(blob: bytes | bytearray, make: Callable[..., Any]) -> A
         raise TypeError(f"deserialize: expected bytes; got {type(blob).__name__}. Open files in binary mode ('rb')")
     data = bytes(blob)
     if data[:8] != MAGIC or len(data) < _HEAD.size:
-        raise ValueError("deserialize: these bytes are no function written by Exported.serialize, or are cut off")
+        raise ValueError("deserialize: the bytes must be those of Exported.serialize; these are not, or are cut off")
     _, version, reserved, digest, n_header, n_program = _HEAD.unpack_from(data)
     if version != FORMAT:
         raise ValueError(f"deserialize: the function was written in format {version}; this version reads format {FORMAT}. "
-                         "Use a lamina-export that knows it")
+                         "Use a newer lamina-export")
     body = data[_HEAD.size:]
     if reserved or n_header + n_program > len(body) or hashlib.sha256(body).digest() != digest:
-        raise ValueError("deserialize: the function is damaged or cut off (its checksum does not fit)")
+        raise ValueError("deserialize: the function is damaged or cut off (checksum mismatch)")
     try:
         w = json.loads(body[:n_header])
         scope = SymbolicScope(w["constraints"])

@@ -215,7 +215,7 @@ def make_family(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, siz
         if wrong:
             at = ", ".join([f"{n} = {v}" for n, v in sample.items()])
             raise ValueError(f"{call}: the function is not one program for all sizes of {', '.join(names)}: at {at} {wrong}. "
-                             "Say which sizes there are by constraints, as in symbolic_shape('a', constraints=['a >= 8']), or "
+                             "Restrict the sizes with constraints, as in symbolic_shape('a', constraints=['a >= 8']), or "
                              "export it once for each kind of sizes")
     return made, out_avals
 

@@ -26,7 +26,7 @@ def flatten_arguments(call: str, in_tree: Any, args: Any, kwargs: Any) -> list[A
         path = explain_mismatch(in_tree, (args, kwargs))
         raise ValueError(f"{call}: the arguments must have the structure with which the function was exported, {in_tree}; got "
                          f"{tree}" + (f": (args, kwargs) {path}" if path else "")
-                         + ". Static arguments are part of what was exported: leave them out")
+                         + ". Static arguments are part of the exported function: leave them out")
     return flat
 
 
@@ -93,8 +93,8 @@ def solve_sizes(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals:
                 name, factor, rest = solved
                 value = Fraction(n - rest, factor)
                 if value.denominator > 1:
-                    raise ValueError(f"{call}: size {d} of {describe(i)}, {avals[i].str_long()}, is to be {m}; "
-                                     f"{n} is that for no int {name}")
+                    raise ValueError(f"{call}: size {d} of {describe(i)}, {avals[i].str_long()}, must be {m} for "
+                                     f"an int {name}; got {n}")
                 known[name], sources[name], going = int(value), f"size {d} of {describe(i)}, {m} = {n}", True
                 break
     if len(known) < len(names):

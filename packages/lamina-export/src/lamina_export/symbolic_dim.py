@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from typing_extensions import override
 from lamina_ir import LaminaError
+from lamina_ir.errors import mark_builtin_error
 
 __all__ = ["InconclusiveDimensionOperation", "Size", "SymbolicDim", "evaluate", "find_variables", "is_symbolic_dim",
            "symbolic_dim_bounds"]
@@ -38,7 +39,12 @@ class Scope(Protocol):
 
 
 class InconclusiveDimensionOperation(LaminaError, ValueError):
-    """What was asked of a symbolic size has not one answer for all that it may be."""
+    """The result of an operation on a symbolic size differs among the sizes that it may be.
+
+    Fix: declare more about the sizes in `constraints=` of `symbolic_shape`, or use a size that is a number.
+    """
+
+    code: ClassVar[str] = "LAM1702"
 
 
 class SymbolicDim:
@@ -170,7 +176,7 @@ class SymbolicDim:
         if high < 0:
             return False
         raise InconclusiveDimensionOperation(
-            f"{self} {sign} {other} holds for some sizes and not for others, as far as is known. Say what sizes there are by "
+            f"{self} {sign} {other} holds for some sizes only. Restrict the sizes with "
             f"symbolic_shape(..., constraints=['{self} {'>=' if '>' in sign else '<='} ...'])")
 
     def __bool__(self) -> bool:
@@ -269,7 +275,7 @@ def apply_function(name: str, x: Any, y: Any, scope: Scope) -> Any:
             whole = _make_dim({m: c // y for m, c in even.items()}, scope)
             return whole + apply_function("floordiv", _make_dim(rest, scope), y, scope)
     elif type(y) is int:
-        raise ZeroDivisionError(f"{name}({x}, 0)")
+        raise mark_builtin_error(ZeroDivisionError(f"{name}: the divisor must not be 0; got {name}({x}, 0)"))
     known = scope.known.get((name, x, y))
     return SymbolicDim({(((name, x, y), 1),): 1}, scope) if known is None else known
 

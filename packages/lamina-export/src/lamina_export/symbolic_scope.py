@@ -248,10 +248,10 @@ def _parse_shape(call: str, text: str, scope: SymbolicScope, like: tuple[int | N
 
     def get_known_size(i: int, token: str) -> int:
         if like is None:
-            raise ValueError(f"{call}: {text!r}: {token!r} stands for sizes of `like`, which is not given")
+            raise ValueError(f"{call}: {text!r}: {token!r} refers to sizes of `like`, which is missing")
         n = like[i] if i < len(like) else None
         if n is None:
-            raise ValueError(f"{call}: {text!r}: {token!r} stands for size {i} of like, {like}, which it has not")
+            raise ValueError(f"{call}: {text!r}: {token!r} refers to size {i} of like, {like}, which has no such size")
         return int(n)
 
     while reader.peek() is not None:

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
 
@@ -40,7 +40,12 @@ _VARIABLE = "LAMINA_LAYERS"
 
 
 class LayerError(LaminaError, ImportError):
-    """A plugin for a layer cannot be used, or several are installed and none was selected."""
+    """A plugin for a layer cannot be used, or several are installed and none was selected.
+
+    Fix: install a version of the plugin that fits, or select one with `LAMINA_LAYERS` or `layers.use`.
+    """
+
+    code: ClassVar[str] = "LAM1801"
 
 
 class Layer(NamedTuple):

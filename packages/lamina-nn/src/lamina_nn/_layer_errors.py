@@ -30,4 +30,4 @@ def check_input_shape(call: str, shape: Any) -> tuple[int, ...]:
     """A shape of inputs, as `init` is given it."""
     if isinstance(shape, (tuple, list)) and all(hasattr(n, "__index__") for n in shape):
         return tuple(shape)
-    raise TypeError(f"{call}: input_shape is a sequence of integers; got {shape!r:.80}")
+    raise TypeError(f"{call}: input_shape must be a sequence of integers; got {shape!r:.80}")

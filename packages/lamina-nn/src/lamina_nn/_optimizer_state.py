@@ -88,7 +88,7 @@ def optimizer(opt_maker: Callable[..., tuple[Callable[..., Any], Callable[..., A
     {'w': array([0.5, 1.5])}
     """
     if not callable(opt_maker):
-        raise TypeError(f"optimizer: opt_maker is a function that gives init, update and get_params; "
+        raise TypeError(f"optimizer: opt_maker must be a function that returns init, update and get_params; "
                         f"got {type(opt_maker).__name__}")
     name = getattr(opt_maker, "__name__", "optimizer")
     named = rename_errors(opt_maker, name)
@@ -175,5 +175,5 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
     points, tree = trees.tree_flatten(marked_pytree)
     for point in points:
         if not isinstance(point, JoinPoint):
-            raise TypeError(f"pack_optimizer_state: every leaf is a JoinPoint; got {type(point).__name__}")
+            raise TypeError(f"pack_optimizer_state: every leaf must be a JoinPoint; got {type(point).__name__}")
     return _pack_states(tree, [point.subtree for point in points])

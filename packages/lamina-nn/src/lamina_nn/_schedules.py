@@ -22,7 +22,7 @@ def _check_numbers(call: str, **values: Any) -> None:
         try:
             typeof(value)
         except TypeError:
-            raise TypeError(f"{call}: {name} is a number; got {value!r}") from None
+            raise TypeError(f"{call}: {name} must be a number; got {value!r}") from None
 
 
 # --- step sizes ----------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     except TypeError:
         what = type(scalar_or_schedule).__name__
     if what:
-        raise TypeError(f"make_schedule: a step size is a number or a function of the step; got {what}")
+        raise TypeError(f"make_schedule: a step size must be a number or a function of the step; got {what}")
     return constant(scalar_or_schedule)
 
 
@@ -226,7 +226,7 @@ def clip_grads(grad_tree: Any, max_norm: ArrayLike) -> Any:
     Array([0.6, 0.8], dtype=float32)
     """
     if typeof(lnp.asarray(max_norm)).shape:
-        raise ShapeError(f"clip_grads: max_norm is one number; got {typeof(lnp.asarray(max_norm)).str_long()}")
+        raise ShapeError(f"clip_grads: max_norm must be one number; got {typeof(lnp.asarray(max_norm)).str_long()}")
     norm, leaves, structure = _compute_norm("clip_grads", grad_tree)
     short = lnp.less_equal(norm, max_norm)
     factor = lnp.divide(max_norm, lnp.where(short, 1, norm))

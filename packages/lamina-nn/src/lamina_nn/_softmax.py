@@ -235,7 +235,7 @@ def _check_num_classes(num_classes: Any) -> int:
     try:
         n = operator.index(num_classes)
     except TypeError:
-        raise TypeError(f"one_hot: num_classes is an integer; got {num_classes!r}") from None
+        raise TypeError(f"one_hot: num_classes must be an integer; got {num_classes!r}") from None
     if n < 0:
         raise ValueError(f"one_hot: num_classes must not be negative; got {n}")
     return n

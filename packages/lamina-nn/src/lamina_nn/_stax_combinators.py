@@ -214,7 +214,7 @@ def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
     (-1, 8)
     """
     if not callable(make_layer):
-        raise TypeError(f"shape_dependent: make_layer is a function of a shape; got {type(make_layer).__name__}")
+        raise TypeError(f"shape_dependent: make_layer must be a function of a shape; got {type(make_layer).__name__}")
 
     def make_pair(shape: Any) -> Any:
         return _split_pairs("shape_dependent", [make_layer(shape)])

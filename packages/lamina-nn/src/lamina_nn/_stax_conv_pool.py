@@ -31,14 +31,14 @@ def check_size(call: str, name: str, n: Any) -> int:
     """An argument that is a number of things."""
     n = as_int(call, name, n)
     if n < 0:
-        raise ValueError(f"{call}: {name} is not negative; got {n}")
+        raise ValueError(f"{call}: {name} must not be negative; got {n}")
     return n
 
 
 def _check_lengths(call: str, name: str, values: Any, count: int | None = None) -> tuple[int, ...]:
     """Lengths along the axes of windows."""
     if not isinstance(values, Sequence) or isinstance(values, str):
-        raise TypeError(f"{call}: {name} is a sequence with an integer for each axis of the window; got {values!r}")
+        raise TypeError(f"{call}: {name} must be a sequence with an integer for each axis of the window; got {values!r}")
     found = tuple(check_size(call, name, n) for n in values)
     if count is not None and len(found) != count or 0 in found:
         raise ShapeError(f"{call}: {name} has a positive length for each of {len(found) if count is None else count} axes of "
@@ -55,7 +55,7 @@ def _check_padding(call: str, padding: Any, count: int) -> Any:
     except (TypeError, ValueError):
         raise TypeError(f"{call}: padding is 'VALID', 'SAME', 'SAME_LOWER', or pairs (low, high); got {padding!r}") from None
     if len(pairs) != count:
-        raise ShapeError(f"{call}: padding has a pair for each of {count} axes of the window; got {pairs}")
+        raise ShapeError(f"{call}: padding must have a pair for each of {count} axes of the window; got {pairs}")
     return pairs
 
 

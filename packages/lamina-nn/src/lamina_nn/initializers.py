@@ -88,7 +88,7 @@ def _count_fans(call: str, shape: Any, in_axis: Axes, out_axis: Axes, batch_axis
                 n *= named[axis]
             else:
                 if len(sizes) < 2 and not named:
-                    raise ValueError(f"{call}: a shape of two axes at least is needed, of inputs and of outputs; got {sizes}")
+                    raise ValueError(f"{call}: the shape must have at least two axes, inputs and outputs; got {sizes}")
                 size = sizes[check_axis(call, axis, len(sizes), what)]
                 n *= size
                 window = window / size if size else 0
@@ -308,7 +308,7 @@ def _make_variance_scaling(call: str, scale: float, mode: str, distribution: str
     if distribution not in ("truncated_normal", "normal", "uniform"):
         raise ValueError(f"{call}: distribution must be 'truncated_normal', 'normal' or 'uniform'; got {distribution!r}")
     if scale < 0:
-        raise ValueError(f"{call}: scale must not be below 0; got {scale!r}. It is what the variance is a multiple of")
+        raise ValueError(f"{call}: scale must not be below 0; got {scale!r}. The variance is proportional to it")
 
     def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
         n = _MODES[mode](*_count_fans(call, shape, in_axis, out_axis, batch_axis))
@@ -391,7 +391,7 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
 def _draw_orthogonal(call: str, key: Any, shape: Any, d: np.dtype, scale: Any, column_axis: int) -> Any:
     sizes = _get_sizes(shape)
     if len(sizes) < 2:
-        raise ValueError(f"{call}: a shape of two axes at least is needed; got {sizes}")
+        raise ValueError(f"{call}: the shape must have at least two axes; got {sizes}")
     at = check_axis(call, column_axis, len(sizes), "column_axis")
     rest = (*sizes[:at], *sizes[at + 1:])
     columns, rows = sizes[at], math.prod(rest)
@@ -424,9 +424,9 @@ def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType
     def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
         sizes = _get_sizes(shape)
         if not 3 <= len(sizes) <= 5:
-            raise ValueError(f"delta_orthogonal: a shape of three to five axes is needed; got {sizes}")
+            raise ValueError(f"delta_orthogonal: the shape must have three to five axes; got {sizes}")
         if sizes[-1] < sizes[-2]:
-            raise ValueError(f"delta_orthogonal: no more inputs than outputs can be kept orthogonal; got {sizes[-2]} inputs "
+            raise ValueError(f"delta_orthogonal: there must be at most as many inputs as outputs; got {sizes[-2]} inputs "
                              f"and {sizes[-1]} outputs in {sizes}")
         matrix = _draw_orthogonal("delta_orthogonal", key, _as_named(shape, sizes[-2:]), d, scale, column_axis)
         middle = tuple([(n - 1) // 2 for n in sizes[:-2]])

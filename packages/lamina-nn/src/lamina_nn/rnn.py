@@ -91,7 +91,7 @@ def init_lstm_weight(rng: ArrayLike, input_size: int, hidden_size: int, num_laye
     """
     n = get_num_params_in_lstm(input_size, hidden_size, num_layers, bidirectional)
     if not hidden_size:
-        raise ValueError("init_lstm_weight: hidden_size is positive; got 0")
+        raise ValueError("init_lstm_weight: hidden_size must be positive; got 0")
     most = math.sqrt(1 / hidden_size)
     return random.uniform(rng, (n,), minval=-most, maxval=most)
 

@@ -64,7 +64,7 @@ def Dense(out_dim: int, W_init: Initializer = glorot_normal(), b_init: Initializ
     def init(rng: Any, input_shape: Any) -> Any:
         input_shape = check_input_shape("Dense", input_shape)
         if not input_shape:
-            raise ShapeError("Dense: inputs need an axis, of what goes in; got the shape ()")
+            raise ShapeError("Dense: inputs must have at least one axis, the features; got the shape ()")
         for_matrix, for_vector = random.split(rng)
         return ((*input_shape[:-1], out_dim),
                 (W_init(for_matrix, (input_shape[-1], out_dim)), b_init(for_vector, (out_dim,))))
@@ -108,7 +108,7 @@ def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, cent
     def get_axes(ndim: int) -> tuple[int, ...]:
         found = tuple(check_axis("BatchNorm", a, ndim) for a in axes)
         if len(set(found)) < len(found):
-            raise ShapeError(f"BatchNorm: axis names an axis twice; got {axes} for inputs of {ndim} axes")
+            raise ShapeError(f"BatchNorm: axis must name each axis once; got {axes} for inputs of {ndim} axes")
         return found
 
     def init(rng: Any, input_shape: Any) -> Any:
@@ -150,7 +150,7 @@ def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
     array([1, 4, 9])
     """
     if not callable(fun):
-        raise TypeError(f"elementwise: fun is a function of the inputs; got {type(fun).__name__}")
+        raise TypeError(f"elementwise: fun must be a function of the inputs; got {type(fun).__name__}")
     return (lambda rng, input_shape: (input_shape, ())), (lambda params, inputs, **kwargs: fun(inputs, **fun_kwargs))
 
 
@@ -172,7 +172,7 @@ def _make_flatten() -> Layer:
     def init(rng: Any, input_shape: Any) -> Any:
         input_shape = check_input_shape("Flatten", input_shape)
         if not input_shape:
-            raise ShapeError("Flatten: inputs need an axis that stays, the batch's; got the shape ()")
+            raise ShapeError("Flatten: inputs must have a batch axis; got the shape ()")
         return (input_shape[0], math.prod(input_shape[1:])), ()
 
     def apply(params: Any, inputs: ArrayLike, **kwargs: Any) -> Any:
@@ -205,7 +205,7 @@ def Dropout(rate: Any, mode: str = "train") -> Layer:
     Array([0., 2., 2., 0., 0.], dtype=float32)
     """
     if isinstance(rate, (int, float)) and not 0 <= rate <= 1:
-        raise ValueError(f"Dropout: rate is the probability to keep a number, from 0 to 1; got {rate!r}")
+        raise ValueError(f"Dropout: rate must be the probability to keep a number, from 0 to 1; got {rate!r}")
 
     def apply(params: Any, inputs: ArrayLike, **kwargs: Any) -> Any:
         rng = kwargs.get("rng")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from lamina_ir.errors import mark_builtin_error
 from lamina_tracing import hooks
 from lamina_tracing.extend import Tracer, has_jax_array, rename_errors, resolve_requested_dtype
 
@@ -68,8 +69,9 @@ def _is_operand(y: Any) -> bool:
 
 def _make_operand_error(symbol: str, left: Any, right: Any) -> TypeError:
     text = isinstance(left, _TEXTS) or isinstance(right, _TEXTS)
-    return TypeError(f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}"
-                     + ("" if text else "; make lists and tuples arrays first, with numpy.asarray"))
+    hint = "" if text else "; make lists and tuples arrays first, with numpy.asarray"
+    return mark_builtin_error(TypeError(
+        f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}{hint}"))
 
 
 def _make_operator(name: str, symbol: str, fun: Function, ready: Any) -> Function:

@@ -204,7 +204,7 @@ def scale_and_translate(image: ArrayLike, shape: Sequence[int], spatial_dims: Se
     sizes = _check_sizes(call, shape, image)
     how = _parse_method(call, method)
     if how is ResizeMethod.NEAREST:
-        raise ValueError(f"{call}: the method 'nearest' has no meaning between places; use resize, or another method")
+        raise ValueError(f"{call}: the method 'nearest' does not interpolate; use resize, or another method")
     have = typeof(image).shape
     dims = as_tuple(call, "spatial_dims", spatial_dims, int)
     axes = tuple(check_axis(call, axis, len(have), "spatial_dims") for axis in dims)

@@ -69,7 +69,7 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: ShapeLike 
     trials, chances = typeof(n), typeof(p)
     refuse_complex("multinomial", trials, chances)
     if not chances.shape:
-        raise ShapeError(f"multinomial: p needs an axis, of categories; got {chances.str_long()}")
+        raise ShapeError(f"multinomial: p must have an axis of categories; got {chances.str_long()}")
     try:
         own = lax.broadcast_shapes((*trials.shape, 1), chances.shape)
     except TypeError:

@@ -148,7 +148,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
     if count < 1 and drawn:
         raise ShapeError("choice: there is nothing to choose from; a must not be empty")
     if not replace and drawn > count:
-        raise ShapeError(f"choice: without replace at most {count} elements can be chosen; shape {shape} asks for "
+        raise ShapeError(f"choice: without replace at most {count} elements can be chosen; got shape {shape}, so "
                          f"{drawn}")
     if p is not None and typeof(p).shape != (count,):
         raise ShapeError(f"choice: p must give {count} probabilities; got {typeof(p).str_long()}")

@@ -146,5 +146,5 @@ def draw_typed_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
     aval = typeof(made)
     if aval.shape != shape or aval.dtype != np.dtype(f"uint{width}"):
         wanted = f"uint{width}[{','.join(map(str, shape))}]"
-        raise ShapeError(f"{impl.name}: what `random_bits` returns must be {wanted}; got {aval.str_long()}")
+        raise ShapeError(f"{impl.name}: the result of `random_bits` must be {wanted}; got {aval.str_long()}")
     return made

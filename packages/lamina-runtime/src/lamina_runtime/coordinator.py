@@ -515,7 +515,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the coordinator until the last process disconnects. Exit status 1 if the port cannot be bound."""
     parser = argparse.ArgumentParser(
         prog="python -m lamina_runtime.coordinator",
-        description="Run the coordinator, at which the processes of a program meet. It ends when the last process "
+        description="Run the coordinator, to which the processes of a program connect. It ends when the last process "
         "disconnects. It prints one line of JSON when it listens: its address and process id.")
     parser.add_argument("address", nargs="?", default="127.0.0.1:0", help="host:port to listen at; port 0: a free one")
     parser.add_argument("--startup-timeout", type=float, default=600, metavar="S",
@@ -526,7 +526,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--exit-on-stdin-close", action="store_true", help="end when standard input is closed")
     parser.add_argument("--leash", dest="exit_on_stdin_close", action="store_true", default=argparse.SUPPRESS,
                         help=argparse.SUPPRESS)  # deprecated name of --exit-on-stdin-close
-    parser.add_argument("--json", action="store_true", help="without effect: the output is JSON in any case")
+    parser.add_argument("--json", action="store_true", help="no effect: the output is always JSON")
     options = parser.parse_args(argv)
     # The child is adopted by init: no process has to wait for it, and a signal to the group does not reach it.
     if options.detach and os.fork():

@@ -185,7 +185,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     global _session
     with _lock:
         if _session is not None:
-            raise RuntimeError(f"{CALL}: this process has joined already; shutdown() comes before joining again")
+            raise RuntimeError(f"{CALL}: initialize was called already; call shutdown() first")
         found, sources = cluster_env.detect(coordinator_address, num_processes, process_id, cluster_detection_method)
         address = found.address
         rank, count = _check_int("process_id", found.rank), _check_int("num_processes", found.count)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import numpy as np
 from lamina_ir import CallbackError, MissingRuleError, dtypes, prims, trees
@@ -26,9 +26,13 @@ _NUMBER = np.dtype("int32")
 class CallbackException(CallbackError):
     """Raised by `barrier_wait` if a tap or another callback of a program raised an exception.
 
+    Fix: correct the Python function of the tap; `__cause__` is its exception.
+
     >>> issubclass(CallbackException, CallbackError)
     True
     """
+
+    code: ClassVar[str] = "LAM1505"
 
 
 def _check_args(call: str, function: object, with_device: object, device_index: object,

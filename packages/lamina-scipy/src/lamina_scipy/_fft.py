@@ -160,7 +160,7 @@ def _transform_axis(call: str, x: Any, type: int, n: Any, axis: int, norm: str |
     axis = check_axis(call, axis, len(t.shape))
     length = t.shape[axis]
     if n is not None and (not hasattr(n, "__index__") or n < 1):
-        raise (ShapeError if hasattr(n, "__index__") else TypeError)(f"{call}: n is a length, an integer above 0; got {n!r}")
+        raise (ShapeError if hasattr(n, "__index__") else TypeError)(f"{call}: n must be a positive integer; got {n!r}")
     wanted = length if n is None else int(n)
     if wanted < (2 if type == 1 else 1):
         raise ShapeError(f"{call}: type {type} needs {2 if type == 1 else 1} elements or more along the axis; "

@@ -48,8 +48,8 @@ class RegularGridInterpolator:
         call = "RegularGridInterpolator"
         self._check_method(method)
         if bounds_error:
-            raise NotImplementedError(f"{call}: bounds_error=True is not available, as no number is looked at while a "
-                                      "program is written; use fill_value")
+            raise NotImplementedError(f"{call}: bounds_error=True is not supported, since compiled programs "
+                                      "raise no errors; use fill_value")
         self.method, self.bounds_error, self.fill_value = method, bounds_error, fill_value
         self.grid = tuple(to_inexact(call, lnp.asarray(p)) for p in points)
         self.values = to_inexact(call, lnp.asarray(values))

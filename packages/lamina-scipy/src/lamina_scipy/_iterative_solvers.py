@@ -103,7 +103,7 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.
     if solve_method not in ("batched", "incremental"):
         raise ValueError(f"gmres: solve_method must be 'batched' or 'incremental'; got {solve_method!r}")
     if restart < 1:
-        raise ValueError(f"gmres: restart is a number of vectors, at least 1; got {restart}")
+        raise ValueError(f"gmres: restart must be a number of vectors, at least 1; got {restart}")
 
     def method(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
         return _gmres(a, m, b, x, limit, most, min(restart, typeof(b).shape[0]))

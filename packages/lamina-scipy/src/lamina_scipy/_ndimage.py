@@ -50,7 +50,7 @@ def map_coordinates(input: ArrayLike, coordinates: Sequence[ArrayLike], order: i
     if mode not in _MODES:
         raise NotImplementedError(f"map_coordinates: mode must be one of {', '.join(map(repr, _MODES))}; got {mode!r}")
     if not np.iterable(coordinates):
-        raise TypeError(f"map_coordinates: coordinates are a sequence of arrays, one per axis; got {coordinates!r:.80}")
+        raise TypeError(f"map_coordinates: coordinates must be a sequence of arrays, one per axis; got {coordinates!r:.80}")
     places = [lnp.asarray(c) if isinstance(c, (list, tuple)) else c for c in coordinates]
     return _map_compiled(input, places, cval, int(order), mode)
 

@@ -77,23 +77,23 @@ def minimize(fun: Callable[..., Any], x0: ArrayLike, args: tuple[Any, ...] = (),
     if unknown:
         raise ValueError(f"minimize: options may have {', '.join(_OPTIONS)}; got {', '.join(unknown)}")
     if not callable(fun):
-        raise TypeError(f"minimize: fun is a function; got {type(fun).__name__}")
+        raise TypeError(f"minimize: fun must be a function; got {type(fun).__name__}")
     if not isinstance(args, tuple):
-        raise TypeError(f"minimize: args is a tuple of further arguments; got {type(args).__name__}. Write (value,) for one")
+        raise TypeError(f"minimize: args must be a tuple of arguments; got {type(args).__name__}. Write (value,) for one")
     if tol is not None:
         given.setdefault("gtol", tol)
     x = lnp.asarray(to_inexact("minimize", x0))
     t = typeof(x)
     if len(t.shape) != 1:
-        raise ShapeError(f"minimize: x0 is a vector [n]; got {t.str_long()}. Ravel it, and reshape it in fun")
+        raise ShapeError(f"minimize: x0 must be a vector [n]; got {t.str_long()}. Ravel it, and reshape it in fun")
     if dtypes.is_complex(t.dtype):
-        raise TypeError(f"minimize: x0 holds real numbers; got {t.str_long()}")
+        raise TypeError(f"minimize: x0 must contain real numbers; got {t.str_long()}")
 
     def evaluate(x: Any) -> Any:
         def value(x: Any) -> Any:
             y = fun(x, *args)
             if typeof(y).shape != ():
-                raise ShapeError(f"minimize: fun gives a single number; got {typeof(y).str_long()}")
+                raise ShapeError(f"minimize: fun must return a single number; got {typeof(y).str_long()}")
             return lnp.astype(y, t.dtype)
         return value_and_grad(value)(x)
 

@@ -116,7 +116,7 @@ class Rotation:
         """Several rotations, or lists of them, as one list."""
         for r in rotations:
             if not isinstance(r, Rotation):
-                raise TypeError(f"Rotation.concatenate: rotations are Rotations; got {type(r).__name__}")
+                raise TypeError(f"Rotation.concatenate: rotations must be Rotations; got {type(r).__name__}")
         return cls._wrap(lnp.concatenate([lnp.atleast_2d(r.quat) for r in rotations]))
 
     @property
@@ -202,12 +202,12 @@ class Rotation:
 
     def __getitem__(self, indexer: Any) -> Rotation:
         if self.single:
-            raise TypeError("Rotation: this is one rotation, which has no parts; lists have")
+            raise TypeError("Rotation: a single rotation cannot be indexed; expected a list of rotations")
         return self._wrap(self.quat[indexer])
 
     def __len__(self) -> int:
         if self.single:
-            raise TypeError("Rotation: this is one rotation, which has no length; lists have")
+            raise TypeError("Rotation: a single rotation has no length; expected a list of rotations")
         return typeof(self.quat).shape[0]
 
     def __bool__(self) -> bool:
@@ -249,7 +249,7 @@ class Slerp:
     def init(cls, times: ArrayLike, rotations: Rotation) -> Slerp:
         """From n rotations and when they are reached: times `[n]`, ascending strictly, n at least 2."""
         if not isinstance(rotations, Rotation) or rotations.single or len(rotations) < 2:
-            raise ValueError("Slerp.init: rotations is a list of two Rotations or more")
+            raise ValueError("Slerp.init: rotations must be a list of at least two Rotations")
         times = lnp.asarray(to_inexact("Slerp.init", lnp.asarray(times)))
         if typeof(times).shape != (len(rotations),):
             raise ShapeError(f"Slerp.init: expected times [{len(rotations)}], one for each rotation; got "

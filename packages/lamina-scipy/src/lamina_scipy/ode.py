@@ -64,13 +64,13 @@ def odeint(func: Callable[..., Any], y0: Any, t: ArrayLike, *args: Any, rtol: fl
     Array([1.    , 0.3679, 0.1353], dtype=float32)
     """
     if not callable(func):
-        raise TypeError(f"odeint: func is a function of the state and the time; got {type(func).__name__}")
+        raise TypeError(f"odeint: func must be a function of the state and the time; got {type(func).__name__}")
     y0 = trees.tree_map(lambda y: lnp.asarray(to_inexact("odeint", y)), y0)
     t = lnp.asarray(to_inexact("odeint", t))
     if len(typeof(t).shape) != 1 or typeof(t).shape[0] == 0:
-        raise ShapeError(f"odeint: t is a vector of times, at least one; got {typeof(t).str_long()}")
+        raise ShapeError(f"odeint: t must be a vector of times, at least one; got {typeof(t).str_long()}")
     if dtypes.is_complex(typeof(t).dtype):
-        raise TypeError(f"odeint: t holds real numbers; got {typeof(t).str_long()}")
+        raise TypeError(f"odeint: t must contain real numbers; got {typeof(t).str_long()}")
     args = trees.tree_map(lnp.asarray, args)
     derivative = eval_shape(func, y0, t[0], *args)
     if trees.tree_structure(derivative) != trees.tree_structure(y0) or any(

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import lamina_numpy as lnp
 import numpy as np
-from lamina_ir import dtypes, trees
+from lamina_ir import LaminaError, dtypes, trees
 from lamina_ir.typing import Tree, Value
 from lamina_tracing import Array, DTypeLike
 from lamina_tracing.extend import typeof
@@ -26,8 +26,13 @@ __all__ = ["BCOO", "BCSR", "COO", "CSC", "CSR", "CuSparseEfficiencyWarning", "JA
 _S = TypeVar("_S", bound="JAXSparse")
 
 
-class SparseEfficiencyError(ValueError):
-    """A change of layout would store many more elements than before."""
+class SparseEfficiencyError(LaminaError, ValueError):
+    """A change of layout would store many more elements than before.
+
+    Fix: keep the layout, or pass `on_inefficient="warn"` or None.
+    """
+
+    code: ClassVar[str] = "LAM1703"
 
 
 class SparseEfficiencyWarning(UserWarning):

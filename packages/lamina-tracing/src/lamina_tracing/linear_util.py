@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
-from lamina_ir import config
+from lamina_ir import LaminaError, config
 from lamina_ir.typing import Function, Params, StaticValue, Tree
 
 from ._core.trace import trace_state
@@ -23,8 +23,13 @@ __all__ = ["StoreException", "WrappedFun", "cache", "merge_linear_aux", "transfo
 _MAX_RESULTS = 512  # cached results per function; a full table is cleared
 
 
-class StoreException(Exception):
-    """Raised if a store is read before it is written, or written twice."""
+class StoreException(LaminaError):
+    """Raised if a store is read before it is written, or written twice.
+
+    Fix: call the wrapped function exactly once before its auxiliary output is read.
+    """
+
+    code: ClassVar[str] = "LAM1208"
 
 
 class _Store:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._util.short_repr import short_repr
 from .._types.avals import ShapedArray
-from ..errors import LaminaError, ProgramError
+from ..errors import LaminaError, ProgramError, mark_builtin_error
 from .primitive import Primitive
 from .jaxpr import ClosedJaxpr, Eqn, Jaxpr
 from ..typing import Params, Tree
@@ -96,7 +96,7 @@ def argument_error(call: str, name: str, kind: ArgType, value: object) -> TypeEr
     text = f"{call}: {name} must be {kind.description}; got {short_repr(value)}"
     if kind is CLOSED_JAXPR and isinstance(value, Jaxpr):
         text += ". Use ClosedJaxpr(jaxpr, consts)"
-    return TypeError(text)
+    return mark_builtin_error(TypeError(text))
 
 
 def check_args(**kinds: ArgType) -> Callable[[_F], _F]:

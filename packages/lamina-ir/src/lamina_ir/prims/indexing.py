@@ -126,7 +126,7 @@ def _check_starts(call: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> N
         raise ShapeError(f"{call}: needs one start index for each axis of {x.str_long()}; got {len(starts)}")
     for s in starts:
         if s.shape or not dtypes.is_integer(s.dtype):
-            raise DTypeError(f"{call}: start indices are integer scalars; got {s.str_long()}")
+            raise DTypeError(f"{call}: start indices must be integer scalars; got {s.str_long()}")
 
 
 def _dynamic_slice_infer(x: ShapedArray, *starts: ShapedArray, slice_sizes: tuple[int, ...]) -> ShapedArray:

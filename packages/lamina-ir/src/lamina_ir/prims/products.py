@@ -208,10 +208,10 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
     got = f"got lhs {lhs.str_long()}, rhs {rhs.str_long()}, contracted axes {lc} and {rc}, batch axes {lb} and {rb}"
     if len(lb) != len(rb):
         # StableHLO dot_general C1
-        raise ShapeError(f"dot_general: both operands need as many batch axes; {got}")
+        raise ShapeError(f"dot_general: both operands must have the same number of batch axes; {got}")
     if len(lc) != len(rc):
         # StableHLO dot_general C2
-        raise ShapeError(f"dot_general: both operands need as many contracted axes; {got}")
+        raise ShapeError(f"dot_general: both operands must have the same number of contracted axes; {got}")
     for used, ndim in ((lb + lc, len(ls)), (rb + rc, len(rs))):
         if len(set(used)) != len(used) or any(not 0 <= a < ndim for a in used):
             # StableHLO dot_general C3-C6

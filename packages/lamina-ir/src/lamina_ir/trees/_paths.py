@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from .._util.short_repr import short_repr
-from ._python_backend import MixedKeysError, PyTreeDef, python_backend
+from ._python_backend import MixedKeysError, PyTreeDef, mixed_keys_error, python_backend
 from ._keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 from ._registry import child_key_functions
 from ..typing import Tree
@@ -57,10 +57,10 @@ def unsorted_keys_error(tree: Tree, is_leaf: Callable[[Tree], bool] | None = Non
             level = python_backend.flatten_one_level(node)
             children = () if level is None else tuple(level[0])
         except MixedKeysError:
-            return MixedKeysError(node, path_text(path), lead)
+            return mixed_keys_error(node, path_text(path), lead)
         except TypeError:
             keys = list(node) if isinstance(node, dict) else []
-            return MixedKeysError(node, path_text(path), lead) if len(set(map(type, keys))) > 1 else None
+            return mixed_keys_error(node, path_text(path), lead) if len(set(map(type, keys))) > 1 else None
         found = (walk(child, (*path, key)) for key, child in zip(get_child_keys(node, len(children)), children))
         return next((error for error in found if error is not None), None)
 
@@ -101,7 +101,7 @@ def _walk(node: Tree, path: KeyPath, is_leaf: Callable[..., bool] | None, out: l
     try:
         level = None if is_leaf is not None and is_leaf(path, node) else python_backend.flatten_one_level(node)
     except MixedKeysError:
-        raise MixedKeysError(node, keystr(path), _called_function()) from None
+        raise mixed_keys_error(node, keystr(path), _called_function()) from None
     if level is None:
         out.append(path)
         return

@@ -6,15 +6,16 @@ immutable, hashable, and compared by structure.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from . import _proto
+from ..errors import LaminaError
 from ..typing import Function, Leaf, Tree
 from .._typing import NodeData, TreeBackend
 
-__all__ = ["MixedKeysError", "PyTreeDef", "PythonBackend", "python_backend"]
+__all__ = ["MixedKeysError", "PyTreeDef", "PythonBackend", "mixed_keys_error", "python_backend"]
 
 _NONE = type(None)
 
@@ -236,22 +237,29 @@ def _build_namedtuple(kind: type, children: list[Tree]) -> Tree:
     return kind(*children)
 
 
-class MixedKeysError(TypeError, ValueError):
-    """Error: a dict in a tree has keys that cannot be sorted."""
+class MixedKeysError(LaminaError, TypeError, ValueError):
+    """A dict in a tree has keys that cannot be sorted.
 
-    def __init__(self, tree: dict[Any, Any], place: str = "", lead: str = "") -> None:
-        kinds = " and ".join(sorted({type(k).__name__ for k in tree}))
-        keys = ", ".join([f"{k!r:.40}" for k in list(tree)[:8]]) + (", ..." if len(tree) > 8 else "")
-        super().__init__(f"{lead and lead + ': '}a dict in a tree is ordered by its keys, so they must sort against each "
-                         f"other; the dict{place and ' at ' + place} has the keys {keys}, of types {kinds}. Use keys of one "
-                         "type")
+    Fix: use keys of one type, such as strings only.
+    """
+
+    code: ClassVar[str] = "LAM1104"
+
+
+def mixed_keys_error(tree: dict[Any, Any], place: str = "", lead: str = "") -> MixedKeysError:
+    """Return the error about a dict at a place in a tree. `lead` is the name of the called function."""
+    kinds = " and ".join(sorted({type(k).__name__ for k in tree}))
+    keys = ", ".join([f"{k!r:.40}" for k in list(tree)[:8]]) + (", ..." if len(tree) > 8 else "")
+    return MixedKeysError(f"{lead and lead + ': '}a dict in a tree is ordered by its keys, so they must sort against each "
+                          f"other; the dict{place and ' at ' + place} has the keys {keys}, of types {kinds}. Use keys of "
+                          "one type")
 
 
 def _sorted_keys(tree: dict[Any, Any]) -> list[Any]:
     try:
         return sorted(tree)
     except TypeError as e:
-        raise MixedKeysError(tree) from e
+        raise mixed_keys_error(tree) from e
 
 
 _NONE_DEF = PyTreeDef(_NONE, None, (), _build_none)

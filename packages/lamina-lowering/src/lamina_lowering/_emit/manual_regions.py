@@ -400,10 +400,10 @@ def lower_shard_map(ctx: Context, args: Sequence[IrValue],
         around = MeshAxisEnv(grid, tuple(range(len(sizes))), named=order)
     elif around.grid.sizes != grid.sizes or around.named != order:
         raise ShapeError(f"shard_map of `{name}`: the enclosing map is over other devices, or over a mesh in another order. "
-                         "Nested maps must use axes of one mesh: an inner map those that are in `auto` outside")
+                         "Nested maps must use axes of one mesh: an inner map uses those in `auto` of the outer one")
     taken = [k for k in mine if k not in around.free]
     if taken:
-        raise ShapeError(f"shard_map of `{name}`: a map around it is over {names[taken[0]]!r} of the same mesh already")
+        raise ShapeError(f"shard_map of `{name}`: an enclosing map already uses {names[taken[0]]!r} of the same mesh")
     free = tuple([k for k in around.free if k not in mine])
     env = MeshAxisEnv(grid, free, [*zip(around.names, around.sizes), *[(names[k], sizes[k]) for k in mine]],
                   (*around.taken, *[(None, (k,)) for k in mine]), named=order)

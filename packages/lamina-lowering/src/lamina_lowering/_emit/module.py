@@ -196,8 +196,8 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     if placement.one_member_per_device:
         e = single_map_eqn(closed_jaxpr)
         if e is None or e.primitive.region_signature.axis_binding.axes(e.params) != placement.axes:  # type: ignore[union-attr]
-            raise ShapeError(f"lower: a placement of {placement.replicas} members along {placement.axes} is of a program that "
-                             f"is one map over these; got {closed_jaxpr.jaxpr}")
+            raise ShapeError(f"lower: a placement of {placement.replicas} members along {placement.axes} needs a program that "
+                             f"is one map over these axes; got {closed_jaxpr.jaxpr}")
         env = AxisEnv(placement.axes)
         closed_jaxpr = make_member_program(e, closed_jaxpr)
     elif placement.partitions > 1 and (count_devices(closed_jaxpr) > 1 or placement.local_devices):

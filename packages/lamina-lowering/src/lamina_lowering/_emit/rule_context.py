@@ -491,7 +491,8 @@ class Context:
                 else:
                     env[eqn.outvars[0]] = made
         except Exception as e:
-            if eqn is not None and not getattr(e, "__notes__", None):  # only the innermost equation adds a note
+            # Only the innermost equation adds a note.
+            if eqn is not None and not any(note.startswith("while lowering ") for note in getattr(e, "__notes__", ())):
                 types = ", ".join(v.aval.str_long() for v in eqn.invars)
                 e.add_note(f"while lowering {eqn.primitive.name}({types})" + (f" of {eqn.source}" if eqn.source else ""))
             raise

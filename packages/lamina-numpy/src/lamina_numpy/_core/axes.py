@@ -26,16 +26,16 @@ def as_shape(call: str, shape: Any, name: str = "a shape") -> tuple[int, ...]:
     except TypeError as e:
         raise _make_not_sizes_error(call, shape, name, e) from e
     if isinstance(shape, (dict, set)):
-        raise TypeError(f"{call}: {name} is a sequence of integers; got {shape!r}")
+        raise TypeError(f"{call}: {name} must be a sequence of integers; got {shape!r}")
     if sizes and min(sizes) < 0:
-        raise ShapeError(f"{call}: {name} has no negative sizes; got {sizes}")
+        raise ShapeError(f"{call}: {name} must not have negative sizes; got {sizes}")
     return sizes
 
 
 def _make_not_sizes_error(call: str, shape: Any, name: str, why: TypeError) -> TypeError:
     if any(isinstance(x, Tracer) for x in (shape, *(shape if isinstance(shape, (list, tuple)) else ()))):
         return why  # it says where the traced size comes from
-    return TypeError(f"{call}: {name} is a sequence of integers; got {shape!r}")
+    return TypeError(f"{call}: {name} must be a sequence of integers; got {shape!r}")
 
 
 def resolve_sizes(call: str, old: tuple[int, ...], new: Any) -> tuple[int, ...]:

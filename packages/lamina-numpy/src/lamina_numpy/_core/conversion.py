@@ -54,8 +54,8 @@ def _shorten(x: Any) -> str:
 
 def _need_number(call: str, found: Any, dtype: np.dtype | None) -> None:
     if dtype is not None and dtypes.is_key(dtype) and found != dtype:
-        raise DTypeError(f"{call}: numbers are no keys; got {found} and dtype {dtypes.long_name(dtype)}. "
-                         "random.wrap_key_data(words) gives keys")
+        raise DTypeError(f"{call}: numbers cannot become PRNG keys; got {found} and dtype {dtypes.long_name(dtype)}. "
+                         "Use random.wrap_key_data(data)")
 
 
 def _convert_numpy(call: str, x: np.ndarray, dtype: np.dtype | None, python: bool = False) -> Any:
@@ -102,9 +102,9 @@ def _convert_list(call: str, x: Any, dtype: np.dtype | None) -> Any:
 def _scalar(a: Any, d: np.dtype) -> np.ndarray:
     _need_number("asarray", type(a).__name__, d)
     if type(a) is complex and not dtypes.is_complex(d) and d != dtypes.BOOL:
-        raise TypeError(f"asarray: the complex number {a} has no place in dtype {d.name}; take its real part")
+        raise TypeError(f"asarray: the complex number {a} cannot be converted to dtype {d.name}; take its real part")
     if type(a) is float and dtypes.is_integer(d) and not math.isfinite(a):
-        raise ValueError(f"asarray: {a} is no integer; it has no place in dtype {d.name}")
+        raise ValueError(f"asarray: {a} is not an integer, so it cannot be converted to dtype {d.name}")
     if type(a) is int and dtypes.is_integer(d) and d.kind != "V":
         return np.array(a, d)  # reports overflow
     return np.asarray(a).astype(d)

@@ -18,7 +18,7 @@ def truth(call: str, x: Any, position: int = 0) -> Any:
     if a.dtype == dtypes.BOOL:
         return x
     if dtypes.is_key(a.dtype):
-        raise DTypeError(f"{call}: a key is no number and has no truth value; got {a.str_long()}")
+        raise DTypeError(f"{call}: a key has no truth value; got {a.str_long()}")
     return lax.ne(x, literal(0, a.dtype))
 
 def choose_by(condition: Any, x: Any, y: Any) -> Any:

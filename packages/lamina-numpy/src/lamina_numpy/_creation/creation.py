@@ -53,7 +53,8 @@ _I32 = np.dtype("int32")
 
 def _make(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray], ops: Callable[[], Any]) -> Any:
     if dtypes.is_key(dtype):
-        raise DTypeError(f"numbers are no keys; got dtype {dtypes.long_name(dtype)}. random.wrap_key_data(words) gives keys")
+        raise DTypeError(f"numbers cannot become PRNG keys; got dtype {dtypes.long_name(dtype)}. "
+                         "Use random.wrap_key_data(data)")
     if dtype == dtypes.float0:  # the zero tangent of integers: no device has this dtype
         return np.zeros(shape, dtype)
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
@@ -309,9 +310,9 @@ def _require_concrete(call: str, x: Any) -> Any:
         return x
     value = np.asarray(x)
     if value.dtype.kind not in "biufcV":
-        raise TypeError(f"{call}: bounds are numbers; got {type(x).__name__}: {x!r:.60}")
+        raise TypeError(f"{call}: bounds must be numbers; got {type(x).__name__}: {x!r:.60}")
     if value.shape:
-        raise TypeError(f"{call}: bounds are numbers; got {typeof(x).str_long()}")
+        raise TypeError(f"{call}: bounds must be numbers; got {typeof(x).str_long()}")
     return value[()]
 
 
@@ -360,7 +361,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     if by == 0:
         raise ValueError("arange: step must not be zero")
     if any(isinstance(x, (complex, np.complexfloating)) for x in (begin, end, by)):
-        raise TypeError(f"arange: bounds and step are real numbers; got {begin}, {end} and {by}")
+        raise TypeError(f"arange: bounds and step must be real numbers; got {begin}, {end} and {by}")
     count = (end - begin) / by
     if not math.isfinite(count):
         raise ValueError(f"arange: bounds and step must be finite; got {begin}, {end} and {by}")

@@ -21,7 +21,7 @@ __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "round_", 
 def _check_round(name: str, x: Any) -> Any:
     """Integers and truth values, which are round."""
     if dtypes.is_key(typeof(x).dtype):
-        raise DTypeError(f"{name}: keys are no numbers; got {typeof(x).str_long()}. random.key_data(keys) gives their words")
+        raise DTypeError(f"{name}: expected numbers; got PRNG keys {typeof(x).str_long()}. Use random.key_data(keys)")
     return positive(x)
 
 
@@ -30,7 +30,7 @@ def _make_rounding(name: str, on: Any, says: str, example: str) -> Unary:
     def op(x: ArrayLike, /) -> Array:
         d = aval(name, x).dtype
         if dtypes.is_complex(d):
-            raise DTypeError(f"{name}: complex numbers have no order to round in; got {typeof(x).str_long()}. Take real "
+            raise DTypeError(f"{name}: complex numbers cannot be rounded; got {typeof(x).str_long()}. Take real "
                              "and imag first")
         if not dtypes.is_float(d):
             return _check_round(name, x)

@@ -240,7 +240,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     val = ravel(cast(val, typeof(a).dtype))
     count = typeof(val).shape[0]
     if not count:
-        raise ValueError("fill_diagonal: val holds no elements")
+        raise ValueError("fill_diagonal: val must not be empty")
     val = tile_core(val, (-(-shape[0] // count),))[:shape[0]]  # rows below the diagonal's end are not chosen
     rows = lax.broadcast_in_dim(val, shape, (0,))
     on = None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import TracerArrayError, TracerIndexError, TracerIntegerError, dtypes
+from lamina_ir.errors import mark_builtin_error
 from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, has_jax_array, read_jax_array
 
@@ -54,7 +55,7 @@ def _parse_slice(s: slice, n: int, positions: list[Any]) -> tuple[Any, ...]:
             f"indexing: slice bounds must be known integers, since they decide the result's shape; got {_format_slice(s)}. Use "
             "lamina.lax.dynamic_slice (or dynamic_slice_in_dim) with a traced start and a known size") from None
     except TypeError as e:
-        raise TypeError(f"indexing: slice bounds must be integers or None; got {_format_slice(s)}") from e
+        raise mark_builtin_error(TypeError(f"indexing: slice bounds must be integers or None; got {_format_slice(s)}")) from e
     size = len(range(start, stop, step))
     if size > 1 and step != 1:
         return STRIDED, start, size, step
@@ -87,13 +88,14 @@ def _to_index_array(part: Any) -> Any:
         if dtypes.is_integer(dtype):
             return part
     elif isinstance(part, str):
-        raise TypeError(f"indexing: strings are no indices; got {part!r}")
+        raise mark_builtin_error(TypeError(f"indexing: an index must not be a string; got {part!r}"))
     else:
         if _is_sequence(part):
             try:
                 part = np.asarray(part)
             except TracerArrayError:
-                raise TypeError("indexing: a list of traced values is no index; use lamina.numpy.array(list)") from None
+                raise mark_builtin_error(TypeError(
+                    "indexing: an index must not be a list of traced values; use lamina.numpy.array(list)")) from None
             if part.size == 0:
                 part = part.astype(_I32)
         elif has_jax_array(part):
@@ -101,15 +103,16 @@ def _to_index_array(part: Any) -> Any:
         elif not hasattr(part, "dtype"):
             if hasattr(part, "__index__"):
                 return part.__index__()
-            raise TypeError("indexing: expected integers, slices, None, Ellipsis, integer arrays or boolean masks; got "
-                            f"{type(part).__name__}: {part!r:.60}")
+            raise mark_builtin_error(TypeError(
+                "indexing: expected integers, slices, None, Ellipsis, integer arrays or boolean masks; got "
+                f"{type(part).__name__}: {part!r:.60}"))
         dtype = part.dtype
         if dtype.kind == "b":
             return np.asarray(part)
         if dtypes.is_integer(dtype):
             return part
-    raise TypeError(f"indexing: index arrays must have an integer or boolean dtype; got {dtype.name}"
-                    f"{list(part.shape)}. Convert with astype(int)")
+    raise mark_builtin_error(TypeError(f"indexing: index arrays must have an integer or boolean dtype; got {dtype.name}"
+                                       f"{list(part.shape)}. Convert with astype(int)"))
 
 
 def _count_axes(part: Any) -> int:
@@ -121,8 +124,9 @@ def _normalize(index: Any, shape: Sequence[int]) -> list[Any]:
     """Parts with sequences made arrays and the Ellipsis made explicit: one part per `None`, axis or mask."""
     if type(index) is not tuple:
         if isinstance(index, (list, range)):
-            raise TypeError("indexing: a list is no index, since NumPy gave it two meanings; got "
-                            f"x[{index!r:.60}]. Write x[numpy.array(list)] for positions, x[tuple(list)] for axes")
+            raise mark_builtin_error(TypeError(
+                f"indexing: an index must not be a list, which is ambiguous; got x[{index!r:.60}]. Write "
+                "x[numpy.array(list)] for positions, x[tuple(list)] for axes"))
         index = (index,)
     # used: axes that parts take up (None and rank-0 masks none, masks one for each of theirs); dots: position of `...`.
     parts: list[Any] = []
@@ -135,7 +139,7 @@ def _normalize(index: Any, shape: Sequence[int]) -> list[Any]:
             pass
         elif part is Ellipsis:
             if dots >= 0:
-                raise IndexError("indexing: an index can have only one Ellipsis ('...')")
+                raise mark_builtin_error(IndexError("indexing: an index can have only one Ellipsis ('...')"))
             dots = len(parts)
         else:
             part = int(part) if isinstance(part, np.integer) else _to_index_array(part)
@@ -145,7 +149,8 @@ def _normalize(index: Any, shape: Sequence[int]) -> list[Any]:
                 used += _count_axes(part)
         parts.append(part)
     if used > len(shape):
-        raise IndexError(f"indexing: too many indices: the array has {len(shape)} axes, {used} were indexed")
+        raise mark_builtin_error(IndexError(
+            f"indexing: too many indices: the array has {len(shape)} axes, {used} were indexed"))
     rest = [slice(None)] * (len(shape) - used)
     if dots >= 0:
         parts[dots:dots + 1] = [_Dots, *rest]
@@ -222,8 +227,9 @@ def parse(index: Any, shape: tuple[int, ...], clip: bool = True, wrap: bool = Tr
             fancy = True
         elif kind is np.ndarray and part.dtype == bool:
             if part.shape != shape[axis:axis + part.ndim]:
-                raise IndexError(f"indexing: a boolean mask must have the shape of the axes it indexes; got bool"
-                                 f"{list(part.shape)} for axes of lengths {list(shape[axis:axis + part.ndim])}")
+                raise mark_builtin_error(IndexError(
+                    f"indexing: a boolean mask must have the shape of the axes it indexes; got bool{list(part.shape)} for axes "
+                    f"of lengths {list(shape[axis:axis + part.ndim])}"))
             positions += [wrap_host_values(p.astype(_I32)) for p in np.nonzero(part)]
             parts += [_MANY] * part.ndim
             axis += part.ndim

@@ -69,7 +69,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
         raise ValueError(f"nonzero: size must not be negative; got {size}")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(shape)
     if len(fills) != len(shape):
-        raise ValueError(f"nonzero: fill_value is one number, or one for each of {len(shape)} axes; got {fill_value}")
+        raise ValueError(f"nonzero: fill_value must be one number, or one for each of {len(shape)} axes; got {fill_value}")
     fills = tuple(0 if f is None else f for f in fills)
     return _nonzero(a, tuple(fills), size=size)
 
@@ -250,7 +250,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
     sizes = as_shape("ravel_multi_index", dims)
     parts = [asarray(i) for i in multi_index]
     if len(parts) != len(sizes):
-        raise ValueError(f"ravel_multi_index: {len(sizes)} axes need as many indices; got {len(parts)}")
+        raise ValueError(f"ravel_multi_index: expected {len(sizes)} indices, one for each axis; got {len(parts)}")
     fixed = []
     for i, (part, size) in enumerate(zip(parts, sizes)):
         if not dtypes.is_integer(typeof(part).dtype):

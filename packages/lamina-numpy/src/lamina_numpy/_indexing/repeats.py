@@ -115,7 +115,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
         places: Any = ravel(asarray(obj))
         left = n - typeof(places).shape[0]
         if left < 0:
-            raise IndexError(f"delete: {n - left} places of an axis of length {n} cannot all be different")
+            raise IndexError(f"delete: obj must name at most {n} distinct positions; got {n - left}")
         places = choose_by(lax.lt(places, lax.full_like(places, 0)), places + n, places)
         gone = any_(arange(n, dtype=typeof(places).dtype)[:, None] == places[None], axis=1)
         kept = cumsum(cast(lax.bitwise_not(gone), dtypes.canonical_int()))  # so many up to each place
@@ -186,7 +186,7 @@ def _resolve_places(call: str, obj: Any, n: int) -> Any:
     if not obj.size:
         return np.zeros(obj.shape, np.int64)
     if obj.dtype.kind not in "iu":
-        raise TypeError(f"{call}: places are integers, or a mask of length {n}; got {typeof(obj).str_long()}")
+        raise TypeError(f"{call}: places must be integers, or a mask of length {n}; got {typeof(obj).str_long()}")
     if not isinstance(obj, Tracer) and (obj.min() < -n or obj.max() > n):
         raise IndexError(f"{call}: positions must be in [-{n}, {n}]; got {obj.tolist()}")
     return obj
@@ -229,7 +229,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
     out: Any = asarray(filt)
     ends = trim.lower()
     if not set(ends) <= {"f", "b"}:
-        raise ValueError(f"trim_zeros: trim is made of 'f' and 'b'; got {trim!r}")
+        raise ValueError(f"trim_zeros: trim must consist of 'f' and 'b'; got {trim!r}")
     for axis, at in enumerate(np.nonzero(np.atleast_1d(np.asarray(out)))[:len(typeof(out).shape)]):
         n = typeof(out).shape[axis]
         lo, hi = (int(at.min()), int(at.max()) + 1) if at.size else (n, 0)

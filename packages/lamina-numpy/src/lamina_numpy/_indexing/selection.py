@@ -72,7 +72,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
     if x is None or y is None:
         raise ValueError("where: give both x and y, or neither")
     if size is not None or fill_value is not None:
-        raise ValueError("where: size and fill_value belong to the form with the condition alone")
+        raise ValueError("where: size and fill_value need the form with one argument")
     return choose_by(condition, x, y)
 
 
@@ -97,7 +97,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLik
     Array([1, 2, 9], dtype=int32, weak_type=True)
     """
     if len(condlist) != len(choicelist):
-        raise ValueError(f"select: as many conditions as choices are needed; got {len(condlist)} and "
+        raise ValueError(f"select: condlist and choicelist must have the same length; got {len(condlist)} and "
                          f"{len(choicelist)}")
     if not condlist:
         raise ValueError("select: at least one condition is needed")
@@ -266,7 +266,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     if size is None:
         found = np.flatnonzero(np.asarray(mask))
         if found.size and found[-1] >= n:
-            raise ValueError(f"compress: the condition holds at {found[-1]}, past the end of axis {axis} of "
+            raise ValueError(f"compress: condition is true at index {found[-1]}, past the end of axis {axis} of "
                              f"{typeof(a).str_long()}")
         return take(a, wrap_host_values(found), axis=axis)
     (at,) = nonzero(mask[:n], size=size, fill_value=n)
@@ -305,7 +305,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
         raise ValueError(f"place: arr and mask must have as many elements; got {typeof(arr).str_long()} and "
                          f"{typeof(mask).str_long()}")
     if not vals.shape[0]:
-        raise ValueError("place: vals holds no elements")
+        raise ValueError("place: vals must not be empty")
     check_cast("place", arr, vals)
     order = remainder(cumsum(mask, dtype=np.dtype("int32")) - 1, vals.shape[0])
     new = cast(take(vals, order, mode="clip"), typeof(arr).dtype)

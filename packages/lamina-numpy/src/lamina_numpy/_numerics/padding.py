@@ -96,7 +96,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
         return _pad_constant(array, value, widths)
     empty = [i for i, (size, pair) in enumerate(zip(typeof(array).shape, widths)) if not size and any(pair)]
     if empty and mode in allowed:
-        raise ValueError(f"pad: axis {empty[0]} is empty, so mode {mode!r} has nothing to go by")
+        raise ValueError(f"pad: axis {empty[0]} is empty; mode {mode!r} needs at least one element")
     if mode in _BY_INDEX:
         return _pad_by_index(array, widths, mode, kwargs.get("reflect_type", "even"))
     if mode == "linear_ramp":

@@ -120,7 +120,7 @@ class ufunc(metaclass=_Kind):
     def _fold_only(self, method: str) -> str:
         call = f"{self.__name__}.{method}"
         if self.nin != 2 or self.nout != 1:
-            raise ValueError(f"{call}: only functions of two arguments with one result fold; this one takes {self.nin} and has "
+            raise ValueError(f"{call}: the function must take two arguments and have one result; it takes {self.nin} and has "
                              f"{self.nout}")
         return call
 

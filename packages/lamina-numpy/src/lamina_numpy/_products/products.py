@@ -393,7 +393,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
         left = check_axes("tensordot", axes[0], len(s), "axes")
         right = check_axes("tensordot", axes[1], len(t), "axes")
         if len(left) != len(right):
-            raise TypeError(f"tensordot: as many axes of both operands are needed; got {axes!r}")
+            raise TypeError(f"tensordot: axes must name the same number of axes of both operands; got {axes!r}")
     for i, j in zip(left, right):
         if s[i] != t[j]:
             raise _make_shape_error("tensordot", s, t, s[i], t[j])

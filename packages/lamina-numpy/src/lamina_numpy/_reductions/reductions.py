@@ -126,11 +126,10 @@ def _reduce_extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any,
     t = aval(call, a)
     axes = axes_of(call, axis, len(t.shape))
     if initial is None and builtins.any(t.shape[i] == 0 for i in axes):
-        raise ValueError(f"{call}: {t.str_long()} has no elements along axes {axes}, and there is no {call} of nothing; "
-                         "give initial")
+        raise ValueError(f"{call}: {t.str_long()} is empty along axes {axes}; pass initial=")
     if where is not None:
         if initial is None:
-            raise ValueError(f"{call}: with where, give initial too: it is the result where nothing is included")
+            raise ValueError(f"{call}: where= needs initial=, the result if no element is included")
         a = choose_by(where, a, _get_neutral(t.dtype, sign))
     a = cast(a, t.dtype) if t.weak_type else a
     out = equation(prim, a, axes=axes) if type(axes) is tuple else reduce_axes(prim, a, axes)
@@ -277,7 +276,7 @@ def _find_position(call: str, place: Any, a: Any, axis: Any, keepdims: bool) -> 
     else:
         ndim, at = 0, check_axis(call, axis, len(shape))
     if shape[at] == 0:
-        raise ValueError(f"{call}: the axis has no elements, so none has a position; got {typeof(a).str_long()}")
+        raise ValueError(f"{call}: the axis must not be empty; got {typeof(a).str_long()}")
     out = place(a, at, dtypes.canonical_int())
     if not keepdims:
         return out

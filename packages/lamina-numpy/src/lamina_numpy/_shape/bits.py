@@ -99,7 +99,7 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
         count = as_int("unpackbits", "count", count)
         stop = 8 * n + count if count < 0 else count
         if stop < 0:
-            raise ValueError(f"unpackbits: count {count} leaves off more than the {8 * n} bits there are")
+            raise ValueError(f"unpackbits: count {count} removes more than all {8 * n} bits")
         short = max(0, stop - 8 * n)
         config = ((0, 0, 0),) * len(lead) + ((0, short, 0),)
         bits = lax.pad(bits, literal(0, _U8), config)

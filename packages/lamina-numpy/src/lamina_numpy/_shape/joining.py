@@ -370,7 +370,7 @@ def _parse_cuts(call: str, x: Any) -> int | tuple[int, ...]:
     except TypeError as e:
         if isinstance(e, ConcretizationError):
             raise
-        raise TypeError(f"{call}: indices_or_sections is an integer or a sequence of them; got {x!r}") from e
+        raise TypeError(f"{call}: indices_or_sections must be an integer or a sequence of them; got {x!r}") from e
 
 
 @fill_docstring(_SPLIT)

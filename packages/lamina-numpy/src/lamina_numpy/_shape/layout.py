@@ -265,7 +265,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     n = len(aval("moveaxis", a).shape)
     src, dst = check_axes("moveaxis", source, n, "source"), check_axes("moveaxis", destination, n, "destination")
     if len(src) != len(dst):
-        raise ValueError(f"moveaxis: source and destination must name as many axes; got {source} and {destination}")
+        raise ValueError(f"moveaxis: source and destination must name the same number of axes; got {source} and {destination}")
     order = [i for i in range(n) if i not in src]
     for d, s in sorted(zip(dst, src)):
         order.insert(d, s)

@@ -93,7 +93,7 @@ def _roll_axes(call: str, a: Any, count: int, axis: Any) -> tuple[int, ...]:
     axes = check_axes(call, axis, len(typeof(a).shape)) if not isinstance(axis, (list, tuple)) else tuple(
         check_axis(call, i, len(typeof(a).shape)) for i in axis)
     if count not in (1, len(axes)) and len(axes) != 1:
-        raise ValueError(f"{call}: {count} shifts do not go with {len(axes)} axes")
+        raise ValueError(f"{call}: shift and axis must have the same length; got {count} shifts and {len(axes)} axes")
     return axes * (count if len(axes) == 1 else 1)
 
 
@@ -119,7 +119,7 @@ def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     shift = asarray(shift)
     if not (dtypes.is_integer(typeof(shift).dtype) or dtypes.is_bool(typeof(shift).dtype)) or len(typeof(shift).shape) > 1:
-        raise TypeError(f"roll: shift is an integer, or one for each axis; got {typeof(shift).str_long()}")
+        raise TypeError(f"roll: shift must be an integer, or one for each axis; got {typeof(shift).str_long()}")
     shift = cast(shift, dtypes.canonical_int())  # narrow and unsigned ones would overflow when negated
     if axis is None:
         shift = lax.reduce_sum(shift, tuple(range(len(typeof(shift).shape))))

@@ -254,9 +254,9 @@ def _compute_histogram(call: str, sample: Any, bins: Any, range: Any, weights: A
     n = len(columns)
     many = isinstance(bins, (list, tuple))
     if many and len(bins) != n:
-        raise ValueError(f"{call}: {n} dimensions need as many bins; got {len(bins)}")
+        raise ValueError(f"{call}: bins must have an entry for each of {n} dimensions; got {len(bins)}")
     if range is not None and len(range) != n:
-        raise ValueError(f"{call}: {n} dimensions need as many ranges; got {len(range)}")
+        raise ValueError(f"{call}: range must have an entry for each of {n} dimensions; got {len(range)}")
     edges = [histogram_bin_edges(x, bins[i] if many else bins, None if range is None else range[i])
              for i, x in enumerate(columns)]
     columns = [cast(x, typeof(e).dtype) for x, e in zip(columns, edges)]

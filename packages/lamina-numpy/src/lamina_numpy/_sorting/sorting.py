@@ -46,9 +46,9 @@ def _check_axis(call: str, a: Any, axis: int | None) -> tuple[Any, int]:
 
 def _check_kind(call: str, kind: Any, order: Any) -> None:
     if order is not None:
-        raise ValueError(f"{call}: order= is for structured arrays, which there are none of here")
+        raise ValueError(f"{call}: order= must be None, since there are no structured arrays")
     if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
-        raise ValueError(f"{call}: unknown kind {kind!r}; every sort here is the same, stable unless stable=False")
+        raise ValueError(f"{call}: unknown kind {kind!r}; all kinds are the same sort, which is stable unless stable=False")
 
 
 @public_api("axis", "kind", "order", "stable", "descending", entries=_SORTING)

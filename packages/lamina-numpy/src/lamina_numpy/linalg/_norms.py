@@ -76,7 +76,7 @@ def _compute_matrix_norm(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bo
         out = reductions.max(values, -1, initial=of_nothing) if order == 2 else \
             (reductions.sum if order == "nuc" else reductions.min)(values, -1)
         return layout.expand_dims(out, tuple(sorted(places))) if keepdims else out
-    raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+    raise ValueError(f"norm: {order!r} is not a matrix norm; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
 
 
 @public_api("ord", "axis", "keepdims")

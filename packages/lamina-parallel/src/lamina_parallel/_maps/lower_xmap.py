@@ -100,8 +100,8 @@ def _make_shard_map(body: ClosedJaxpr, avals: Sequence[ShapedArray], params: Par
     lead, bound = f"xmap of `{params['name']}`", frozenset([name for name, _ in around])
     clashes = [name for name in names if name in bound]
     if clashes:
-        raise ValueError(f"{lead}: axis_resources: the mesh axis {clashes[0]!r} has the name of an axis that a map around "
-                         "binds. Give them names of their own, and each mesh axis to one map")
+        raise ValueError(f"{lead}: axis_resources: the mesh axis {clashes[0]!r} has the name of an axis of an enclosing "
+                         "map. Use different names, and each mesh axis in one map")
     body = drop_redundant_collectives(body, dict(axes))
     if find_conflict(body, resources) is not None:
         # A derivative may contain a value along both axes of a pair that never occurs in the program itself: the

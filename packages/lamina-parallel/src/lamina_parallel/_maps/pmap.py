@@ -86,7 +86,7 @@ class PmapSpec(MapSpec):
     def _check_devices(self, devices: Sequence[Device]) -> tuple[Device, ...]:
         if isinstance(devices, str) or not hasattr(devices, "__iter__"):
             raise TypeError(f"{self.error_prefix}: devices must be a list of devices, as lamina.devices() gives; got "
-                            f"{type(devices).__name__}: {devices!r}. One device goes into a list, a platform into backend=")
+                            f"{type(devices).__name__}: {devices!r}. Put one device into a list; pass a platform as backend=")
         found = tuple(devices)
         if not found:
             raise ValueError(f"{self.error_prefix}: devices must not be empty; leave it out to use all local devices")
@@ -137,8 +137,7 @@ class PmapSpec(MapSpec):
         own, total = self.share()
         if rows * own % total:
             raise ValueError(f"{self.error_prefix}: axis_size is the number of rows in all processes together; {rows} "
-                             "cannot be shared "
-                             f"out evenly by {total} {'processes' if self.devices is None else 'devices'}")
+                             f"cannot be divided evenly among {total} {'processes' if self.devices is None else 'devices'}")
         return rows * own // total
 
     @override

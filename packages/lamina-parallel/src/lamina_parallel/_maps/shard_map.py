@@ -185,9 +185,9 @@ class ShardMapSpec(MapSpec):
         for frame in trace_state.axes:
             # A frame without a trace is that of a map over devices; a vmapped axis of that name is only shadowed.
             if frame.trace is None and frame.name in mine:
-                raise ValueError(f"{self.error_prefix}: the axis {frame.name!r} is bound already by a map around. A shard_map "
-                                 "inside of another one takes axes of the mesh that the outer one leaves in `auto`, or out of "
-                                 "`axis_names`")
+                raise ValueError(f"{self.error_prefix}: the axis {frame.name!r} is already bound by an enclosing map. "
+                                 "A shard_map inside of another one uses axes that the outer one leaves in `auto`, or "
+                                 "out of `axis_names`")
         ins = [self._entry(f"in_specs for {self.argument_path(tree, i)}", spec, a.ndim, mesh, auto, a)
                for i, (spec, a) in enumerate(zip(self._of_arguments(flat, tree), avals))]
         parts = [self._part(a, entry, sizes, lambda i=i: self.argument_path(tree, i)).with_varying_axes(  # type: ignore[misc]

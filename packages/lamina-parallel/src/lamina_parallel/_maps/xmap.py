@@ -98,8 +98,8 @@ class XmapSpec(MapSpec):
                    avals: Sequence[ShapedArray], tree: PyTreeDef, static: StaticValue) -> StagedProgram:
         for frame in trace_state.axes:
             if frame.name in self.names:
-                raise ValueError(f"{self.error_prefix}: the axis name {frame.name!r} is bound already, by a map "
-                                 f"around, with size {frame.size}. Give the axes names of their own")
+                raise ValueError(f"{self.error_prefix}: the axis name {frame.name!r} is already bound by an "
+                                 f"enclosing map, with size {frame.size}. Use different names for the axes")
         entries = self._entries(avals, tree)
         here = self._local_block(flat)
         sizes = self._sizes(avals, entries, tree, self._process_shares(here))

@@ -77,7 +77,7 @@ def _check_mesh(lead: str, name: Hashable, devices: tuple[Hashable, ...], mesh: 
                          "`with serial_loop(name, length):`")
     for resource in devices:
         if resource not in mesh.shape:
-            raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {resource!r}, which is no axis of the mesh "
+            raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {resource!r}, which is not an axis of the mesh "
                              f"in scope, {mesh}{loops_text}")
 
 

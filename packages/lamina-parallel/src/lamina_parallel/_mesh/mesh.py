@@ -212,8 +212,8 @@ class Mesh:
         own = self._own
         inside = np.ix_(*[np.unique(at) for at in np.nonzero(own)])
         if not own.any() or not own[inside].all():
-            raise ValueError(f"local_mesh: this process's devices {self.local_devices} are no block of {self}, whose devices "
-                             f"are {self.device_ids.tolist()}. Give the devices of a process adjacent positions")
+            raise ValueError(f"local_mesh: this process's devices {self.local_devices} do not form a block of {self}, whose "
+                             f"devices are {self.device_ids.tolist()}. Give the devices of a process adjacent positions")
         return self if own.all() else Mesh(self.devices[inside], self.axis_names, self.axis_types)
 
     def __enter__(self) -> Mesh:
@@ -297,8 +297,8 @@ def local_mesh_shape(lead: str, mesh: Mesh) -> tuple[int, ...]:
     found, own = mesh._blocks
     for process, block in found.items():
         if block is None:
-            raise ValueError(f"{lead}: the devices of process {process} are no block of {mesh}, whose devices are of the "
-                             f"processes {mesh._processes.tolist()}: they must be a "
+            raise ValueError(f"{lead}: the devices of process {process} do not form a block of {mesh}, whose devices are of "
+                             f"the processes {mesh._processes.tolist()}: they must be a "
                              "sub-grid, the product of some indices of each axis. Arrange the devices so, as "
                              "np.reshape(lamina.devices(), (process count, -1)) does")
     if own is None:

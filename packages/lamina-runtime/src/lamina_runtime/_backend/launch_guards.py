@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from lamina_ir import CallbackError, ExecutionError, LaminaError, ShapedArray
 from lamina_ir.typing import Device, Value
@@ -202,7 +202,12 @@ def _drain_all(closed: client_state.ClientState) -> None:
 
 
 class DeletedArrayError(LaminaError, RuntimeError, ValueError):
-    """Raised when an array is used after it was deleted, or donated to an earlier call."""
+    """Raised when an array is used after it was deleted, or donated to an earlier call.
+
+    Fix: use the result of the donating call, or pass it a copy: `f(x.copy())`.
+    """
+
+    code: ClassVar[str] = "LAM1506"
 
 
 def _operand(i: int) -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from typing_extensions import override
+from lamina_ir import LaminaError
 
 __all__ = ["FailureMonitor", "LaunchFailedError", "ProcessLostError", "peer_error_for", "set_failure_monitor"]
 
@@ -19,16 +19,12 @@ _T = TypeVar("_T")
 _BROKEN_CONNECTION = r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL"
 
 
-class _PeerError(RuntimeError):
+class _PeerError(LaminaError, RuntimeError):
     """An error with the indices of the processes concerned, ascending: `process_indices`."""
 
     def __init__(self, message: str, process_indices: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.process_indices = tuple(sorted({*process_indices}))
-
-    @override
-    def __reduce__(self) -> tuple[Callable[..., Exception], tuple[object, ...]]:  # the default would drop the indices
-        return type(self), (str(self), self.process_indices)
 
 
 class ProcessLostError(_PeerError):
@@ -37,12 +33,16 @@ class ProcessLostError(_PeerError):
     Operations that need no other process keep working. `shutdown()` and then `initialize(...)` form a new system of the
     remaining processes; functions jitted earlier work there.
 
+    Fix: call `shutdown()`, then `initialize(...)` in the remaining processes; restore a checkpoint.
+
     Attributes:
       process_indices: indices of the lost processes, ascending. This process's own index: the others consider it lost.
 
     >>> ProcessLostError("jit of `f`: process 2 is gone", [2]).process_indices
     (2,)
     """
+
+    code: ClassVar[str] = "LAM1603"
 
 
 class LaunchFailedError(_PeerError):
@@ -53,12 +53,16 @@ class LaunchFailedError(_PeerError):
     operations that need no other process keep working. `shutdown()` and then `initialize(...)` in all processes form a
     new system.
 
+    Fix: correct the error of the named processes; then `shutdown()` and `initialize(...)` in all processes.
+
     Attributes:
       process_indices: indices of the processes in which the launch failed, ascending.
 
     >>> LaunchFailedError("pmap of `f`: a launch failed in process 1", [1]).process_indices
     (1,)
     """
+
+    code: ClassVar[str] = "LAM1604"
 
 
 class FailureMonitor(Protocol):

@@ -253,15 +253,16 @@ class FailureMonitor:
                 t.join()  # a thread that starts now finds the monitor closed
 
     def _make_error(self, call: str, left: Iterable[int],
-                    then: str = "What needs no other process works on") -> ProcessLostError | LaunchFailedError:
+                    then: str = "Operations that need no other process keep working"
+                    ) -> ProcessLostError | LaunchFailedError:
         here = self.connection
         failed = dict(here.failed)
         if failed and not here.lost:
             reasons = "; ".join([failed[r] for r in sorted(failed)[:_MAX_LISTED]])
             return LaunchFailedError(
-                f"{call}: a launch that all had agreed on failed in process_indices {tuple(sorted(failed))} and not in "
-                f"all: {reasons}. Nothing over several processes is launched any more. What needs no other process "
-                "works on; lamina.distributed.shutdown() and initialize(...) in all of them are the way on", failed)
+                f"{call}: a launch of all processes failed in process_indices {tuple(sorted(failed))} and not in the others: "
+                f"{reasons}. No more programs of several processes can run. Operations that need no other process keep "
+                "working; call lamina.distributed.shutdown() and initialize(...) in all processes to continue", failed)
         names = {r: f"{here.left[r]} has left" for r in left}
         names |= {r: f"{name} was lost" for r, name in dict(here.lost).items()}
         ranks = tuple(sorted(names))
@@ -269,7 +270,7 @@ class FailureMonitor:
         more = f"; and {len(ranks) - _MAX_LISTED} more" if len(ranks) > _MAX_LISTED else ""
         return ProcessLostError(
             f"{call}: process_indices {ranks} are gone: {reasons}{more}. {then}; "
-            "lamina.distributed.shutdown() and initialize(...) make a system of those who are left", ranks)
+            "lamina.distributed.shutdown() and initialize(...) form a new system of the remaining processes", ranks)
 
     def _on_event(self, event: rendezvous_client.Event) -> None:
         """Handle a report of the coordinator, in the thread of its connection."""

@@ -147,8 +147,8 @@ class HostGather:
         if self._session.connection.lost:
             return self._session.launcher.monitor.make_error(self._call)
         return peer_errors.ProcessLostError(
-            f"{self._call}: the coordinator is lost, through which the processes agree. lamina.distributed.shutdown() and "
-            "initialize(...) make a new system")
+            f"{self._call}: the connection to the coordinator is lost. lamina.distributed.shutdown() and "
+            "initialize(...) form a new system")
 
 
 def begin_gather(call: str) -> HostGather:

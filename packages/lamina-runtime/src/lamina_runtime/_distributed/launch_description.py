@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import blake2b
+from typing import ClassVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, LaminaError, Literal, Source, subprograms
@@ -28,10 +29,14 @@ class AgreementError(LaminaError, RuntimeError):
     None of the data has been exchanged, and all these processes raise the error. The next launch that is the same in
     all of them works.
 
+    Fix: make the processes call the same functions in the same order; the message shows where they differ.
+
     >>> raise AgreementError("pmap of `step`: the processes launch different programs")
     Traceback (most recent call last):
     lamina_runtime._distributed.launch_description.AgreementError: pmap of `step`: the processes launch different programs
     """
+
+    code: ClassVar[str] = "LAM1601"
 
 
 class CollectiveTimeoutError(LaminaError, RuntimeError, TimeoutError):
@@ -40,10 +45,14 @@ class CollectiveTimeoutError(LaminaError, RuntimeError, TimeoutError):
     All processes that waited raise this, and so does a process that comes late. It is a RuntimeError like the other
     errors of several processes, and a TimeoutError.
 
+    Fix: find out what the named processes do; if they are only slow, raise `collective_timeout_seconds`.
+
     >>> raise CollectiveTimeoutError("pmap of `step`: process 1 has not come within 5 s")
     Traceback (most recent call last):
     lamina_runtime._distributed.launch_description.CollectiveTimeoutError: pmap of `step`: process 1 has not come within 5 s
     """
+
+    code: ClassVar[str] = "LAM1602"
 
 
 # --- one launch ---------------------------------------------------------------------------------------------------
@@ -165,15 +174,15 @@ def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list
         what = f" ({s['collectives'][0]})" if s["collectives"] else ""
         return CollectiveTimeoutError(
             f"{s['call']}{what}: {_format_ranks(late)} did not come to this launch within collective_timeout_seconds; "
-            f"none of its data has been exchanged\n{text}\nA process that comes late raises this too; the next launch "
-            "that all come to works")
+            f"none of its data has been exchanged\n{text}\nA late process raises this error too; the next launch "
+            "of all processes works")
     if kind == "interrupted":
         call = descriptions[own]["call"]
         return AgreementError(f"{call}: a process was interrupted while it waited for the others to launch this; none "
                               f"of its data has been exchanged\n{text}")
     if kind == "deadlock":
         return AgreementError(
-            f"{_format_ranks(late)} wait for one another, each to come to its launch: none of these can begin, and "
+            f"{_format_ranks(late)} wait for one another in different launches, so none can start; "
             f"none of their data has been exchanged\n{text}\n{_FIX}")
     return AgreementError(
         f"{_format_ranks(ranks)} launch different programs over their devices; none of their data has been exchanged\n"
@@ -181,7 +190,7 @@ def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list
 
 
 _FIX = ("Every process must launch the same programs over several processes, in one order. The next launch that is the "
-        "same in all of them works")
+        "same in all processes works")
 
 
 def _format_ranks(ranks: list[int]) -> str:

@@ -214,7 +214,7 @@ class CoordinatorConnection:
         except (OSError, ValueError) as e:
             # These errors mean silence of the network. Any other one means that the connection was closed.
             if isinstance(e, OSError) and (isinstance(e, TimeoutError) or e.errno in _SILENCE_ERRORS):
-                raise TimeoutError("nothing was heard") from e
+                raise TimeoutError("there was no response") from e
             return None
 
 

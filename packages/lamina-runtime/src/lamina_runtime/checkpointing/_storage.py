@@ -22,9 +22,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from lamina_ir import LaminaError
 from lamina_ir.typing import Function
 
 from .._version import __version__
@@ -42,8 +43,13 @@ _UNFINISHED = re.compile(r"\.\d+\.json\.[0-9a-f]{8}")
 _NATIVE_KINDS = "biufc"
 
 
-class CheckpointError(ValueError):
-    """The files of a checkpoint are damaged, truncated, missing, or have another format."""
+class CheckpointError(LaminaError, ValueError):
+    """The files of a checkpoint are damaged, truncated, missing, or have another format.
+
+    Fix: restore an earlier step; copy the files again if they were truncated.
+    """
+
+    code: ClassVar[str] = "LAM1701"
 
 
 # --- tiles --------------------------------------------------------------------------------------------------------

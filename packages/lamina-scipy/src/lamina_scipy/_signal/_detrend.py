@@ -50,7 +50,7 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: int | Seq
         raise ShapeError(f"detrend: expected elements along axis {axis}; got {t.str_long()}")
     places = np.unique([0, *np.atleast_1d(np.asarray(bp)).tolist(), n]).tolist()
     if places[0] < 0 or places[-1] > n:
-        raise ValueError(f"detrend: bp holds places within 0, ..., {n - 1}; got {bp!r}")
+        raise ValueError(f"detrend: bp must contain positions in 0, ..., {n - 1}; got {bp!r}")
     x = lnp.moveaxis(x, axis, -1)
     return lnp.moveaxis(lnp.concatenate([_subtract_line(x[..., i:j]) for i, j in zip(places, places[1:])], -1), -1,
                         axis)

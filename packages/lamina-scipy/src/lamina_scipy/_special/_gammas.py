@@ -337,7 +337,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     Array([  1., 120.,   0.], dtype=float32)
     """
     if exact:
-        raise NotImplementedError("factorial: exact=True asks for whole numbers of any size, which arrays do not hold; use "
+        raise NotImplementedError("factorial: exact=True needs integers of any size, which arrays cannot contain; use "
                                   "math.factorial, or leave it False")
     return call_real("factorial",
                      lambda x: lnp.where(x < 0, 0.0, compute_gamma(guard(lnp.logical_not(x < 0), x, 0.0) + 1.0)), n)

@@ -178,7 +178,7 @@ class gaussian_kde:
 
     def set_bandwidth(self, bw_method: Any = None) -> None:
         """Not there: an estimate does not change; make another with `bw_method=`."""
-        raise NotImplementedError("gaussian_kde.set_bandwidth: an estimate does not change; make another with bw_method=")
+        raise NotImplementedError("gaussian_kde.set_bandwidth: an estimate is immutable; make another with bw_method=")
 
     @ignore_strict_promotion
     def resample(self, key: Any, shape: ShapeLike = ()) -> Array:

@@ -34,7 +34,7 @@ class ModeResult(NamedTuple):
 def _check_nan_policy(call: str, nan_policy: Any) -> bool:
     """Whether NaNs are left out."""
     if nan_policy == "raise":
-        raise NotImplementedError(f"{call}: nan_policy='raise' would have to look at traced values; test with "
+        raise NotImplementedError(f"{call}: nan_policy='raise' needs the values, which are traced; test with "
                                   "lamina.numpy.isnan first, or set debug_nans")
     if nan_policy not in ("propagate", "omit"):
         raise ValueError(f"{call}: nan_policy must be 'propagate' or 'omit'; got {nan_policy!r}")
@@ -127,8 +127,8 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     if method not in _METHODS:
         raise ValueError(f"rankdata: method must be one of {', '.join(_METHODS)}; got {method!r}")
     if omit and method != "average":
-        raise NotImplementedError(f"rankdata: nan_policy='omit' needs ranks that hold NaN; got method={method!r}, whose are "
-                                  "whole. Use method='average'")
+        raise NotImplementedError(f"rankdata: nan_policy='omit' needs ranks that can be NaN; got method={method!r}, whose "
+                                  "ranks are integers. Use method='average'")
     source = lnp.asarray(a)
     x = _move_to_front("rankdata", source, axis)
     n, *rest = typeof(x).shape if typeof(x).shape else (1,)

@@ -270,7 +270,7 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
         raise ValueError(f"eigh: type must be 1, 2 or 3; got {type!r}")
     if b is None:
         if type != 1:
-            raise NotImplementedError(f"eigh: type={type} says how a and b meet; give b")
+            raise NotImplementedError(f"eigh: type={type} needs b")
         v, w = factorizations.eigh(triangle(to_matrices("eigh", a, True), lower), symmetrize_input=False)
         return w if eigvals_only else (w, v)
     a, b = promote_all("eigh", a, b)

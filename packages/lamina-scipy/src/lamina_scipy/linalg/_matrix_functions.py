@@ -48,7 +48,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
            [0., 1.]], dtype=float32)
     """
     if max_squarings < 0:
-        raise ValueError(f"expm: max_squarings is a number of products; got {max_squarings}")
+        raise ValueError(f"expm: max_squarings must be a number of products; got {max_squarings}")
     return _expm(to_matrices("expm", A, True, "A"), upper_triangular, max_squarings)
 
 
@@ -235,12 +235,12 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
            [0.   , 2.718]], dtype=float32)
     """
     if not callable(func):
-        raise TypeError(f"funm: func is a function of numbers; got {type(func).__name__}")
+        raise TypeError(f"funm: func must be a function of numbers; got {type(func).__name__}")
     t, z = _complex_schur(A)
     w = diagonal(t)
     values, derivatives = jvp(func, (w,), (lnp.ones_like(w),))
     if typeof(values).shape != typeof(w).shape:
-        raise ShapeError(f"funm: func gives a value for each eigenvalue, {typeof(w).str_long()}; "
+        raise ShapeError(f"funm: func must return a value for each eigenvalue, {typeof(w).str_long()}; "
                          f"got {typeof(values).str_long()}")
     d = typeof(t).dtype
     f, error = _parlett(t, z, lnp.asarray(values, d), lnp.asarray(derivatives, d))

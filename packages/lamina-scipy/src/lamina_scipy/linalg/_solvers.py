@@ -191,7 +191,7 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, overwrite_b: bo
     Array([1., 2.], dtype=float32)
     """
     if not isinstance(c_and_lower, (tuple, list)) or len(c_and_lower) != 2:
-        raise TypeError("cho_solve: c_and_lower is the pair (c, lower) that cho_factor gives; got "
+        raise TypeError("cho_solve: c_and_lower must be the pair (c, lower) of cho_factor; got "
                         f"{type(c_and_lower).__name__}")
     return _cho_solve(c_and_lower[0], b, bool(c_and_lower[1]))
 
@@ -229,7 +229,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
     if trans not in (0, 1, 2):
         raise ValueError(f"lu_solve: trans must be 0, 1 or 2; got {trans!r}")
     if not isinstance(lu_and_piv, (tuple, list)) or len(lu_and_piv) != 2:
-        raise TypeError(f"lu_solve: lu_and_piv is the pair (lu, piv) that lu_factor gives; got {type(lu_and_piv).__name__}")
+        raise TypeError(f"lu_solve: lu_and_piv must be the pair (lu, piv) of lu_factor; got {type(lu_and_piv).__name__}")
     return _lu_solve(lu_and_piv[0], lu_and_piv[1], b, int(trans))
 
 

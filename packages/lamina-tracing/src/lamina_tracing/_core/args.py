@@ -44,9 +44,9 @@ def resolve_requested_dtype(spec: DTypeLike) -> np.dtype:
     requested = as_dtype(spec)
     if requested is not found and requested != found:
         if config.explicit_x64_dtypes.value == "error":
-            raise ValueError(f"{requested.name} was asked for, but 64 bits are off, and config explicit_x64_dtypes is "
-                             f"'error'. Ask for {found.name}, or set config enable_x64")
-        warn_user(f"{requested.name} was asked for, but 64 bits are off, so this is {found.name}. Ask for {found.name}, or "
+            raise ValueError(f"{requested.name} was requested, but 64 bits are off, and config explicit_x64_dtypes is "
+                             f"'error'. Use {found.name}, or set config enable_x64")
+        warn_user(f"{requested.name} was requested, but 64 bits are off, so this is {found.name}. Use {found.name}, or "
                   "set config enable_x64")
     return found
 

@@ -302,7 +302,7 @@ def check_axis_name_unbound(call: str, name: Hashable) -> None:
     if trace_state.axes and config.replicated_counts_once.value is True and any(f.name == name for f in trace_state.axes):
         raise ValueError(f"{call}: the axis name {name!r} is already bound by an enclosing map; with "
                          "config.replicated_counts_once, types record varying axes by name, so axis names must differ. "
-                         "Give the axes names of their own")
+                         "Use different names for the axes")
 
 
 on_staging: list[Callable[[bool], None]] = []

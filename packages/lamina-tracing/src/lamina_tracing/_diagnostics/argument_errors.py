@@ -17,13 +17,14 @@ from types import FrameType, FunctionType, MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
 from lamina_ir import ConcretizationError, KeyReuseError, LeakedTracerError, StaticArgumentError
+from lamina_ir.errors import BUILTIN_CODES, mark_builtin_error
 from lamina_ir.typing import Function, StaticValue, Tree, Value
 
 from .._core.args import unsorted_dict_error
 from .._core.source_lines import is_library_file
 from .._core.static_args import StaticArgs, hashable_remedy
 
-__all__ = ["RENAMED_ERRORS", "rename_error", "rename_errors", "translate_error"]
+__all__ = ["RENAMED_ERRORS", "mark_library_error", "rename_error", "rename_errors", "translate_error"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 RENAMED_ERRORS = (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, NotImplementedError, AttributeError,
@@ -93,6 +94,24 @@ def translate_error(error: BaseException, call: str | None = None, args: Sequenc
     return made.with_traceback(error.__traceback__)
 
 
+def mark_library_error(error: BaseException) -> None:
+    """Add its code to a built-in exception that this library raised; one raised by the user's code stays unchanged.
+
+    Args:
+      error: an exception that leaves a public function, or that was not caught.
+
+    >>> from lamina_tracing import lax
+    >>> try:
+    ...     lax.full((2,), 1 << 40)
+    ... except OverflowError as error:
+    ...     mark_library_error(error)
+    ...     error.code
+    'LAM2004'
+    """
+    if type(error) in BUILTIN_CODES and "code" not in error.__dict__ and _is_raised_by_library(error.__traceback__):
+        mark_builtin_error(error)
+
+
 def rename_errors(fun: F, name: str = "") -> F:
     """Wrap a public function so that errors raised by its helpers start with its own name.
 
@@ -150,8 +169,10 @@ def rename_error(name: str, error: BaseException, fun: Function, args: Sequence[
     ValueError: outer: x must be positive; got -1
     """
     text = error.args[0] if error.args else None
-    if (type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _is_library_only(error.__traceback__)
-            or len(error.args) > 1 or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text)
+    if type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _is_library_only(error.__traceback__):
+        return
+    mark_builtin_error(error)
+    if (len(error.args) > 1 or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text)
             or re.match(_OF_OTHER_CALL, text) and not re.match(_OF_JITTED_CORE, text)):
         return
     # A prefix such as `axis: ` may name a parameter of `fun`, not a helper; it must stay.
@@ -190,7 +211,24 @@ def _is_library_only(tb: TracebackType | None) -> bool:
     return True
 
 
-_DEPENDENCIES = r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|^<"
+def _is_raised_by_library(tb: TracebackType | None) -> bool:
+    """Return whether lamina raised an error, or a library that lamina called."""
+    entries = []
+    while tb is not None:
+        entries.append(tb)
+        tb = tb.tb_next
+    for entry in reversed(entries):
+        file = entry.tb_frame.f_code.co_filename
+        if is_library_file(file):
+            return True
+        if not re.search(_DEPENDENCIES, file):
+            break
+    return False
+
+
+# Other libraries, and generated code such as "<frozen os>"; not the user's code at a prompt.
+_DEPENDENCIES = (r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|"
+                 r"^<(?!stdin|string|console|python-input|ipython-input)")
 
 
 def _unsorted_keys_error(error: BaseException) -> BaseException:

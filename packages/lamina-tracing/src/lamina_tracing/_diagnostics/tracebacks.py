@@ -6,7 +6,7 @@ the filtered traceback and re-raises disappears from it too. Calls without error
 `sys.excepthook` filters the printed traceback.
 
 `config.traceback_filtering` (LAMINA_TRACEBACK_FILTERING=0) shows all frames, or with "tracebackhide" marks library
-frames for tools that hide marked frames. The removed frames are in the exception's `unfiltered_traceback`.
+frames for tools that hide marked frames. `unfiltered_traceback.traceback` of the exception has all frames.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FunctionType, TracebackType
 from typing import Any, TypeVar
 
+from typing_extensions import override
 from lamina_ir import config
 from lamina_ir.typing import Tree
 
@@ -25,12 +26,25 @@ from .._core import tracer_provenance  # noqa: F401  imported to register its ho
 from .._core.source_lines import is_library_file
 from .._core.trace import reset_trace_state
 from . import leaks
-from .argument_errors import translate_error
+from .argument_errors import mark_library_error, translate_error
 
 __all__ = ["api_boundary", "filter_traceback"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HELPERS = frozenset((contextlib.__file__, functools.__file__))
+
+
+class _UnfilteredTraceback:
+    """The original traceback of an exception. It is None in a copy from another process: tracebacks cannot be pickled."""
+
+    __slots__ = ("traceback",)
+
+    def __init__(self, traceback: TracebackType | None = None) -> None:
+        self.traceback = traceback
+
+    @override
+    def __reduce__(self) -> tuple[type[_UnfilteredTraceback], tuple[()]]:
+        return _UnfilteredTraceback, ()
 
 
 def _user_entries(tb: TracebackType | None) -> list[TracebackType]:
@@ -59,7 +73,7 @@ def filter_traceback(error: BaseException) -> None:
     """Remove library frames from the traceback of an exception and of its causes, according to the setting.
 
     Args:
-      error: an exception that was raised. Its original traceback is stored in `unfiltered_traceback`.
+      error: an exception that was raised. `unfiltered_traceback.traceback` is its original traceback.
 
     >>> from lamina_tracing import lax
     >>> try:
@@ -85,7 +99,7 @@ def filter_traceback(error: BaseException) -> None:
             tb = TracebackType(tb, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
         if not hasattr(at, "unfiltered_traceback"):
             try:
-                at.unfiltered_traceback = full  # type: ignore[attr-defined]
+                at.unfiltered_traceback = _UnfilteredTraceback(full)  # type: ignore[attr-defined]
             except AttributeError:  # the exception class has __slots__
                 pass
         at.__traceback__ = tb
@@ -100,6 +114,7 @@ def _install_hooks() -> None:
     def hook(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
         if error is not None and error.__traceback__ is not None:
             error = translate_error(error)
+            mark_library_error(error)
             filter_traceback(error)
             kind, tb = type(error), error.__traceback__
         before(kind, error, tb)
@@ -107,6 +122,7 @@ def _install_hooks() -> None:
     def thread_hook(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:
             error = translate_error(args.exc_value)
+            mark_library_error(error)
             filter_traceback(error)
             args = threading.ExceptHookArgs((type(error), error, error.__traceback__, args.thread))
         before_thread(args)
@@ -147,8 +163,8 @@ def api_boundary(fun: F) -> F:
     ['<module>', 'entry']
     """
     # Closure cells, because `guarded` gets the globals of `fun` below.
-    filter_frames, ended, check, forget, translate, on_interrupt = (filter_traceback, leaks.ended_traces, leaks.check_leaks,
-                                                                    leaks.forget_ended_traces, translate_error, _interrupted)
+    filter_frames, ended, check, forget = filter_traceback, leaks.ended_traces, leaks.check_leaks, leaks.forget_ended_traces
+    translate, mark, on_interrupt = translate_error, mark_library_error, _interrupted
 
     def guarded(*args: Tree, **kwargs: Tree) -> Tree:  # `find_called_name` skips functions of this name
         try:
@@ -158,6 +174,7 @@ def api_boundary(fun: F) -> F:
             return out
         except Exception as e:
             translated_error = translate(e)
+            mark(translated_error)
             filter_frames(translated_error)
             forget()
             if translated_error is not e:

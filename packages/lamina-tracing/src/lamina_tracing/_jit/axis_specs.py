@@ -187,7 +187,7 @@ class MappedAxes:
                               f"{-aval.ndim} <= axis < {aval.ndim}")
         in_list = where.endswith("]") and isinstance(x, (bool, int, float, complex))
         hint = f". If {where[:where.rindex('[')]} is meant as one array, make it one first" if in_list else ""
-        return ValueError(f"{self.error_prefix}: {where} has rank 0 ({aval.str_long()}) but in_axes asks to map its "
+        return ValueError(f"{self.error_prefix}: {where} has rank 0 ({aval.str_long()}) but in_axes maps its "
                           f"axis {axis}; use None for arguments that are not mapped{hint}")
 
     def _sizes_differ(self, flat: Sequence[Value], axes: Sequence[int | None], tree: PyTreeDef,

@@ -74,7 +74,7 @@ def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None
     if not dtypes.is_inexact(aval.dtype):
         raise DTypeError(f"qdwh: expected real or complex numbers; got {aval.str_long()}")
     if dynamic_shape is not None:
-        raise NotImplementedError("qdwh: dynamic_shape is not available; give the part of x that counts")
+        raise NotImplementedError("qdwh: dynamic_shape is not supported; pass x without the padding")
     m, n = aval.shape
     dtype, real = aval.dtype, dtypes.real_dtype(aval.dtype)
     precision = float(np.finfo(real).eps) if eps is None else float(eps)

@@ -71,7 +71,7 @@ def infeed(token: Token, shape: object = None, partitions: object = None) -> NoR
     Raises:
       NotImplementedError: always.
     """
-    raise NotImplementedError("infeed: devices have no infeed queue here; let the program ask the host for the value, "
+    raise NotImplementedError("infeed: devices have no infeed queue here; get the value from the host "
                               "with lamina.experimental.io_callback(function, result_shape_dtypes, ordered=True)")
 
 
@@ -81,5 +81,5 @@ def outfeed(token: Token, xs: Sequence[Value], partitions: object = None) -> NoR
     Raises:
       NotImplementedError: always.
     """
-    raise NotImplementedError("outfeed: devices have no outfeed queue here; hand the values to a function on the host, "
+    raise NotImplementedError("outfeed: devices have no outfeed queue here; pass the values to a function on the host "
                               "with lamina.experimental.io_callback(function, None, xs, ordered=True)")

@@ -81,7 +81,7 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
         axis = tuple([i for i, n in enumerate(shape_of(x)) if n == 1])
     axes = normalize_axes("squeeze", axis, x)
     if any(shape_of(x)[i] != 1 for i in axes):
-        raise ValueError(f"numpy.squeeze: only axes of length 1 go; got axis {axis} of {typeof(x).str_long()}")
+        raise ValueError(f"numpy.squeeze: only axes of length 1 can be removed; got axis {axis} of {typeof(x).str_long()}")
     return lax.squeeze(x, axes)
 
 

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from lamina_ir import ClosedJaxpr, DebugEffect, Effect, IOEffect, Literal, Primitive, Source, check
+from lamina_ir import ClosedJaxpr, DebugEffect, Effect, IOEffect, LaminaError, Literal, Primitive, Source, check
 from lamina_ir import DropVar as _DropVar
 from lamina_ir import Eqn as _Eqn
 from lamina_ir import Jaxpr as _Jaxpr
@@ -30,8 +30,13 @@ pp_eqn_rules = UnreadTable("core.pp_eqn_rules", "programs are printed in lamina'
 custom_typechecks = UnreadTable("core.custom_typechecks", "the types of results come from def_abstract_eval")
 
 
-class JaxprTypeError(TypeError):
-    """A program is not well-formed."""
+class JaxprTypeError(LaminaError, TypeError):
+    """A program is not well-formed.
+
+    Fix: the message names the equation; correct the code that made the program.
+    """
+
+    code: ClassVar[str] = "LAM1401"
 
 
 class Var(metaclass=ClassView, of=_Var):

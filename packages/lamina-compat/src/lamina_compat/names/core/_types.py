@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from lamina_ir import ShapedArray as _ShapedArray
@@ -112,7 +112,12 @@ class DShapedArray(UnshapedArray):
 
 
 class InconclusiveDimensionOperation(errors.ConcretizationError):
-    """An operation on a symbolic size has no known result. lamina has no symbolic sizes, so it is never raised."""
+    """An operation on a symbolic size has no known result. lamina has no symbolic sizes, so it is never raised.
+
+    Fix: catch `lamina.errors.InconclusiveDimensionOperation` instead.
+    """
+
+    code: ClassVar[str] = "LAM1901"
 
 
 literalable_types: set[type] = {bool, int, float, complex, np.ndarray, np.generic}

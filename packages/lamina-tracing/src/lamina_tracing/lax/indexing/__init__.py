@@ -35,7 +35,7 @@ def _list_starts(call: str, starts: Value, ndim: int) -> list[Value]:
     else:
         aval = typeof(starts)
         if len(aval.shape) != 1:
-            raise ShapeError(f"{call}: start_indices is a rank-1 array or a sequence of scalars; got {aval.str_long()}")
+            raise ShapeError(f"{call}: start_indices must be a rank-1 array or a sequence of scalars; got {aval.str_long()}")
         if isinstance(starts, np.ndarray):
             found = [int(s) for s in starts]
         else:
@@ -53,7 +53,7 @@ def _count_from_front(call: str, start: Value, length: int, wrap: bool) -> Value
         return min(max(start, -1), length)  # out-of-range starts are clamped later; keep them within 32 bits
     aval = typeof(start)
     if aval.shape or not dtypes.is_integer(aval.dtype):
-        raise DTypeError(f"{call}: start indices are integer scalars; got {aval.str_long()}")
+        raise DTypeError(f"{call}: start indices must be integer scalars; got {aval.str_long()}")
     if not wrap or aval.dtype.kind == "u":
         return start
     if dtypes.iinfo(aval.dtype).max < length:
