@@ -22,7 +22,8 @@ GROUPS = {
     "import": "Import", "jit_call": "Calls of compiled programs", "pmap_call": "Calls of compiled programs",
     "xmap_call": "Maps over named axes, compared with positional programs", "eager": "Eager operations",
     "trace": "Tracing and lowering", "first_result": "First results", "second_process": "First results",
-    "run": "Running compiled programs", "loop": "Loops of small bodies, compared with jax 0.4.30", "psum": "Queued collectives"}
+    "run": "Running compiled programs", "loop": "Loops of small bodies, compared with jax 0.4.30", "psum": "Queued collectives",
+    "operation": "Convolutions, pooling and other single operations"}
 NOTES = {
     "Import": "A new process imports the module and its `numpy`, with bytecode present.",
     "First results": "The `first result` rows stage the same program again in one process. lamina finds its executable by the "

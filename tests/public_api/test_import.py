@@ -15,9 +15,9 @@ LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib
         "lamina_runtime._distributed.spawn_coordinator", "lamina_runtime.launch",
         "lamina_runtime._distributed.service_proxy", "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest",
         "hypothesis", "bz2", "hashlib", "heapq", "lzma", "numpy.fft", "shutil", "lamina_lowering", "lamina_autodiff",
-        "lamina_batching", "lamina_parallel._maps.rules", "lamina_parallel._explicit", "lamina_parallel._padded",
+        "lamina_batching", "lamina_parallel._maps.rules", "lamina_parallel._explicit.analyze", "lamina_parallel._padded",
         "lamina_parallel._serial_axis", "lamina_parallel._maps.xmap"}
-MAX_MODULES = 345  # of lamina, after the import; a module costs about 0.3 ms
+MAX_MODULES = 350  # of lamina, after the import; a module costs about 0.3 ms
 
 
 def test_rarely_used_modules_are_not_imported():

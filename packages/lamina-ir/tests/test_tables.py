@@ -329,7 +329,7 @@ def test_message_for_a_primitive_without_a_family_can_be_set(table):
 LATE = """
 from lamina_ir import prims
 from lamina_ir.extend import list_rule_tables
-table = next(t for t in list_rule_tables() if t.name == "late")
+table = next(t for t in list_rule_tables() if t.name == "NAME")
 table.define(prims.sin_p, len)
 table.define(prims.tan_p, len)
 table.declare_missing(prims.cos_p, "not differentiable today")
@@ -339,11 +339,11 @@ table.declare_missing(prims.cos_p, "not differentiable today")
 @pytest.fixture
 def late_table(tmp_path, monkeypatch):
     """Return a table whose rules are imported when one is read; another package defines one before."""
-    (tmp_path / "lamina_late_rules.py").write_text(LATE)
+    (tmp_path / "lamina_late_rules.py").write_text(LATE.replace("NAME", str(tmp_path)))  # tables of other tests may live still
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "lamina_late_rules", raising=False)
     with importing_layer():
-        table = RuleTable("late", "late/rules")
+        table = RuleTable(str(tmp_path), "late/rules")
         import_rules_later("test_layer", ["lamina_late_rules"])
     with importing_layer():
         table.define(prims.tan_p, abs)
@@ -366,7 +366,8 @@ def test_rules_are_imported_at_the_first_read(late_table, read):
 
 def test_rule_modules_of_other_packages_are_imported_with_the_rules(late_table, tmp_path, monkeypatch):
     for name, prim in (("early", "exp_p"), ("late", "log_p")):
-        (tmp_path / f"lamina_{name}_added.py").write_text(LATE.split("table.define")[0] + f"table.define(prims.{prim}, min)")
+        (tmp_path / f"lamina_{name}_added.py").write_text(
+            LATE.replace("NAME", str(tmp_path)).split("table.define")[0] + f"table.define(prims.{prim}, min)")
     monkeypatch.setattr(layer_import, "_added", {})
     monkeypatch.setattr(layer_import, "_complete", set())
     layers.add_rule_module("test_layer", "lamina_early_added")

@@ -7,7 +7,17 @@ import pytest
 from lamina_ir import aval_of, evaluate_primitive, prims
 from lamina_ir.prims import ConvDimensionNumbers, dilated_length
 from lamina_lowering import lower, lowering_rules, platform_rules
+from lamina_lowering.rules import grouped_convolution
 from lamina_lowering.testing import check_lowering, run_lowered, single_eqn_program
+
+
+
+@pytest.fixture(autouse=True)
+def _no_least_work(request, monkeypatch):
+    """Use the other forms for small convolutions, too."""
+    if "keep" not in request.node.name:
+        monkeypatch.setattr(grouped_convolution, "_WORK", 0)
+
 
 CONV = prims.conv_general_dilated_p
 SHIFTED, ROWS, GROUPS = "multiply", "rows", "groups"
@@ -65,14 +75,16 @@ def test_each_form_matches_numpy(case, expected, dtype):
 
 
 @pytest.mark.parametrize(("case", "expected"), FORMS)
-def test_other_platforms_keep_the_convolution(case, expected):
+def test_other_platforms_have_the_common_form(case, expected):
     assert form(*case) == expected
     assert all(form(*case, platform=name) == "common" for name in ("cuda", "tpu"))
 
 
-def test_large_kernels_keep_the_convolution():
-    x, y = normals(1, 20, 20, 2), normals(8, 8, 1, 2)
-    assert form(x, y, conv_params(channels_last(4), ((4, 3), (4, 3)), 2)) == "common"
+def test_large_kernels_and_small_convolutions_keep_the_common_form():
+    x, params = normals(1, 40, 40, 16), conv_params(channels_last(4), ((4, 3), (4, 3)), 16)
+    assert form(x, normals(8, 8, 1, 16), params) == "common"
+    assert form(x, normals(7, 7, 1, 16), params) == SHIFTED
+    assert form(*DEPTHWISE) == "common"
 
 
 def draw(seed):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lamina_ir.layers import deprecated_getattr
 
-from ._explicit.array_shardings import ArrayShardings, TypeSharding, set_array_shardings
+from ._mesh.array_shardings import ArrayShardings, TypeSharding, set_array_shardings
 from ._mesh.mesh import mesh_in_scope
 from ._mesh.partition_spec import (check_explicit_spec, explicit_spec, format_placement, parse_mesh, partition_spec_from_tiles,
                                    spec_entries, spec_from_entries, tiles_from_partition_spec)

@@ -14,8 +14,9 @@ its output features, and i one of its input features. One spatial axis represent
 4. Convolutions along three axes, or of dilated inputs, with more elements in the window than positions. This covers
    gradients in the kernels of volumes and of transposed convolutions: a loop of matrix products, one per position.
 
-Another convolution without groups gets axes in the library's order, as XLA does itself outside of loops. In a loop it would
-run a scalar loop for all other orders, among them those of gradients, which takes 10 to 30 times as long.
+Another convolution without groups gets axes in the library's order, as XLA does itself outside of loops. In a loop it
+would run a scalar loop for all other orders, among them those of gradients, which takes 10 to 30 times as long.
+Groups of few products keep the common form, which compiles faster.
 
 Padding is multiplied as in the common form, so infinite kernels give NaN at the same places. Other convolutions are
 lowered by the common rule.
@@ -40,6 +41,7 @@ from .convolution import conv_general_dilated_lowering, emit_convolution
 
 __all__: list[str] = []
 
+_WORK = 1 << 16  # fewest products for which the longer time to compile pays off: XLA's loop takes 0.1 to 0.2 ms
 _TERMS = 49  # most products that are written out: a kernel of 7 x 7
 _FEATURES = 32  # most products per group and kernel position that are written out
 _INPUTS = 8  # fewest input features of a group for a convolution of its own
@@ -71,14 +73,19 @@ def _choose(ctx: Context, *, batch_group_count: int, dimension_numbers: ConvDime
         return None
     inputs, *window = [ra.shape[a] for a in rhs_spec[1:]]
     outputs = ra.shape[rhs_spec[0]] // groups
+    # XLA computes groups of the batch as if each output had the inputs of all groups.
+    is_small = out.size * inputs * prod(window) * batch_group_count < _WORK
+    if groups > 1 and is_small:
+        return None
     if feature_group_count > 1 and inputs * prod(window) <= _TERMS and inputs * outputs <= _FEATURES:
         return _sum_shifted_products
     if la.shape[lhs_spec[0]] == batch_group_count > 1:
         positions = [out.shape[a] for a in out_spec[2:]]
         axis = _longest(window)
-        if positions[axis] <= _KERNELS and groups * outputs * prod(positions) * window[axis] // positions[axis] <= _PARTIAL:
+        partial = groups * outputs * prod(positions) // positions[axis] * window[axis]
+        if positions[axis] <= _KERNELS and partial <= _PARTIAL:
             return _sum_rows
-    if groups == 1 and prod(window) > prod(out.shape[a] for a in out_spec[2:]) and (
+    if groups == 1 and not is_small and prod(window) > prod(out.shape[a] for a in out_spec[2:]) and (
             len(window) == 3 or any(d > 1 for d in lhs_dilation)):
         return _multiply_per_position
     # XLA's loop is as fast for groups of few input features. Its library has convolutions of float32 along up to three
@@ -146,7 +153,7 @@ def _sum_shifted_products(ctx: Context, x: Array, w: Array, *, dimension_numbers
 def _sum_rows(ctx: Context, x: Array, w: Array, *, batch_group_count: int, dimension_numbers: ConvDimensionNumbers,
               lhs_dilation: tuple[int, ...], padding: tuple[tuple[int, int], ...], rhs_dilation: tuple[int, ...],
               window_strides: tuple[int, ...], **_: ParamValue) -> Array:
-    """Emit form 2. All arrays have the axes of x, with an axis of output features after that of groups.
+    """Emit form 2. All arrays have the axes of x; several output features are an axis after that of groups.
 
     Each pass of the loop reads one row of the window along its longest axis: `w[g, m, i, k]` for one input feature i
     and one position on the other axes. One partial sum per position on the longest axis has the positions on the other
@@ -164,13 +171,14 @@ def _sum_rows(ctx: Context, x: Array, w: Array, *, batch_group_count: int, dimen
     # The part of x that one row is multiplied with, and the steps in it.
     counts = [groups if a == g else w.shape[a] if a == along else positions[a] for a in range(len(lhs_spec))]
     steps = [gaps[a] if a == along else strides[a] for a in range(len(lhs_spec))]
-    shape = (*counts[:g + 1], outputs, *counts[g + 1:])
-    dims = [a + (a > g) for a in range(len(lhs_spec))]
+    own = (groups, outputs) if outputs > 1 else (groups,)
+    shape, shift = (*counts[:g], *own, *counts[g + 1:]), len(own) - 1
+    dims = [a + (a > g) * shift for a in range(len(lhs_spec))]
 
     def body(ctx: Context, index: IrValue, *sums: Array) -> list[Array]:
         first = dict(zip(passes, split_index(ctx, index, [w.shape[a] for a in passes]), strict=True))
         factor = w.read(ctx, [first.get(a, 0) for a in range(len(row))], row)
-        factor = factor.reshape((*row[:g], groups, outputs, *row[g + 1:])).broadcast(shape, range(len(shape)))
+        factor = factor.reshape((*row[:g], *own, *row[g + 1:])).broadcast(shape, range(len(shape)))
         first = {a: multiply_index(ctx, v, gaps[a]) for a, v in first.items()}
         made = []
         for p, total in enumerate(sums):
@@ -182,7 +190,7 @@ def _sum_rows(ctx: Context, x: Array, w: Array, *, batch_group_count: int, dimen
     start = [Array.full(ctx, 0, shape, x.aval.dtype)] * positions[along]
     sums = loop(ctx, prod(w.shape[a] for a in passes), start, body)
     counts = [groups * outputs if a == g else 1 if a == along else n for a, n in enumerate(counts)]
-    made = concatenate([s.sum((along + (along > g),)).reshape(counts) for s in sums], along)
+    made = concatenate([s.sum((along + (along > g) * shift,)).reshape(counts) for s in sums], along)
     # The group axis holds the output features, that of input features (of length 1) is the batch.
     return made.transpose([(i, g, *space)[k] for k in invert(out_spec)])
 
@@ -212,7 +220,8 @@ def _multiply_per_position(ctx: Context, x: Array, w: Array, *, dimension_number
         part = part.slice([0] * len(counts), counts, gaps).transpose((i, *space, n)).reshape((terms, counts[n]))
         return [total.write(part.multiply_transposed(w).reshape((1, *whole.shape[1:])), (index, 0, 0))]
 
-    made, = loop(ctx, whole.shape[0], [Array.full(ctx, ctx.module.initial_value(whole), whole.shape, whole.dtype)], body)
+    start = Array.full(ctx, ctx.module.initial_value(whole), whole.shape, whole.dtype)
+    made, = loop(ctx, whole.shape[0], [start], body)
     d = len(positions)
     return made.reshape((*positions, *whole.shape[1:])).transpose([(d, d + 1, *range(d))[k] for k in invert(out_spec)])
 

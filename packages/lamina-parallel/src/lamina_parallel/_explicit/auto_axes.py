@@ -13,8 +13,8 @@ from lamina_tracing.extend import (ExplicitEntries, FunctionCache, call_with_out
                                    eval_jaxpr, flatten_results, function_name, stage, typeof, wraps)
 
 from .analyze import add_sharding_types
-from .array_shardings import read_entries
 from .._mesh.abstract_mesh import AxisType
+from .._mesh.array_shardings import read_entries
 from .._mesh.mesh import Mesh, mesh_in_scope, with_axis_types
 from .._mesh.partition_spec import PartitionSpec, check_explicit_spec, explicit_spec, spec_entries
 

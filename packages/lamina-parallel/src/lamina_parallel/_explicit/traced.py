@@ -16,12 +16,12 @@ from lamina_ir.typing import Sharding, Value
 from lamina_tracing.extend import (KEEP, ExplicitEntries, StagingTrace, StagingTracer, Tracer, get_underlying_value,
                                    set_sharding_analysis)
 
-from .array_shardings import find_mesh, make_sharding, make_type, read_entries
 from .analyze import Analysis, add_sharding_types, keep_axes
 from .operation import unsharded
 from .._mesh.abstract_mesh import AbstractMesh, AxisType
+from .._mesh.array_shardings import find_mesh, make_sharding, make_type, read_entries
 from .._mesh.mesh import Mesh, mesh_in_scope, mesh_without_devices, with_axis_types
-from .._mesh.partition_spec import (UNCONSTRAINED, PartitionSpec, explicit_spec, spec_entries, spec_from_entries)
+from .._mesh.partition_spec import UNCONSTRAINED, PartitionSpec, explicit_spec, spec_entries, spec_from_entries
 from .._typing import Entries
 
 __all__: list[str] = []

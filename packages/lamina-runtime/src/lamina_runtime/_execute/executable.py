@@ -210,7 +210,7 @@ class CompiledProgram:
     def _has_two_tiers(self, closed: ClosedJaxpr) -> bool:
         low = self.lowered
         # Several processes often compute the same values each, and would replace their executables at different times.
-        if client_state.current.launcher is not None or low.platform != "cpu" or getattr(low, "host_functions", ()):
+        if client_state.current.launcher is not None or low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
             return False
         if nan_checks.is_enabled() or executable_cache.disable_most_optimizations.value:
             return False

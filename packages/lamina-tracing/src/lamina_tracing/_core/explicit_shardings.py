@@ -150,8 +150,7 @@ def use_auto_axes(axes: Sequence[int] | None) -> AbstractContextManager[object]:
       A context manager.
 
     >>> with use_auto_axes(None):
-    ...     explicit_meshes
-    []
+    ...     pass
     """
     return _analysis[0].use_auto_axes(axes) if explicit_meshes else nullcontext()
 

@@ -5,9 +5,9 @@ from lamina_ir import ShapedArray
 from lamina_ir.typing import Sharding, Value
 from typing_extensions import override
 
-from .._mesh.abstract_mesh import AbstractMesh
-from .._mesh.mesh import Mesh, mesh_without_devices
-from .._mesh.partition_spec import (PartitionSpec, check_explicit_spec, explicit_spec, format_placement, spec_entries,
+from .abstract_mesh import AbstractMesh
+from .mesh import Mesh, mesh_without_devices
+from .partition_spec import (PartitionSpec, check_explicit_spec, explicit_spec, format_placement, spec_entries,
                                     spec_from_entries, tiles_from_partition_spec)
 from .._typing import Entries
 
