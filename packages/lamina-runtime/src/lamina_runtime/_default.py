@@ -3,6 +3,7 @@
 A plugin that changes a few names starts with `from lamina_runtime._default import *`.
 """
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from . import _jaxlib  # noqa: F401  first: it configures jaxlib
 from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
@@ -52,7 +53,8 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
            "clear_memory", "compilation_cache", "compiler", "copy_to_host_async", "default_backend", "default_device",
            "device_count", "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices",
            "distributed", "dlpack", "effects_barrier", "ffi", "from_dlpack", "get_backend", "get_default_device",
-           "host_callback", "host_count", "host_id", "host_ids", "launch", "layout", "live_arrays", "local_device_count",
+           "host_callback", "host_count", "host_id", "host_ids", "launch", "layout", "live_arrays", "load_compiled",
+           "local_device_count",
            "local_devices", "lowering_platform", "make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays", "make_mesh", "make_single_device_sharding", "memory", "memory_layouts",
            "mesh_utils",
@@ -61,6 +63,9 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
            "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
            "unwatch_launches", "visualizing", "wait_for_optimized", "watch_launches", "watching_launches", "xla_computation"]
+
+if TYPE_CHECKING:
+    from .serialize_executable import load_compiled
 
 
 def install_hooks() -> None:
@@ -88,4 +93,6 @@ def __getattr__(name: str) -> object:
     if name in ("checkpointing", "distributed", "dlpack", "ffi", "host_callback", "launch", "layout", "memory",
                 "memory_layouts", "multihost_utils", "pjit", "plans", "profiler", "serialize_executable", "visualizing"):
         return import_module(f"{__package__}.{name}")  # rarely used, so imported on demand
+    if name == "load_compiled":
+        return import_module(f"{__package__}.serialize_executable").load_compiled
     return _deprecated(name)
