@@ -353,8 +353,9 @@ class CheckpointFolder:
         if file_format != FORMAT:
             raise CheckpointError(f"{call}: {path} was written in format {file_format!r}; this version of "
                                   f"lamina-runtime reads format {FORMAT}. Load it with a newer one")
-        raise CheckpointError(f"{call}: {path} is damaged: it is not what save wrote. Load another step; there are "
-                              f"{self.steps()}")
+        others = [other for other in self.steps() if other != step]
+        raise CheckpointError(f"{call}: {path} is damaged: it is not what save wrote. "
+                              + (f"Load another step; there are {others}" if others else "There is no other step"))
 
 
 def _to_json(state: Message) -> str:
