@@ -98,6 +98,17 @@ def raise_again(code):
 
 
 @pytest.mark.slow
+def test_notes_can_be_appended_and_deleted_as_those_of_builtin_exceptions():
+    error = LaminaError("text")
+    code, = error.__notes__
+    error.__notes__.append("appended")
+    error.add_note("added")
+    assert error.__notes__ == [code, "appended", "added"]
+    del error.__notes__
+    error.add_note("new")
+    assert error.__notes__ == ["new", code]
+
+
 def test_code_and_notes_return_from_a_process_pool():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         for code in ("LAM1101", "LAM2001"):

@@ -131,12 +131,19 @@ class LaminaError(Exception):
 
     @property  # type: ignore[explicit-override]  # the stubs declare an attribute
     def __notes__(self) -> list[str]:
-        """The notes of this error. The last one is the code, which costs nothing before a traceback is shown."""
-        return [*self.__dict__.get("_notes", ()), f"[{self.code}] {_PAGE}"]
+        """The notes of this error, a list to which notes can be appended. The code is added when it is first read."""
+        notes: list[str] = self.__dict__.setdefault("_notes", [])
+        if f"[{self.code}] {_PAGE}" not in notes:
+            notes.append(f"[{self.code}] {_PAGE}")
+        return notes
 
     @__notes__.setter
     def __notes__(self, notes: Iterable[str]) -> None:
         self._notes = [note for note in notes if note != f"[{self.code}] {_PAGE}"]
+
+    @__notes__.deleter
+    def __notes__(self) -> None:
+        self.__dict__.pop("_notes", None)
 
     @override
     def add_note(self, note: str, /) -> None:
@@ -149,7 +156,8 @@ class LaminaError(Exception):
         """
         if not isinstance(note, str):
             raise TypeError(f"add_note: note must be a string; got {type(note).__name__}: {note!r:.60}")
-        self.__dict__.setdefault("_notes", []).append(note)
+        notes: list[str] = self.__dict__.setdefault("_notes", [])
+        notes.insert(len(notes) - (notes[-1:] == [f"[{self.code}] {_PAGE}"]), note)
 
     call = property(lambda self: error_details(self).call)
     argument = property(lambda self: error_details(self).argument)
