@@ -92,7 +92,7 @@ class Array:
     def pad(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Array:
         """Return the array padded with zeros; negative numbers remove elements.
 
-        An axis without padding is merged with the axis before it: XLA then copies and compiles 3 times as fast.
+        An axis without padding is merged with the axis before it: XLA then copies and compiles faster.
         """
         if not any((*low, *high, *interior)):
             return self

@@ -5,18 +5,18 @@ its output features, and i one of its input features. One spatial axis represent
 
 1. Few products per element of the result. This covers depthwise convolutions, and their gradients in the input:
    `y[n, g, m, p] = sum over i, k of x[n, g, i, p * stride + k * gap] * w[g, m, i, k]`. The sum is written out, so one
-   vectorized loop over the result computes it. For 8 images of 32 x 32 x 64 and 3 x 3 kernels it takes 0.3 ms
-   instead of 14.
+   vectorized loop over the result computes it.
 2. Groups of the batch with one element each, and few positions p. This covers the gradient of a depthwise convolution
    in its kernels: `y[g, m, p] = sum over i, k of x[g, i, p * stride + k * gap] * w[g, m, i, k]`, where the window is as
-   large as an image. A loop over the rows of the window adds products to partial sums: 0.7 ms instead of 7.
+   large as an image. A loop over the rows of the window adds products to partial sums.
 3. Other groups of floats: a loop over the groups, with one convolution from XLA's library for each.
 4. Convolutions along three axes, or of dilated inputs, with more elements in the window than positions. This covers
    gradients in the kernels of volumes and of transposed convolutions: a loop of matrix products, one per position.
 
 Another convolution without groups gets axes in the library's order, as XLA does itself outside of loops. In a loop it
-would run a scalar loop for all other orders, among them those of gradients, which takes 10 to 30 times as long.
-Groups of few products keep the common form, which compiles faster.
+would run a scalar loop for all other orders, among them those of gradients, which takes much longer.
+Groups of few products keep the common form, which compiles faster. The rows `operation_*` of the benchmarks compare
+these forms with the common one of jax.
 
 Padding is multiplied as in the common form, so infinite kernels give NaN at the same places. Other convolutions are
 lowered by the common rule.
@@ -41,7 +41,7 @@ from .convolution import conv_general_dilated_lowering, emit_convolution
 
 __all__: list[str] = []
 
-_WORK = 1 << 16  # fewest products for which the longer time to compile pays off: XLA's loop takes 0.1 to 0.2 ms
+_WORK = 1 << 16  # fewest products for which the longer time to compile pays off
 _TERMS = 49  # most products that are written out: a kernel of 7 x 7
 _FEATURES = 32  # most products per group and kernel position that are written out
 _INPUTS = 8  # fewest input features of a group for a convolution of its own

@@ -1,10 +1,8 @@
 """Decide which programs are compiled in two tiers: first quickly, then optimised in the background (`background`).
 
-The first tier is compiled without LLVM's optimisation and, on jaxlib 0.10, without its fused emitters. Measured on a CNN
-step, a transformer step, a sampler and a UNet step, in processor time:
-
-- Its compilation takes 0.16 to 0.45 of the default time on jaxlib 0.10.2 and 0.15 to 0.65 on 0.12.
-- Its steps take 1.2 to 7 times as long. Single operations take up to 30 times as long: random bits, gathers, scatters.
+The first tier is compiled without LLVM's optimisation and, on jaxlib 0.10, without its fused emitters. Its
+compilation takes much less time, and its steps take longer. Random bits, gathers and scatters lose most. `log_compiles`
+logs the time of both compilations.
 
 So a program is compiled in two tiers only if two estimates agree. Its compilation takes long, and one run of the first
 tier loses much less time than its compilation saves.
