@@ -241,5 +241,5 @@ def test_nested_maps_with_one_axis_name_are_refused(outer, inner):
     with ONCE(True):
         np.testing.assert_allclose(nested("i", "j"), [[1020, 1020]] * 2)  # w is replicated over both
         with pytest.raises(ValueError, match="map of `.*`: the axis name 'i' is already bound by an enclosing map.*"
-                           "names of their"):
+                           "axis names must"):
             nested("i", "i")

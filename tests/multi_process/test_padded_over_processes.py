@@ -104,7 +104,7 @@ for mine_, theirs in ((3, 2), (3, 4), (2, 4), (3, 2)):
     k = mine_ if rank == 0 else theirs
     same(m(np.ones(k, np.float32)), np.full(k, mine_ + theirs * (processes - 1)))
 
-expect_error(ValueError, "has size 0" if rank == 0 else "the 1. of", m, np.ones(0 if rank == 0 else 2, np.float32))
+expect_error(ValueError, "has size 0" if rank == 0 else "process at index 0 of", m, np.ones(0 if rank == 0 else 2, np.float32))
 seen = []
 padded(lambda x: (lamina.debug.callback(seen.append, x), x)[1])(np.arange(2.0 * devices + 1 + rank))
 lamina.effects_barrier()

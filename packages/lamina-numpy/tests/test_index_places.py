@@ -135,7 +135,7 @@ def test_conditions_past_the_end_masks_of_other_sizes_and_nothing_to_put():
         jnp.choose(np.array([0]), [1], out=3)
     with pytest.raises(ValueError, match="one for each of 2 axes"):
         jnp.nonzero(np.eye(2), size=3, fill_value=(7,))
-    with pytest.raises(ValueError, match="trim is made of"):
+    with pytest.raises(ValueError, match="trim must consist of"):
         jnp.trim_zeros(np.arange(2), "x")
     with pytest.raises(TypeError):
         jnp.diag_indices(1.5)

@@ -117,7 +117,7 @@ for iteration in range(6):
         try:
             distributed.initialize(address, count, rank)
         except RuntimeError as e:
-            assert "has joined already" in str(e)
+            assert "initialize was called already" in str(e)
         distributed.shutdown()
     else:
         assert total(2) == 1

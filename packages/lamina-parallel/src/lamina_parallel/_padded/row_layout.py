@@ -54,8 +54,8 @@ def lay_out_rows_of_processes(spec: PmapSpec, rows: int) -> RowLayout:
     processes, this_process = exchange_row_counts(spec, rows)
     empty = [p for p, (_, n) in enumerate(processes) if not n]
     if empty:
-        raise ValueError(f"{spec.error_prefix}: process {empty[0] + 1} of {len(processes)} has no rows; expected at least "
-                         "one row in each. Pass devices= of the processes that have rows")
+        raise ValueError(f"{spec.error_prefix}: the process at index {empty[0]} of {len(processes)} has no rows; expected at "
+                         "least one row in each. Pass devices= of the processes that have rows")
     used = [owned[:n] for owned, n in processes]  # no more devices than rows
     counts = tuple([n for _, n in processes])
     rounds = max([-(-n // len(owned)) for owned, n in zip(used, counts)])
