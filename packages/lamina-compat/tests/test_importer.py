@@ -163,6 +163,17 @@ def test_command_line_reports_as_json(program):
     assert [(m["name"], m["times"]) for m in found["missing"]] == [("jax.nothing", 1)]
 
 
+def test_command_line_shows_only_frames_of_the_program(tmp_path):
+    (tmp_path / "failing.py").write_text("def f(x):\n    return x / 0\nf(1)\n")
+    done = run_python("", "-m", "lamina_compat", str(tmp_path / "failing.py"), check=False)
+    assert done.returncode == 1 and "runpy" not in done.stderr and done.stderr.count("  File ") == 2
+
+
+def test_command_line_with_a_missing_file(tmp_path):
+    done = run_python("", "-m", "lamina_compat", str(tmp_path / "absent.py"), check=False)
+    assert done.returncode == 2 and "absent.py': it does not exist" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_command_line_without_program():
     done = run_python("", "-m", "lamina_compat", check=False)
     assert done.returncode == 2 and "usage: python -m lamina" in done.stderr

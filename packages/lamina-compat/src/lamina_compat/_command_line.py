@@ -10,6 +10,7 @@ import os
 import runpy
 import sys
 import textwrap
+from types import TracebackType
 
 from ._importer import as_jax
 from ._missing_names import format_report, missing_names
@@ -79,6 +80,9 @@ def _make_parser() -> argparse.ArgumentParser:
 
 def _run(program: str, is_module: bool) -> int:
     """Run a file or a module as `__main__`; return its exit status."""
+    if not is_module and not os.path.exists(program):
+        print(f"lamina: cannot open file {program!r}: it does not exist", file=sys.stderr)
+        return 2  # as Python itself
     try:
         if is_module:
             sys.path.insert(0, "")
@@ -89,10 +93,18 @@ def _run(program: str, is_module: bool) -> int:
             runpy.run_path(program, run_name="__main__")
     except SystemExit as e:
         return _print_exit(e)
-    except BaseException:  # the report follows the traceback
-        sys.excepthook(*sys.exc_info())
+    except BaseException as e:  # the report follows the traceback
+        e.__traceback__ = _skip_own_frames(e.__traceback__)
+        sys.excepthook(type(e), e, e.__traceback__)
         return 1
     return 0
+
+
+def _skip_own_frames(tb: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of this module and of runpy that it starts with."""
+    while tb is not None and tb.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+        tb = tb.tb_next
+    return tb
 
 
 def _folder(program: str) -> str:
