@@ -269,19 +269,6 @@ def test_unknown_tier():
         compile_tiers("fast").__enter__()
 
 
-def test_closed_client_drops_its_jobs(monkeypatch):
-    gate = Gate(monkeypatch)
-    jit(new_heavy())(X)
-    g = jit(new_heavy())
-    g(X)
-    assert gate.started.wait(20)
-    runtime.clear_backends()
-    gate.open.set()
-    runtime.wait_for_optimized()
-    assert len(gate.compiled) == 3  # two of the first tier, and the one that was running
-    np.testing.assert_allclose(g(X), g(X), rtol=1e-6)
-
-
 PROGRAM = """
 import os, signal, sys, threading, time
 import numpy as np
@@ -319,10 +306,23 @@ def run(code, signal_after=None):
     ("runtime.clear_backends(); print('end')", 0),
     ("runtime.wait_for_optimized(); assert not queued(); f(X); print('end')", 0),
     ("time.sleep(0.3); print('end')", 0),
+    ("threading.Thread(target=jit(lambda x: heavy(lax.cos(x), 12)), args=(X,), daemon=True).start(); time.sleep(0.3); "
+     "print('end', flush=True)", 0),  # a daemon thread compiles, too
 ])
 def test_process_that_ends_during_a_background_compile(code, status):
     code, out, err = run(code)
     assert (code, out) == (status, "end\n"), err
+
+
+def test_closed_client_drops_its_jobs():
+    code, out, err = run("""
+runtime.clear_backends()
+runtime.wait_for_optimized()
+assert not queued()
+np.testing.assert_allclose(g(X), g(X), rtol=1e-6)
+print("end")
+""")
+    assert (code, out) == (0, "end\n"), err
 
 
 def test_interrupt_during_the_calls_and_at_exit():

@@ -3,8 +3,8 @@
 During finalization, Python ends every other thread when it next takes the GIL. If that happens inside a function of
 jaxlib, the C++ runtime aborts the process (SIGABRT), although its work is done. So an atexit handler makes every call
 miss jaxlib's cache, and cache misses call `block_thread`: there all threads but the exiting one wait forever. The
-handler waits up to `_GRACE_SECONDS` for calls that are already running. A longer call, e.g. a thread that waits for a
-program, may still abort the process.
+handler waits for compilations that are running, and up to `_GRACE_SECONDS` for other calls. A longer call, e.g. a thread that
+waits for a program, may still abort the process.
 """
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 from .. import _jaxlib
 
-__all__ = ["block_thread", "blocked_threads"]
+__all__ = ["block_thread", "blocked_threads", "end_process", "finished_before_exit"]
 
 _GRACE_SECONDS = 0.25  # spent only if a background thread may be in a call
 # Python's standard library. `sysconfig` knows its path too, but takes two milliseconds to import.
@@ -24,6 +27,18 @@ _LIBRARY = os.path.dirname(threading.__file__)
 _exiting = _jaxlib.new_state("leaving", None)
 blocked_threads: set[int] = set()  # ids of the exiting thread and the blocked ones; empty before the exit
 _exiting_thread: int | None = None
+_unfinished: set[int] = set()  # ids of threads in a block of `finished_before_exit`
+
+
+@contextmanager
+def finished_before_exit() -> Iterator[None]:
+    """Let the exit of the process wait until the block ends. Blocks are not nested."""
+    me = threading.get_ident()
+    _unfinished.add(me)
+    try:
+        yield
+    finally:
+        _unfinished.discard(me)
 
 
 def block_thread() -> None:
@@ -34,6 +49,16 @@ def block_thread() -> None:
         lock = threading.Lock()
         lock.acquire()
         lock.acquire()  # never returns
+
+
+def end_process() -> NoReturn:
+    """End the process at once, after Ctrl-C during its exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # closed, or None
+            pass
+    os._exit(130)  # the status of a process that Ctrl-C ended
 
 
 def _has_running_thread() -> bool:
@@ -50,6 +75,11 @@ def _at_exit() -> None:
     _exiting_thread = threading.get_ident()
     blocked_threads.add(_exiting_thread)
     _exiting.set_global(True)  # part of every signature, so that all calls miss the cache from now on
+    try:
+        while _unfinished - {_exiting_thread}:
+            time.sleep(0.002)
+    except KeyboardInterrupt:
+        end_process()
     end = time.monotonic() + _GRACE_SECONDS
     while _has_running_thread() and time.monotonic() < end:
         time.sleep(0.002)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from lamina_ir.typing import Device
 
-from .._backend import client_state, fork_state, progress, shutdown  # noqa: F401 (registers its exit handler first)
+from .._backend import client_state, fork_state, progress, shutdown  # shutdown registers its exit handler first
 
 __all__ = ["Job", "submit", "wait_for_optimized"]
 
@@ -160,12 +159,7 @@ def _at_exit() -> None:
     try:
         _queue.close()
     except KeyboardInterrupt:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:  # closed, or None
-                pass
-        os._exit(130)  # the status of a process that Ctrl-C ended
+        shutdown.end_process()
 
 
 def _reset_after_fork() -> None:

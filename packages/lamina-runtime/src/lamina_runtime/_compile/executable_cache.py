@@ -22,7 +22,7 @@ from lamina_tracing.extend import logger
 
 from .. import _jaxlib
 from . import background, compiler as compile_compiler, disk_cache
-from .._backend import client_state, deletion, error_translation, fork_state, progress
+from .._backend import client_state, deletion, error_translation, fork_state, progress, shutdown
 from .._sharding import shardings
 from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
 
@@ -354,7 +354,8 @@ class _CompileTask(NamedTuple):
         return found or LoadedExecutable(made, self.key, _BASE + _PER_STORED * len(payload), self.devices[0])
 
     def _compile(self, options: CompileSettings) -> Executable:
-        return self.compiler.compile(self.lowered, self.devices, self._settings(options))
+        with shutdown.finished_before_exit():
+            return self.compiler.compile(self.lowered, self.devices, self._settings(options))
 
     def _settings(self, options: CompileSettings) -> JaxlibCompileOptions:
         return _compile_options(options, tuple([d.id for d in self.devices]))
