@@ -18,7 +18,7 @@ from lamina_ir import config, prims
 from lamina_tracing import jit
 from lamina_tracing.primitives import bind
 config.update("kept_host_memory_bytes", int(sys.argv[1]))
-f, x = jit(lambda x: bind(prims.add_p, x, x)), runtime.device_put(np.ones(1 << 24, np.float32))
+f, x = jit(lambda x: bind(prims.add_p, x, x)), runtime.device_put(np.ones(1 << 23, np.float32))
 def run(times):
     for _ in range(times):
         f(x).block_until_ready()
