@@ -11,7 +11,7 @@ from lamina_ir import config
 from lamina_runtime._backend.kept_memory import keep_freed_memory, kept_host_memory_bytes
 
 FAULTS = """
-import resource, sys
+import resource, statistics, sys
 import numpy as np
 import lamina_runtime as runtime
 from lamina_ir import config, prims
@@ -19,12 +19,13 @@ from lamina_tracing import jit
 from lamina_tracing.primitives import bind
 config.update("kept_host_memory_bytes", int(sys.argv[1]))
 f, x = jit(lambda x: bind(prims.add_p, x, x)), runtime.device_put(np.ones(1 << 23, np.float32))
-def run(times):
-    for _ in range(times):
-        f(x).block_until_ready()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-run(10)
-print(min(-run(0) + run(5) for _ in range(6)) / 5)  # a result that is freed late by another thread takes new pages once
+def count():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    f(x).block_until_ready()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+for _ in range(10):
+    count()
+print(statistics.median(count() for _ in range(31)))  # a result that another thread frees late takes new pages once
 """
 
 
