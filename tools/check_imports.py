@@ -7,6 +7,7 @@ usage: python tools/check_imports.py
   another package defines.
 - The umbrella package only re-exports names.
 - A package's README lists all of its modules.
+- A source folder has at most 24 Python files.
 
 import-linter (layers, cycles, forbidden modules) and deptry (declared dependencies) see which modules are imported, not which
 names; mypy and ruff accept any name that exists.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from packages import ROOT, UMBRELLA, Package, alternative_layers, example_distri
 # Underscored names that packages share: attributes of tracers, which must not hide those of arrays; a method that jaxlib calls;
 # attributes of every NamedTuple.
 SHARED = ("_trace", "_var", "_to_xla_hlo_sharding", "_fields", "_replace")
+MOST_FILES = 24  # in a source folder
 # Public modules that only the umbrella package shows, under other names.
 PUBLIC_MODULES = ("lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy.ops", "lamina_numpy.special",
                   "lamina_nn.initializers", "lamina_nn.optimizers", "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy.cluster",
@@ -146,12 +149,21 @@ def check_readme(package: Package, root: Path) -> Iterator[str]:
             yield f"{path.relative_to(root)}: missing in the table of files of {package.name}'s README"
 
 
+def check_folder_sizes(package: Package, root: Path) -> Iterator[str]:
+    """Yield the source folders of a package with too many Python files to read as one list."""
+    folders = Counter(path.parent for path in package.source.rglob("*.py"))
+    for folder, number in sorted(folders.items()):
+        if number > MOST_FILES:
+            yield f"{folder.relative_to(root)}: {number} Python files; at most {MOST_FILES}: group some of them in a folder"
+
+
 def check(root: Path) -> list[str]:
     """Return every violation in a checkout."""
     known = packages(root)
     users = [*known.values(), *example_distributions(root).values(), *alternative_layers(root).values()]
     found = [line for user in users for line in check_names(user, known, root)]
     found += [line for name, package in known.items() if name != UMBRELLA for line in check_readme(package, root)]
+    found += [line for package in known.values() for line in check_folder_sizes(package, root)]
     return [*found, *check_attributes(users, root), *check_umbrella(known[UMBRELLA], root)]
 
 

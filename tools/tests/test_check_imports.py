@@ -1,6 +1,7 @@
 """Each rule: a small checkout that breaks it, and this repository, which does not."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,3 +99,12 @@ def test_conformance_test_uses_only_public_names_of_its_own_package(checkout: Pa
     assert check_imports.check(checkout) == []
     (folder / "test_shaped.py").write_text(f"{text}{line}\n")
     assert "is not public" in only_violation(checkout)
+
+
+def test_source_folder_with_many_files_is_refused(checkout: Path) -> None:
+    folder = source(checkout, "lamina-ir").parent
+    for number in range(check_imports.MOST_FILES):
+        (folder / f"_module{number}.py").touch()
+    readme = checkout / "packages" / "lamina-ir" / "README.md"
+    readme.write_text(readme.read_text() + "".join(f"`_module{number}.py`\n" for number in range(check_imports.MOST_FILES)))
+    assert re.search(r"2\d Python files; at most 24", only_violation(checkout))

@@ -7,7 +7,7 @@ import pytest
 from lamina_ir import aval_of, evaluate_primitive, prims
 from lamina_ir.prims import ConvDimensionNumbers, dilated_length
 from lamina_lowering import lower, lowering_rules, platform_rules
-from lamina_lowering.rules import grouped_convolution
+from lamina_lowering.rules.windows import grouped_convolution
 from lamina_lowering.testing import check_lowering, run_lowered, single_eqn_program
 
 

@@ -52,7 +52,7 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
            "value_and_grad", "vjp", "vmap", "wait_for_optimized", "xla_computation"]
 
 # Modules, imported when asked for; that of the packages with the first name that is none of these.
-_ON_DEMAND = frozenset(("_arrays", "_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
+_ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
                        "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
                        "example_libraries", "experimental", "export", "extend", "flatten_util", "image", "launch", "lax",
                        "lib", "memory", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "scipy",

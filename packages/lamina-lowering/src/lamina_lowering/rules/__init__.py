@@ -1,8 +1,7 @@
 """Lowering rules, one module per family of primitives; importing this package fills the tables."""
-from . import (callbacks, calls, collectives, control, convolution, cumulative, custom, elementwise, factorizations,
-               fft, grouped_convolution, indexing, maps, max_pooling, products, random_bits, random_keys, reductions,
-               shape, solves, sorting, special, windows)
+from . import (callbacks, calls, collectives, control, cumulative, custom, elementwise, factorizations, fft, indexing, maps,
+               products, random_bits, random_keys, reductions, shape, solves, sorting, special, windows)
 
-__all__ = ["callbacks", "calls", "collectives", "control", "convolution", "cumulative", "custom", "elementwise",
-           "factorizations", "fft", "grouped_convolution", "indexing", "maps", "max_pooling", "products", "random_bits",
-           "random_keys", "reductions", "shape", "solves", "sorting", "special", "windows"]
+__all__ = ["callbacks", "calls", "collectives", "control", "cumulative", "custom", "elementwise", "factorizations", "fft",
+           "indexing", "maps", "products", "random_bits", "random_keys", "reductions", "shape", "solves", "sorting", "special",
+           "windows"]

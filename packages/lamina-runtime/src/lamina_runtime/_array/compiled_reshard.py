@@ -15,9 +15,9 @@ from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, Var
 from lamina_ir.extend import Placement
 from lamina_ir.typing import Sharding
 
-from .. import _jaxlib, _lowering
+from .. import _jaxlib
 from .._backend import backends, launch_guards
-from .._compile import executable_cache
+from .._compile import executable_cache, lowering
 from .._sharding import shardings
 from .._launch import multi_process
 from .._typing import Array
@@ -57,7 +57,7 @@ class _Exchange:
         self.first_launch_done = False
         self.launch_group = None
         self.placement = Placement(devices, partitions=n, in_tiles=(old.tiles,), out_tiles=(out,), committed=True)
-        self.lowered = lowered = _lowering.lower(_identity(aval), name="exchange",
+        self.lowered = lowered = lowering.lower(_identity(aval), name="exchange",
                                        platform=backends.lowering_platform(devices[0]), placement=self.placement)
         self.loaded = executable_cache.compile(lowered, devices, executable_cache.CompileSettings(1, n, (False,)))
         self.result_handlers = [_jaxlib.result_handler(aval, shardings.tiled_sharding(devices, out), True)]

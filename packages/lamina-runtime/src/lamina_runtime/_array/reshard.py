@@ -16,9 +16,9 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, prims, shaped
 from lamina_ir.typing import Device, Sharding, Value
 
-from .. import _jaxlib, _lowering
+from .. import _jaxlib
 from .._backend import backends, client_state, deletion, fork_state
-from .._compile import executable_cache
+from .._compile import executable_cache, lowering
 from . import compiled_reshard
 from .._sharding import shardings
 from .._typing import Array, Client
@@ -37,7 +37,7 @@ class _CompiledProgram:
     __slots__ = ("loaded", "result_handlers")
 
     def __init__(self, closed: ClosedJaxpr, name: str, device: Device, committed: bool) -> None:
-        lowered = _lowering.lower(closed, name=name, platform=backends.lowering_platform(device))
+        lowered = lowering.lower(closed, name=name, platform=backends.lowering_platform(device))
         self.loaded = executable_cache.compile(lowered, (device,), executable_cache.CompileSettings(cheap=True))
         sharding = shardings.single_device_sharding(device)
         self.result_handlers = [_jaxlib.result_handler(a, sharding, committed) for a in lowered.out_avals]

@@ -1,6 +1,6 @@
 """The names of `lamina_lowering` that this package uses. It is imported when the first program is lowered.
 
-Modules that are loaded by `import lamina_runtime` take these names from here, as `_lowering.lower`.
+Modules that are loaded by `import lamina_runtime` take these names from here, as `lowering.lower`.
 """
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

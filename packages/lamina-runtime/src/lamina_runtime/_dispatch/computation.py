@@ -12,7 +12,7 @@ from lamina_tracing.extend import JitSpec, Tracer, function_name, wraps
 from lamina_ir.typing import Function, Tree
 from lamina_ir.trees import PyTreeDef
 
-from .. import _lowering
+from .._compile import lowering
 from .._backend import backends
 from .._typing import XlaComputation
 
@@ -108,10 +108,10 @@ def xla_computation(fun: Function, static_argnums: int | Sequence[int] = (),
             ins, axes = list(infer_arg_tiles(closed, grid)), grid.axes()
         place = Placement(tuple(range(replicas * partitions)), replicas, partitions, in_tiles=tuple(ins or ()),
                           out_tiles=tuple(outs or ()), donated=spec.donated(args, kwargs), axes=axes)
-        lowered = _lowering.lower(closed, name=f"xla_computation_{name}", platform=platform, placement=place,
+        lowered = lowering.lower(closed, name=f"xla_computation_{name}", platform=platform, placement=place,
                         axis_env=tuple(axis_env or ()), inline_limit=None, keep_unused=True, number=False)
         as_tuple = len(closed.in_avals) > _MAX_UNTUPLED_ARGS if tuple_args is None else bool(tuple_args)
-        hlo = _lowering.xla_computation(lowered, tuple_args=as_tuple, return_tuple=True)
+        hlo = lowering.xla_computation(lowered, tuple_args=as_tuple, return_tuple=True)
         return (hlo, shapes) if return_shape else hlo
 
     wraps(fun)(computation)

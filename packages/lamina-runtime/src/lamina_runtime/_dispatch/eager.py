@@ -15,10 +15,10 @@ from lamina_tracing.extend import eval_jaxpr
 from lamina_ir.typing import CacheKey, Device, Function, Outputs, ParamValue, Params, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
-from .. import _jaxlib, _lowering
+from .. import _jaxlib
 from .._array import arrays, key_array, key_reuse_check, transfer
 from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
-from .._compile import executable_cache
+from .._compile import executable_cache, lowering
 from . import explicit_types, jit_call
 from .._execute import effects, executable, piecewise
 from .._placement import resolve
@@ -248,7 +248,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
     The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well; also
     if there are float0 results, which jaxlib does not make.
     """
-    closed = _lowering.expand_primitives(closed)
+    closed = lowering.expand_primitives(closed)
     if collect_facts(closed).has_keys:
         reuse_check = key_reuse_check.begin_call(closed, args)
         outs, program = _run(lower_keys(closed), name, key_array.unwrap_keys(args))

@@ -31,9 +31,9 @@ from lamina_ir.extend.unchecked import lower_keys
 from typing_extensions import override
 from lamina_ir.trees import PyTreeDef
 
-from .. import _jaxlib, _lowering
+from .. import _jaxlib
 from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
-from .._compile import executable_cache
+from .._compile import executable_cache, lowering
 from .._debug import nan_checks
 from .._execute import executable, piecewise
 from .._array import key_array, key_reuse_check
@@ -304,7 +304,7 @@ class _CacheMissHandler:
                  donated: tuple[bool, ...]) -> _BoundCall:
         """Choose the devices of a call, and move its arguments to the user's shardings."""
         spec, kind = self.spec, self.spec.call
-        closed = _lowering.expand_primitives(staged.closed) if _lowering.ProgramRule.is_used else staged.closed
+        closed = lowering.expand_primitives(staged.closed) if lowering.ProgramRule.is_used else staged.closed
         if closed is not staged.closed:
             staged = staged._replace(closed=closed)
         user_shardings = None

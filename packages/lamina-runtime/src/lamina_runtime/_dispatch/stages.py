@@ -20,9 +20,9 @@ from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, explicit_mesh
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Sharding, Tree, Value
 
-from .. import _jaxlib, _lowering
+from .. import _jaxlib
 from .._backend import backends, launch_guards
-from .._compile import executable_cache
+from .._compile import executable_cache, lowering
 from .._execute import executable
 from .._array import key_array, key_reuse_check
 from . import donation_warnings, explicit_types, user_shardings
@@ -195,7 +195,7 @@ class Lowered(_Stage):
 
     def __init__(self, traced: Traced, platform: str | None) -> None:
         spec, staged = traced._spec, traced._staged
-        closed = _lowering.expand_primitives(staged.closed)
+        closed = lowering.expand_primitives(staged.closed)
         if closed is not staged.closed:
             staged = staged._replace(closed=closed)
         self._spec, self._staged = spec, staged
@@ -211,8 +211,8 @@ class Lowered(_Stage):
             self._layout = user_shardings.UserShardings(ins, layout.outs, layout.devices, self._in_tree)
         self._place = _placement(self, self._arg_specs)
         own = backends.lowering_platform(self._place.devices[0])
-        self._rules = _lowering.merged_rules(platform or own)
-        self._lowered = _lowering.lower(lower_xmaps(self._lowered_closed), name=spec.name, platform=platform or own,
+        self._rules = lowering.merged_rules(platform or own)
+        self._lowered = lowering.lower(lower_xmaps(self._lowered_closed), name=spec.name, platform=platform or own,
                                placement=self._place,
                                rules=self._rules, keep_unused=spec.keep_unused)
 
@@ -270,7 +270,7 @@ class Lowered(_Stage):
     def compiler_ir(self, dialect: str | None = None) -> Module | XlaComputation:
         """Return the MLIR module, or with dialect 'hlo' jaxlib's XlaComputation, for tools."""
         if dialect == "hlo":
-            return _lowering.xla_computation(self._lowered)
+            return lowering.xla_computation(self._lowered)
         if dialect not in (None, "stablehlo"):
             raise ValueError(f"compiler_ir: dialect must be 'stablehlo' or 'hlo'; got {dialect!r}")
         return self._lowered.module
@@ -284,7 +284,7 @@ class Lowered(_Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """Return XLA's platform-independent estimate before optimization: 'flops', 'bytes accessed' (bytes), ..."""
-        return _jaxlib.module_cost(backends.client("cpu"), _lowering.xla_computation(self._lowered).get_hlo_module())
+        return _jaxlib.module_cost(backends.client("cpu"), lowering.xla_computation(self._lowered).get_hlo_module())
 
     def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
         """Compile the call for the devices on which it would run.
@@ -428,7 +428,7 @@ class Compiled(_Stage):
           A dict from the name of an instruction, as in `as_text()` and in profiles, to its lines: first its own, then
           those of the instructions fused into it. Instructions that the compiler added are left out.
         """
-        return _lowering.instruction_lines(self.as_text(), self.source_map())
+        return lowering.instruction_lines(self.as_text(), self.source_map())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the call to a file, which `load_compiled` reads in another process without tracing and compiling.

@@ -17,10 +17,10 @@ from lamina_ir.typing import CacheKey, Device, Sharding, Value
 from lamina_ir.trees import PyTreeDef
 from lamina_parallel import Mesh
 
-from .. import _jaxlib, _lowering
+from .. import _jaxlib
 from .._array import arrays, transfer
 from .._backend import backends, client_state, error_translation, launch_guards, peer_errors
-from .._compile import compile_tiers, dump_ir, executable_cache
+from .._compile import compile_tiers, dump_ir, executable_cache, lowering
 from .._debug import nan_checks
 from . import effects
 from .._launch import multi_process, observers
@@ -184,7 +184,7 @@ class CompiledProgram:
             devices = self._member_devices()
             # Partition numbers follow the order of the device list; the text of a sharding numbers devices by id.
             by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)
-        return _lowering.lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
+        return lowering.lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
                      platform=rules.platform, partition_order=by_id)
 
     def _compile(self, closed: ClosedJaxpr, compiler_options: OptionPairs,
@@ -470,7 +470,7 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
         closed = lower_xmaps(closed)
     platform = backends.lowering_platform(placement.devices[0])
     if rules is None or rules.platform != platform:
-        rules = _lowering.merged_rules(platform)
+        rules = lowering.merged_rules(platform)
     # `_explain_miss` reads this tuple by position.
     key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None)
 

@@ -1,9 +1,10 @@
 """`lamina.numpy`: the functions of `lamina_numpy`, and `fft` and `linalg`. Each is fetched when it is first asked for."""
-from .. import _arrays as _arrays  # the runtime first: what follows is dispatched through it
+# The runtime comes first: it installs the hooks through which the other packages dispatch.
+import lamina_runtime as _runtime
+import lamina_numpy as _home  # gives arrays and traced values their operators and methods
 import typing as _typing
 from importlib import import_module as _import_module
 
-import lamina_numpy as _home
 from lamina_ir.layers import explain_absent_names as _explain_absent_names
 from lamina_numpy import __all__ as __all__
 

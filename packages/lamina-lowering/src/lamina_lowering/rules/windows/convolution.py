@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lamina_ir import dtypes, prims, shaped
 
-from .._emit.rule_tables import lowering_rules
+from ..._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 

@@ -33,10 +33,10 @@ from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import ConvDimensionNumbers, dilated_length
 from lamina_ir.typing import Function, ParamValue
 
-from .._emit.emitted_arrays import Array, concatenate, invert, loop, multiply_index, split_index
-from .._emit.rule_context import Context
-from .._emit.rule_tables import platform_rules
-from .._typing import IrValue
+from ..._emit.emitted_arrays import Array, concatenate, invert, loop, multiply_index, split_index
+from ..._emit.rule_context import Context
+from ..._emit.rule_tables import platform_rules
+from ..._typing import IrValue
 from .convolution import conv_general_dilated_lowering, emit_convolution
 
 __all__: list[str] = []

@@ -13,9 +13,9 @@ import numpy as np
 from lamina_ir import ShapedArray, dtypes, shaped
 from lamina_ir.prims import dilated_length
 
-from .._emit.emitted_arrays import Array, loop, multiply_index
-from .._emit.rule_context import Context
-from .._typing import IrValue
+from ..._emit.emitted_arrays import Array, loop, multiply_index
+from ..._emit.rule_context import Context
+from ..._typing import IrValue
 
 __all__ = ["can_select_by_position", "scatter_by_position"]
 

@@ -7,10 +7,10 @@ import numpy as np
 from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import dilated_length, highest, lowest
 
-from .._emit.emitted_arrays import Array
-from .._emit.rule_tables import lowering_rules
+from ..._emit.emitted_arrays import Array
+from ..._emit.rule_tables import lowering_rules
 from .max_pooling import can_select_by_position, scatter_by_position
-from .reductions import _add, _max, _min, _mul, _one, _region, _widen, _zero
+from ..reductions import _add, _max, _min, _mul, _one, _region, _widen, _zero
 
 __all__: list[str] = []
 
