@@ -6,6 +6,7 @@ usage: python tools/check_docstrings.py
   example.
 - Functions and classes in the `extend` of the lower packages: the same without `Source:`; `Raises:` if the body raises, and
   `Attributes:` for a named tuple. What is neither is named in the docstring of its module.
+- Functions and classes whose public name is not in the first release of their package, by its git tag: `.. versionadded::`.
 
 ruff (`D`) checks the form of docstrings. Neither ruff nor pydoclint parses an entry for several parameters (`x, y: ...`), knows
 what is public, or requires an example (pytest runs the examples).
@@ -19,7 +20,13 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packages import ROOT, Package, packages
+
+if TYPE_CHECKING:
+    import griffe
 
 LIBRARY = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy", "lamina_sparse", "lamina_jet", "lamina_checkify",
            "lamina_refs", "lamina_pallas")
@@ -28,6 +35,7 @@ MORE_MODULES = ("lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy
                 "lamina_nn.initializers", "lamina_nn.optimizers", "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy.ode")
 LOWER = ("lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering")
 SECTIONS = ("Args", "Returns", "Raises", "Attributes", "Source")
+VERSION_ADDED = re.compile(r"^\s*\.\. versionadded:: \d+\.\d+\.\d+", re.MULTILINE)
 HEADING = re.compile(rf"^({'|'.join(SECTIONS)}):", re.MULTILINE)
 
 
@@ -116,6 +124,43 @@ def extend_gaps(member: Any) -> Iterator[str]:
     yield from gaps(inspect.getdoc(member) or "", list(signature.parameters), required)
 
 
+def public_objects(module: griffe.Module) -> dict[str, griffe.Object]:
+    """Return the functions and classes of its package that a module and its public submodules list in `__all__`, by path."""
+    import griffe
+
+    found: dict[str, griffe.Object] = {}
+    for name in [*map(str, module.exports or ()), *module.members]:
+        member = module.members.get(name)
+        if member is None:
+            continue
+        if isinstance(member, griffe.Module):
+            if name == "_default" or not name.startswith("_"):
+                found |= public_objects(member)
+        elif name in (module.exports or ()):
+            try:
+                target = member.final_target if isinstance(member, griffe.Alias) else member
+            except (griffe.AliasResolutionError, griffe.CyclicAliasError):  # of another package
+                continue
+            if isinstance(target, griffe.Function | griffe.Class):
+                found[f"{module.path.removesuffix('._default')}.{name}"] = target
+    return found
+
+
+def version_gaps(package: Package, root: Path) -> Iterator[str]:
+    """Yield the public names of a package that are newer than its first release and do not say so."""
+    tags = package.released_versions()
+    if not tags:
+        return
+    import griffe  # only after the first release: it takes seconds
+
+    folder = package.source.parent.relative_to(root)
+    first = griffe.load_git(package.module, ref=package.tag(tags[0]), repo=root, search_paths=[folder])
+    known = public_objects(first)
+    for path, member in public_objects(griffe.load(package.module, search_paths=[root / folder])).items():
+        if path not in known and not VERSION_ADDED.search(member.docstring.value if member.docstring else ""):
+            yield f"{path}: lacks `.. versionadded::`, as {package.name} {tags[0]} has no such name"
+
+
 def check() -> list[str]:
     """Return every gap."""
     found: dict[str, None] = {}  # a name that several modules show counts once
@@ -133,6 +178,8 @@ def check() -> list[str]:
                 found |= dict.fromkeys(f"{module}.{name}: {gap}" for gap in extend_gaps(member))
             elif f"`{name}`" not in (sys.modules[module].__doc__ or ""):
                 found[f"{module}.{name}: the docstring of its module must explain `{name}`"] = None
+    for package in packages().values():
+        found |= dict.fromkeys(version_gaps(package, ROOT))
     return list(found)
 
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import check_docstrings
 import pytest
-from check_docstrings import extend_gaps, library_gaps
+from check_docstrings import extend_gaps, library_gaps, version_gaps
+from packages import packages
 
 
 def complete(x: Any, /, *rest: Any, axis: int = 0) -> Any:
@@ -115,6 +117,41 @@ def test_wrong_part_is_reported(old: str, new: str, message: str) -> None:
     member = without(complete)
     member.__doc__ = inspect.cleandoc(member.__doc__).replace(old, new)  # Python 3.13 removes the indentation itself
     assert any(message in gap for gap in library_gaps(member))
+
+
+FIRST = '''__all__ = ["scan"]
+def scan(): "Scan."
+'''
+SECOND = '''__all__ = ["Ragged", "new", "scan"]
+from ._new import Ragged, new
+def scan(): "Scan."
+def other(): "Not public."
+'''
+NEW = '''class Ragged:
+    """Ragged array.
+
+    .. versionadded:: 0.2.0
+    """
+def new():
+    """New function."""
+'''
+
+
+@pytest.mark.parametrize("module", ["_default", "extend", "testing"])
+def test_names_newer_than_the_first_release_need_their_version(checkout: Path, git: Callable[..., None], module: str) -> None:
+    package = packages(checkout)["lamina-tracing"]
+    (package.source / f"{module}.py").write_text(FIRST)
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "first release")
+    (package.source / f"{module}.py").write_text(SECOND)
+    (package.source / "_new.py").write_text(NEW)
+    assert list(version_gaps(package, checkout)) == []  # not released
+    git("tag", "lamina-tracing-v0.1.0")
+    public = "lamina_tracing" if module == "_default" else f"lamina_tracing.{module}"
+    assert list(version_gaps(package, checkout)) == [
+        f"{public}.new: lacks `.. versionadded::`, as lamina-tracing 0.1.0 has no such name"]
+    (package.source / "_new.py").write_text(NEW.replace("New function.", "New.\n\n    .. versionadded:: 0.2.0\n    "))
+    assert list(version_gaps(package, checkout)) == []
 
 
 def test_all_public_docstrings_are_complete() -> None:
