@@ -21,12 +21,9 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packages import ROOT, Package, packages
-
-if TYPE_CHECKING:
-    import griffe
 
 LIBRARY = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy", "lamina_sparse", "lamina_jet", "lamina_checkify",
            "lamina_refs", "lamina_pallas")
@@ -124,41 +121,32 @@ def extend_gaps(member: Any) -> Iterator[str]:
     yield from gaps(inspect.getdoc(member) or "", list(signature.parameters), required)
 
 
-def public_objects(module: griffe.Module) -> dict[str, griffe.Object]:
-    """Return the functions and classes of its package that a module and its public submodules list in `__all__`, by path."""
-    import griffe
+def released_names(package: Package, root: Path) -> set[str]:
+    """Return the names in every `__all__` of the first release of a package."""
+    import griffe  # only after the first release: it takes seconds
 
-    found: dict[str, griffe.Object] = {}
-    for name in [*map(str, module.exports or ()), *module.members]:
-        member = module.members.get(name)
-        if member is None:
-            continue
-        if isinstance(member, griffe.Module):
-            if name == "_default" or not name.startswith("_"):
-                found |= public_objects(member)
-        elif name in (module.exports or ()):
-            try:
-                target = member.final_target if isinstance(member, griffe.Alias) else member
-            except (griffe.AliasResolutionError, griffe.CyclicAliasError):  # of another package
-                continue
-            if isinstance(target, griffe.Function | griffe.Class):
-                found[f"{module.path.removesuffix('._default')}.{name}"] = target
-    return found
+    def exports(module: griffe.Module) -> set[str]:
+        modules = [member for member in module.members.values() if isinstance(member, griffe.Module)]
+        return set(map(str, module.exports or ())).union(*map(exports, modules))
+
+    folder = package.source.parent.relative_to(root)
+    found = griffe.load_git(package.module, ref=package.tag(package.released_versions()[0]), repo=root, search_paths=[folder])
+    assert isinstance(found, griffe.Module)
+    return exports(found)
 
 
 def version_gaps(package: Package, root: Path) -> Iterator[str]:
-    """Yield the public names of a package that are newer than its first release and do not say so."""
-    tags = package.released_versions()
-    if not tags:
+    """Yield the public functions and classes of a package that are newer than its first release and do not say so."""
+    if not package.released_versions():
         return
-    import griffe  # only after the first release: it takes seconds
-
-    folder = package.source.parent.relative_to(root)
-    first = griffe.load_git(package.module, ref=package.tag(tags[0]), repo=root, search_paths=[folder])
-    known = public_objects(first)
-    for path, member in public_objects(griffe.load(package.module, search_paths=[root / folder])).items():
-        if path not in known and not VERSION_ADDED.search(member.docstring.value if member.docstring else ""):
-            yield f"{path}: lacks `.. versionadded::`, as {package.name} {tags[0]} has no such name"
+    known = released_names(package, root)
+    for home in [package.module, *(name for name in MORE_MODULES if name.startswith(f"{package.module}."))]:
+        for module, name, member in public_members(importlib.import_module(home)):
+            is_own = (getattr(member, "__module__", None) or "").split(".")[0] == package.module
+            # An alias has the docstring of its other name.
+            if is_own and getattr(member, "__name__", None) == name and name not in known and not VERSION_ADDED.search(
+                    inspect.getdoc(member) or ""):
+                yield f"{module}.{name}: lacks `.. versionadded::`; the first release of {package.name} has no such name"
 
 
 def check() -> list[str]:

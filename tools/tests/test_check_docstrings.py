@@ -119,38 +119,46 @@ def test_wrong_part_is_reported(old: str, new: str, message: str) -> None:
     assert any(message in gap for gap in library_gaps(member))
 
 
-FIRST = '''__all__ = ["scan"]
+INIT = '''from . import extend
+from ._new import *
+__all__ = ["extend", "scan", %s]
 def scan(): "Scan."
+other_scan = scan
 '''
-SECOND = '''__all__ = ["Ragged", "new", "scan"]
-from ._new import Ragged, new
-def scan(): "Scan."
-def other(): "Not public."
-'''
-NEW = '''class Ragged:
+NEW = '''__all__ = ["Ragged", "new"]
+class Ragged:
     """Ragged array.
 
     .. versionadded:: 0.2.0
     """
 def new():
     """New function."""
+def other():
+    """Not public."""
 '''
 
 
-@pytest.mark.parametrize("module", ["_default", "extend", "testing"])
-def test_names_newer_than_the_first_release_need_their_version(checkout: Path, git: Callable[..., None], module: str) -> None:
-    package = packages(checkout)["lamina-tracing"]
-    (package.source / f"{module}.py").write_text(FIRST)
+def test_names_newer_than_the_first_release_need_their_version(
+        checkout: Path, git: Callable[..., None], write_package: Callable[[Path, list[str], str], None],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = checkout / "packages" / "lamina-made-up"
+    write_package(folder, [], INIT % "")
+    package = packages(checkout)["lamina-made-up"]
+    for name in ("extend", "_new"):
+        (package.source / f"{name}.py").write_text("__all__ = []\n")
     git("add", "--all")
     git("commit", "--quiet", "--message", "first release")
-    (package.source / f"{module}.py").write_text(SECOND)
-    (package.source / "_new.py").write_text(NEW)
+    for name in ("extend", "_new"):
+        (package.source / f"{name}.py").write_text(NEW)
+    (package.source / "__init__.py").write_text(INIT % '"Ragged", "new", "other_scan"')
+    monkeypatch.syspath_prepend(str(package.source.parent))
     assert list(version_gaps(package, checkout)) == []  # not released
-    git("tag", "lamina-tracing-v0.1.0")
-    public = "lamina_tracing" if module == "_default" else f"lamina_tracing.{module}"
+    git("tag", "lamina-made-up-v0.1.0")
     assert list(version_gaps(package, checkout)) == [
-        f"{public}.new: lacks `.. versionadded::`, as lamina-tracing 0.1.0 has no such name"]
-    (package.source / "_new.py").write_text(NEW.replace("New function.", "New.\n\n    .. versionadded:: 0.2.0\n    "))
+        f"lamina_made_up{module}.new: lacks `.. versionadded::`; the first release of lamina-made-up has no such name"
+        for module in (".extend", "")]
+    git("commit", "--quiet", "--all", "--message", "new names")
+    git("tag", "--force", "lamina-made-up-v0.1.0")
     assert list(version_gaps(package, checkout)) == []
 
 
