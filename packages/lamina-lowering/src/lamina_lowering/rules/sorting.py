@@ -10,6 +10,7 @@ from lamina_ir import dtypes, prims, shaped
 
 from .._emit.rule_tables import lowering_rules
 from .reductions import _slice
+from .sort_keys import count_passes, read_positions, sort_part, split_key, take_along, unpack
 
 __all__: list[str] = []
 
@@ -18,6 +19,7 @@ _I32 = shaped((), np.dtype("int32"))
 # Bytes from which `top_k` runs row by row on CPUs; bytes of a row from which it is split into pieces; bytes of a
 # group of rows.
 _LARGE, _LONG, _PIECE = 1 << 17, 1 << 20, 1 << 14
+_PASSES = 2  # most sorts of integers that are faster than one sort with a comparator
 _FEW = 256  # up to this size a custom comparator is about as fast, and compiles one kernel instead of four
 
 
@@ -104,10 +106,7 @@ def _sum_rows(ctx, x, aval, rows, dimension):
     return ctx.op("stablehlo.add", (made, none), rows)
 
 
-def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
-    if len(xs) == 1 and dtypes.is_float(ctx.aval_in.dtype) and ctx.aval_in.dtype.itemsize > 1 and \
-            ctx.aval_in.size > _FEW:  # dtypes with infinities
-        return (_sort_floats(ctx, xs[0], dimension, is_stable),)
+def _sort_by_comparator(ctx, xs, dimension, is_stable, num_keys):
     scalars = [shaped((), a.dtype) for a in ctx.avals_in]
 
     def before(ctx, *pairs):
@@ -122,6 +121,46 @@ def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
     region = ctx.region([s for s in scalars for _ in range(2)], before)
     made = ctx.op("stablehlo.sort", xs, *ctx.avals_out, regions=[region], dimension=dimension, is_stable=is_stable)
     return made if len(xs) > 1 else (made,)
+
+
+def _sort_integers(ctx, xs, dimension, num_keys):
+    """Sort the keys as integers that hold positions, then read all operands at these positions."""
+    avals = ctx.avals_in
+    shape, order = avals[0].shape, None
+    places, wide = shaped(shape, _I32.dtype), shaped(shape, np.dtype("int64"))
+    parts = [part for x, aval in zip(xs[:num_keys], avals) for part in split_key(ctx, x, aval)]
+    for part in reversed(parts):
+        if order is not None:
+            part, = take_along(ctx, [(part, wide)], order, shape, dimension)
+        packed = sort_part(ctx, part, shape, dimension)
+        now = read_positions(ctx, packed, shape)
+        order = now if order is None else take_along(ctx, [(order, places)], now, shape, dimension)[0]
+    made = []
+    for k, (x, aval) in enumerate(zip(xs, avals, strict=True)):
+        if k == 0 and len(parts) == 1 and not dtypes.is_float(aval.dtype):
+            made.append(unpack(ctx, packed, aval))
+        elif _is_iota(x, dimension) and dtypes.is_integer(aval.dtype):
+            made.append(ctx.convert(order, places, aval))
+        else:
+            made += take_along(ctx, [(x, aval)], order, shape, dimension)
+    return made
+
+
+def _is_iota(x, dimension):
+    """Return whether a value is the positions along an axis, as in `argsort`."""
+    owner = getattr(x, "owner", None)
+    if getattr(owner, "name", None) != "stablehlo.iota":
+        return False
+    return owner.attributes["iota_dimension"].value == dimension
+
+
+def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
+    aval = ctx.aval_in
+    if aval.size > _FEW and len(xs) == 1 and dtypes.is_float(aval.dtype) and aval.dtype.itemsize > 1:
+        return (_sort_floats(ctx, xs[0], dimension, is_stable),)  # dtypes with infinities
+    if aval.size > _FEW and len(xs) > 1 and count_passes(ctx, ctx.avals_in[:num_keys]) <= _PASSES:
+        return _sort_integers(ctx, xs, dimension, num_keys)
+    return _sort_by_comparator(ctx, xs, dimension, is_stable, num_keys)
 
 
 # --- top_k --------------------------------------------------------------------------------------------------------
