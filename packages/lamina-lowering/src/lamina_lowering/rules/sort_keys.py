@@ -17,7 +17,7 @@ from lamina_ir import ShapedArray, dtypes, shaped
 from .._emit.rule_context import Context
 from .._typing import IrValue
 
-__all__ = ["count_passes", "number_floats", "read_positions", "sort_part", "split_key", "take_along", "unpack"]
+__all__ = ["count_passes", "number_floats", "read_positions", "restore_floats", "sort_part", "split_key", "take_along", "unpack"]
 
 _F32, _I32, _I64 = np.dtype("float32"), np.dtype("int32"), np.dtype("int64")
 _LARGE = 1 << 31  # elements from which positions do not fit into int32
@@ -47,6 +47,15 @@ def number_floats(ctx: Context, x: IrValue, aval: ShapedArray) -> tuple[IrValue,
     made = ctx.select(is_negative, ctx.op("stablehlo.negate", (size,), bits), size, bits)
     is_nan = ctx.compare(size, ctx.const(infinity, bits), "GT", bits)
     return ctx.select(is_nan, ctx.const(top, bits), made, bits), bits
+
+
+def restore_floats(ctx: Context, x: IrValue, aval: ShapedArray) -> tuple[IrValue, ShapedArray]:
+    """Return the float32 or float64 numbers that `number_floats` has numbered, and their type."""
+    out = shaped(aval.shape, np.dtype("float64") if aval.dtype == _I64 else _F32)
+    sign = ctx.const(np.iinfo(aval.dtype).min, aval)
+    negative = ctx.op("stablehlo.or", (ctx.op("stablehlo.negate", (x,), aval), sign), aval)
+    x = ctx.select(ctx.compare(x, ctx.const(0, aval), "LT", aval), negative, x, aval)
+    return ctx.op("stablehlo.bitcast_convert", (x,), out), out
 
 
 def split_key(ctx: Context, x: IrValue, aval: ShapedArray) -> list[IrValue]:
