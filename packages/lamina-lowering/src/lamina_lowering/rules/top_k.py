@@ -15,6 +15,7 @@ from .._emit.emitted_arrays import Array, concatenate, loop
 from .._emit.rule_context import Context
 from .._emit.rule_tables import lowering_rules
 from .._typing import IrValue
+from .reductions import _max, _reduce
 from .sort_keys import (count_passes, number_floats, read_positions, restore_floats, sort_part, split_key, take_along,
                         unpack)
 
@@ -140,8 +141,7 @@ def _maxima(ctx: Context, x: Array, count: int, size: int) -> Array:
     pieces = Array(ctx, v, aval).slice((0, 0), (rows, count * size), (1, 1)).reshape((rows, count, size))
     scalar, out = shaped((), aval.dtype), shaped((rows, count), aval.dtype)
     least = ctx.const(int(dtypes.iinfo(aval.dtype).min), scalar)
-    made = ctx.op("stablehlo.reduce", (pieces.v, least), out, dimensions=ctx.i64s((2,)),
-                  regions=[ctx.reducer_region("stablehlo.maximum", scalar)])
+    made = _reduce(ctx, pieces.v, pieces.aval, least, out, _max, (2,))
     return Array(ctx, *(restore_floats(ctx, made, out) if dtypes.is_float(x.aval.dtype) else (made, out)))
 
 
