@@ -17,7 +17,8 @@ from lamina_ir import ShapedArray, dtypes, shaped
 from .._emit.rule_context import Context
 from .._typing import IrValue
 
-__all__ = ["count_passes", "number_floats", "read_positions", "restore_floats", "sort_part", "split_key", "take_along", "unpack"]
+__all__ = ["count_passes", "number_floats", "read_positions", "restore_floats", "sort_part", "split_key", "take_along",
+           "unpack"]
 
 _F32, _I32, _I64 = np.dtype("float32"), np.dtype("int32"), np.dtype("int64")
 _LARGE = 1 << 31  # elements from which positions do not fit into int32

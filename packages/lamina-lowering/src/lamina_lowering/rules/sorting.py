@@ -141,10 +141,8 @@ def _sort_integers(ctx, xs, dimension, num_keys):
 
 def _is_iota(x, dimension):
     """Return whether a value is the positions along an axis, as in `argsort`."""
-    owner = getattr(x, "owner", None)
-    if getattr(owner, "name", None) != "stablehlo.iota":
-        return False
-    return owner.attributes["iota_dimension"].value == dimension
+    owner = x.owner  # the block, for an argument of a function
+    return getattr(owner, "name", None) == "stablehlo.iota" and owner.attributes["iota_dimension"].value == dimension
 
 
 def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
