@@ -79,7 +79,8 @@ def as_dtype(call: str, dtype: Any) -> np.dtype:
     try:
         return resolve_requested_dtype(dtype)
     except TypeError as error:
-        raise DTypeError(f"{call}: {error}") from None
+        hint = ". It follows shape, which is one tuple" if isinstance(dtype, (int, float)) else ""
+        raise DTypeError(f"{call}: {error}{hint}") from None
 
 
 def as_float(call: str, dtype: Any, *, complex_too: bool = False) -> np.dtype:

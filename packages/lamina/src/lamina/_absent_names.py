@@ -1,4 +1,4 @@
-"""Public names of JAX that lamina does not have: what to use, or that they are planned.
+"""Public names of JAX, and some of NumPy and PyTorch, that lamina does not have: what to use, or that they are planned.
 
 Each group has the end of an error message, and the names that end with it, by module below `lamina`. An entry of a module is
 also that of all names in it. A test (tests/public_api/test_absent_names.py) requires that each name of JAX exists or is listed.
@@ -88,6 +88,12 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
      {"experimental.maps": "EMPTY_ENV ResourceEnv make_xmap_callable thread_resources xmap_p"}),
     ("use lax.xla_call_p, the primitive of nested jitted functions", {"experimental.pjit": "pjit_p",
                                                                       "extend.core.primitives": "jit_p"}),
+
+    # Names of NumPy and PyTorch.
+    ("use lamina.random.key(seed), and functions such as lamina.random.normal(key, shape)",
+     {"random": "RandomState default_rng manual_seed rand randn seed", "numpy": "random"}),
+    ("use lamina.numpy.array", {"": "array tensor", "numpy": "tensor"}),
+    ("use lamina.grad, which is the only place where derivatives are computed, or lax.stop_gradient", {"": "no_grad"}),
 
     # Names of later releases that are absent by design.
     (EXPLICIT, {"": "auto_pcast remove_size_one_mesh_axis_from_type",

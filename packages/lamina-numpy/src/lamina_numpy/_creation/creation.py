@@ -71,6 +71,8 @@ def _fill(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
 
 
 def _resolve_float(dtype: Any) -> np.dtype:
+    if isinstance(dtype, int):  # `zeros(2, 3)`
+        raise DTypeError(f"expected a dtype; got {dtype}. A shape is one tuple, such as (2, 3)")
     return dtypes.canonical_float() if dtype is None else resolve_requested_dtype(dtype)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from lamina_ir import ConcretizationError, ShapeError
+from lamina_ir.errors import mark_builtin_error
 from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike
 from lamina_tracing.extend import (check_axis, EVALUATION, rename_errors, trace_state, check_no_axis_name, typeof,
@@ -64,6 +65,10 @@ def _join_in_groups(fun: Callable[..., Any]) -> Callable[..., Any]:
             arrays = tuple(arrays)
             args = arrays, *args[1:]
         many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and trace_state.trace is EVALUATION
+        if len(args) > 1 and isinstance(args[1], (np.ndarray, Array)) and args[1].ndim:
+            # `vstack(a, b)` would take the rows of `a`, and the dtype of `b`.
+            raise mark_builtin_error(TypeError(f"{fun.__name__}: {fun.__code__.co_varnames[1]} must not be an array; got "
+                                               f"{typeof(args[1]).str_long()}. Pass the arrays as one list"))
         if kwargs or len(args) > 1:
             args, kwargs = make_static_hashable(fun, args, kwargs)
         try:
