@@ -12,6 +12,7 @@ __all__: list[str] = []
 
 _BOOL = shaped((), dtypes.BOOL)
 _I32 = shaped((), np.dtype("int32"))
+_SEVERAL = 1 << 10  # elements from which several arrays are sorted by integers, which takes longer to compile
 _PASSES = 2  # most sorts of integers that are faster than one sort with a comparator
 _FEW = 256  # up to this size a custom comparator is about as fast, and compiles one kernel instead of four
 
@@ -149,7 +150,7 @@ def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
     aval = ctx.aval_in
     if aval.size > _FEW and len(xs) == 1 and dtypes.is_float(aval.dtype) and aval.dtype.itemsize > 1:
         return (_sort_floats(ctx, xs[0], dimension, is_stable),)  # dtypes with infinities
-    if aval.size > _FEW and len(xs) > 1 and count_passes(ctx, ctx.avals_in[:num_keys]) <= _PASSES:
+    if aval.size >= _SEVERAL and len(xs) > 1 and count_passes(ctx, ctx.avals_in[:num_keys]) <= _PASSES:
         return _sort_integers(ctx, xs, dimension, num_keys)
     return _sort_by_comparator(ctx, xs, dimension, is_stable, num_keys)
 

@@ -22,8 +22,9 @@ from .sort_keys import (count_passes, number_floats, read_positions, restore_flo
 __all__: list[str] = []
 
 _I32, _I64 = np.dtype("int32"), np.dtype("int64")
-_LARGE, _GROUP = 1 << 17, 1 << 14  # bytes from which `top_k` runs by groups of rows; bytes of a group
+_LARGE, _GROUP = 1 << 17, 1 << 14  # bytes from which floats are read by groups of rows, and integers split; bytes of a group
 _LONG, _PIECE = 1 << 12, 64  # elements from which rows are split; fewest elements of a piece
+_MANY = 1 << 19  # bytes of floats from which rows are split: it takes longer to compile
 _PART = 4  # a row has this many times the elements of the chosen pieces, at least
 _FEW = 256  # elements up to which a sort with a comparator is about as fast
 
@@ -44,16 +45,14 @@ def top_k_lowering(ctx: Context, x: IrValue, *, axis: int, k: int) -> list[IrVal
 def _top_k(ctx: Context, x: Array, k: int) -> list[Array]:
     """Find the largest elements along the last axis."""
     rows, n = prod(x.shape[:-1]), x.shape[-1]
-    if ctx.platform != "cpu" or not ctx.is_unpartitioned or not x.aval.size or not k:
+    if ctx.platform != "cpu" or not ctx.is_unpartitioned or not 0 < x.aval.size < 1 << 31 or not k:
         return _plain_top_k(ctx, x, k)
-    size = _choose_piece(n, k)
-    row = n * x.aval.dtype.itemsize
-    if rows * row < _LARGE or (_PART * k * size > n and (rows == 1 or not dtypes.is_float(x.aval.dtype))):
-        return _plain_top_k(ctx, x, k)
-    x = x.reshape((rows, n))
-    if n < _LONG or _PART * k * size > n:
-        return _loop_over_rows(ctx, x, k, min(rows, max(1, _GROUP // row)))
-    return _top_k_of_pieces(ctx, x, k, size)
+    size, row, is_float = _choose_piece(n, k), n * x.aval.dtype.itemsize, dtypes.is_float(x.aval.dtype)
+    if n >= max(_LONG, _PART * k * size) and rows * row >= (_MANY if is_float else _LARGE):
+        return _top_k_of_pieces(ctx, x.reshape((rows, n)), k, size)
+    if is_float and rows > 1 and rows * row >= _LARGE:
+        return _loop_over_rows(ctx, x.reshape((rows, n)), k, min(rows, max(1, _GROUP // row)))
+    return _plain_top_k(ctx, x, k)
 
 
 def _choose_piece(n: int, k: int) -> int:
