@@ -18,7 +18,10 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "profiler": "lamina_runtime.profiler",
               "experimental.multihost_utils": "lamina_runtime.multihost_utils", "experimental.ode": "lamina_scipy.ode",
               "experimental.mesh_utils": "lamina_runtime.mesh_utils", "experimental.pjit": "lamina_runtime.pjit",
-              "experimental.checkpointing": "lamina_runtime.checkpointing",
+              "experimental.checkpointing": "lamina_checkpoint",
+              "experimental.array_serialization": "lamina_checkpoint.array_serialization",
+              **{f"experimental.array_serialization.{name}": f"lamina_checkpoint.array_serialization.{name}"
+                 for name in ("serialization", "tensorstore_impl", "pytree_serialization")},
               "experimental.host_callback": "lamina_runtime.host_callback", "experimental.layout": "lamina_runtime.layout",
               "memory": "lamina_runtime.memory",
               "experimental.serialize_executable": "lamina_runtime.serialize_executable",
