@@ -510,6 +510,18 @@ def test_object_store_by_url():
     assert len(stores.open_store("save", url).names()) == 5  # two checkpoints and the mark of the writer
 
 
+def test_stored_values_do_not_share_memory_with_the_tree():
+    host, url = np.arange(5), "memory://test_sharing"
+    save(url, {"a": host})
+    with Checkpointer(url) as checkpointer:
+        for s in range(1, 4):
+            checkpointer.save(s, {"a": host, "b": np.full(5, s)})
+            host += 1
+        host[:] = 0
+        assert [checkpointer.restore(s)["a"].tolist() for s in range(4)] == [list(range(a, a + 5)) for a in (0, 0, 1, 2)]
+        assert checkpointer.restore(1)["b"].tolist() == [1] * 5
+
+
 def test_earlier_of_two_writers_to_an_object_store_is_refused(monkeypatch):
     url, finish, others = "memory://two_writers", zarr.Writer.finish, [2]
 

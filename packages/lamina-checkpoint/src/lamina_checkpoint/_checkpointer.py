@@ -20,7 +20,8 @@ class Checkpointer:
     """Saves checkpoints to a folder in another thread, and restores them; a context.
 
     `save` returns when the arrays are copied to host memory. They may then be changed or donated. Another thread writes
-    and commits the checkpoint. The next `save`, `wait` and the end of the context wait for it, and raise its error.
+    and commits the checkpoint. The next `save`, `wait` and the end of the context wait for it, and raise its error. The
+    host memory of the copies is kept for the next save, until `close` or the end of the context.
 
     With several processes, all make the same Checkpointers and call the same methods in the same order. Their folder is
     one that all of them share.
@@ -48,7 +49,7 @@ class Checkpointer:
     def __init__(self, path: str | os.PathLike[str], *, keep: int | None = None, keep_every: int | None = None) -> None:
         self._folder = CheckpointFolder(open_store("Checkpointer", path))
         self._keep, self._keep_every = _functions.check_retention("Checkpointer", keep, keep_every)
-        self._series = GatherSeries()
+        self._series, self._buffers = GatherSeries(), _save.HostBuffers()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._lock = threading.RLock()  # two threads may use one Checkpointer
@@ -73,7 +74,7 @@ class Checkpointer:
             with meeting:
                 plan = _save.prepare("save", meeting, self._folder, tree, step, rows)
                 try:
-                    _save.copy_blocks(plan)
+                    _save.copy_blocks(plan, self._buffers)
                 except BaseException:
                     plan.abandon()
                     plan.close()
@@ -97,6 +98,7 @@ class Checkpointer:
             if self._thread is not None:
                 self._thread.join()
             self._thread, error, self._error = None, self._error, None
+            self._buffers.release()
             if error is not None:
                 raise error
 
@@ -127,11 +129,14 @@ class Checkpointer:
         return max(self.all_steps(), default=None)
 
     def close(self) -> None:
-        """Wait until the running save is committed; the same as `wait`."""
-        self.wait()
+        """Wait until the running save is committed, and free the host memory of copies."""
+        try:
+            self.wait()
+        finally:
+            self._buffers = _save.HostBuffers()
 
     def __enter__(self) -> Checkpointer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.wait()
+        self.close()

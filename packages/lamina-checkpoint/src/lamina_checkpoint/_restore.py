@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -196,13 +197,17 @@ def load_leaves(reader: Reader, plans: dict[int, _LeafPlan]) -> dict[int, Value]
     """Load leaves, by number. Several threads read; this thread makes the arrays."""
     found: dict[int, Value] = {}
     with ThreadPoolExecutor(_READERS, "lamina-checkpoint") as pool:
-        jobs = {number: pool.submit(_read_leaf, reader, number, plan) for number, plan in plans.items()}
+        waiting, jobs = deque(plans.items()), deque[tuple[int, Future[list[np.ndarray]]]]()
         try:
-            for number, plan in plans.items():
-                # The job holds the host memory of the leaf; dropping it here frees what a device does not use.
-                found[number] = _make_leaf(plan, jobs.pop(number).result())
+            while waiting or jobs:
+                # A limited number of leaves ahead: of arrays for an accelerator, all others need no host memory.
+                while waiting and len(jobs) < 2 * _READERS:
+                    number, plan = waiting.popleft()
+                    jobs.append((number, pool.submit(_read_leaf, reader, number, plan)))
+                number, job = jobs.popleft()
+                found[number] = _make_leaf(plans[number], job.result())
         finally:
-            for job in jobs.values():
+            for _, job in jobs:
                 job.cancel()
     return found
 

@@ -23,7 +23,7 @@ from ._folder import CheckpointFolder, steps_to_drop
 from ._tree_metadata import EncodedTree, Leaf
 from ._zarr import StoredArray, Writer, chunk_shape, split_into_chunks
 
-__all__ = ["SavePlan", "copy_blocks", "finish", "prepare"]
+__all__ = ["HostBuffers", "SavePlan", "copy_blocks", "finish", "prepare"]
 
 _COPY_THREADS = min(4, os.cpu_count() or 1)
 
@@ -111,11 +111,41 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
     return plan
 
 
-def copy_blocks(plan: SavePlan) -> None:
+class HostBuffers:
+    """Host memory of the copies of one save, which the next save uses again.
+
+    Memory that the system maps for the first time costs more time than the copy.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[np.ndarray]] = {}
+        self._used: list[np.ndarray] = []
+
+    def copy(self, value: np.ndarray) -> np.ndarray:
+        """Return a copy of an array. Several threads may call this."""
+        free = self._free.get(value.nbytes)
+        try:
+            raw = free.pop() if free else np.empty(value.nbytes, np.uint8)
+        except IndexError:  # another thread took the last one
+            raw = np.empty(value.nbytes, np.uint8)
+        self._used.append(raw)
+        copied = raw.view(value.dtype).reshape(value.shape)
+        np.copyto(copied, value)
+        return copied
+
+    def release(self) -> None:
+        """Make the memory of all copies free for the next save, and drop memory that this save did not use."""
+        self._free = {}
+        for raw in self._used:
+            self._free.setdefault(raw.nbytes, []).append(raw)
+        self._used = []
+
+
+def copy_blocks(plan: SavePlan, buffers: HostBuffers) -> None:
     """Copy the blocks of this process to host memory that programs do not use."""
     def copy(block: _Block) -> _Block:
         value, is_copy = block.read()
-        kept = value if is_copy else np.array(value)
+        kept = value if is_copy else buffers.copy(value)
         return block._replace(read=lambda: (kept, True))
 
     with ThreadPoolExecutor(_COPY_THREADS, "lamina-checkpoint") as pool:

@@ -6,6 +6,7 @@ specification (float8, int4) are stored as uint8; the index of the checkpoint ha
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorstore as ts
 
+from ._folder import DATA_FOLDER
 from ._stores import TS_ERRORS, CheckpointError, Store, storage_errors, ts_context
 
 __all__ = ["StoredArray", "Writer", "ZarrReader", "chunk_shape", "find_overlap", "split_into_chunks"]
@@ -23,6 +25,7 @@ _MAX_BYTES_IN_FLIGHT = 256 << 20
 _MAX_FACTOR = 64  # a chunk is not cut into more parts than this at once
 _NAMED = frozenset(["bool", *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)], "float16", "float32", "float64",
                     "complex64", "complex128", "bfloat16"])
+_ARRAY = re.compile(r"\d+(\.\d+)?")
 Ranges = tuple[int, ...]
 
 
@@ -102,7 +105,7 @@ class Writer:
         index = tuple([slice(a, a + n) for a, n in zip(start, piece.shape)])
         with storage_errors(self._place):
             target = array[index] if index else array
-            self._running.append((target.write(data, can_reference_source_data_indefinitely=True), piece.nbytes))
+            self._running.append((target.write(data), piece.nbytes))
         self._in_flight += piece.nbytes
         while self._in_flight > _MAX_BYTES_IN_FLIGHT:
             self._wait_for_first()
@@ -130,6 +133,9 @@ class ZarrReader:
 
     def __init__(self, call: str, store: Store, state: dict[str, Any]) -> None:
         self._store, self._pieces = store, state["pieces"]
+        if not DATA_FOLDER.fullmatch(self._pieces) or not all(_ARRAY.fullmatch(name) for _, name, _, _ in state["arrays"]):
+            raise CheckpointError(f"{call}: checkpoint {state['step']} in {store.root} names files that save does not "
+                                  "write")
         self.arrays: dict[int, list[StoredArray]] = {}
         for leaf, name, start, shape in state["arrays"]:
             self.arrays.setdefault(leaf, []).append(StoredArray(leaf, name, tuple(start), tuple(shape)))

@@ -95,7 +95,7 @@ def nonblocking_save(data: Tree, directory: str | os.PathLike[str], *, overwrite
     meeting = GatherSeries().begin("nonblocking_save")
     with meeting:
         plan = _save.prepare("nonblocking_save", meeting, _open("nonblocking_save", directory, overwrite), data, 0, False)
-        _save.copy_blocks(plan)
+        _save.copy_blocks(plan, _save.HostBuffers())
 
     def finish() -> None:
         with meeting:

@@ -8,10 +8,10 @@ from lamina_tracing import disable_x64, enable_x64, io_callback
 
 if _typing.TYPE_CHECKING:
     from . import (array_serialization as array_serialization, checkify as checkify, checkpointing as checkpointing,
-                   compilation_cache as compilation_cache, export as export, host_callback as host_callback, jet as jet, key_reuse as key_reuse, layout as layout, maps as maps,
-                   mesh_utils as mesh_utils, multihost_utils as multihost_utils, ode as ode, pallas as pallas, pjit as pjit, rnn
-                   as rnn, serialize_executable as serialize_executable, shard_map as shard_map, sparse as sparse, x64_context
-                   as x64_context)
+                   compilation_cache as compilation_cache, export as export, host_callback as host_callback, jet as jet,
+                   key_reuse as key_reuse, layout as layout, maps as maps, mesh_utils as mesh_utils, multihost_utils as
+                   multihost_utils, ode as ode, pallas as pallas, pjit as pjit, rnn as rnn, serialize_executable as
+                   serialize_executable, shard_map as shard_map, sparse as sparse, x64_context as x64_context)
 
 __all__ = ["array_serialization", "checkify", "checkpointing", "compilation_cache", "disable_x64", "enable_x64",
            "export", "host_callback", "io_callback", "jet", "key_reuse", "layout", "maps", "mesh_utils",
