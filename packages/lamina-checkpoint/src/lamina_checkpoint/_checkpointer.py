@@ -42,8 +42,6 @@ class Checkpointer:
     ([1, 2], 2)
     >>> checkpointer.restore()
     {'step': 2, 'w': array([2, 2])}
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(self, path: str | os.PathLike[str], *, keep: int | None = None, keep_every: int | None = None) -> None:

@@ -43,8 +43,6 @@ def save_safetensors(path: str | os.PathLike[str], arrays: Mapping[str, Value], 
     >>> save_safetensors(path, {"w": np.float32([1, 2])})
     >>> load_safetensors(path)
     {'w': array([1., 2.], dtype=float32)}
-
-    .. versionadded:: 0.1.0
     """
     name = check_name("save_safetensors", path)
     header, values = _make_header("save_safetensors", arrays, metadata)

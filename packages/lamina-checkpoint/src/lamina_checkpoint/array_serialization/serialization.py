@@ -10,6 +10,7 @@ from typing import Any
 
 from lamina_ir.typing import Value
 from lamina_runtime import process_index
+from lamina_runtime.distributed import ProcessLostError
 from lamina_runtime.extend import GatherSeries, HostGather
 from typing_extensions import override
 
@@ -23,11 +24,8 @@ __all__ = ["AsyncManager", "BarrierTimeoutError", "BarrierTimeoutException", "Gl
            "run_serialization"]
 
 
-class BarrierTimeoutError(Exception):
-    """A process did not come to the barrier after a write. lamina raises `ProcessLostError` instead of it."""
-
-
-BarrierTimeoutException = BarrierTimeoutError
+# A process that does not come to the barrier after a write is lost. The second name is that of JAX 0.4.30.
+BarrierTimeoutError = BarrierTimeoutException = ProcessLostError
 
 
 def get_tensorstore_spec(ckpt_path: str | os.PathLike[str], ocdbt: bool = False) -> dict[str, Any]:
