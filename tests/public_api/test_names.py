@@ -126,6 +126,13 @@ def test_dotted_paths_are_importable(line):
     assert done.returncode == 0, done.stderr
 
 
+def test_missing_package_of_an_extra_is_named():
+    for name in ("checkpointing", "array_serialization"):
+        code = f"import sys\nsys.modules['lamina_checkpoint'] = None\nfrom lamina.experimental import {name}"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert f"ImportError: lamina.experimental.{name} needs the package lamina-checkpoint: pip install" in done.stderr
+
+
 def test_missing_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'lamina' has no attribute 'gradd'"):
         lamina.gradd

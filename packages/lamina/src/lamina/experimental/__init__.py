@@ -25,7 +25,7 @@ def __getattr__(name: str) -> _typing.Any:
     try:
         return _import_module(f"{__name__}.{name}")  # few programs use more than one of them
     except ModuleNotFoundError as e:
-        if e.name not in ("lamina_checkpoint", "tensorstore"):
+        if (e.name or "").partition(".")[0] not in ("lamina_checkpoint", "tensorstore"):
             raise
         raise ImportError(f"lamina.experimental.{name} needs the package lamina-checkpoint: pip install "
                           "'lamina[checkpoint]'") from None
