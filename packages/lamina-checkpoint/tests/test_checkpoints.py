@@ -565,9 +565,9 @@ folder, seed, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 def state(step):
     return {"a": np.full((300, 1000), step), "b": [np.full(3, step), step]}
 
-def saves(first):
+def saves(first, count=1000):
     with Checkpointer(folder, keep=3) as checkpointer:
-        for step in range(first, first + 1000):
+        for step in range(first, first + count):
             checkpointer.save(step % 7 if step % 5 == 0 else step, state(step))
 
 def check(least):
@@ -598,10 +598,12 @@ def checked(least):
     with os.fdopen(read) as f:
         return int(f.read())
 
-draw, last, in_save = random.Random(seed), 0, 0
+begin = time.monotonic()
+assert os.waitpid(child(lambda: saves(1, 4)), 0)[1] == 0
+draw, last, in_save, usual = random.Random(seed), checked(1), 0, time.monotonic() - begin
 for _ in range(kills):
     pid = child(lambda: saves(last + 1))
-    time.sleep(draw.uniform(0.005, 0.15))
+    time.sleep(draw.uniform(0.05, 1) * usual)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     in_save += any("-" in name and name.split("-")[0] + ".json" not in os.listdir(folder)
