@@ -1,6 +1,6 @@
 """Shared parts of the measured programs: the module under test, timing, and arrays.
 
-`MODULE` is `lamina` or `jax`, the first argument of the process.
+`MODULE` is `lamina` or `jax`, the first argument of the process; `lamina` if that is an option or absent.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-MODULE = sys.argv[1] if len(sys.argv) > 1 else "lamina"
+MODULE = next((argument for argument in sys.argv[1:2] if not argument.startswith("-")), "lamina")
 started = time.perf_counter()
 xp = importlib.import_module(MODULE)
 xnp = importlib.import_module(MODULE + ".numpy")

@@ -14,5 +14,6 @@ OPERATIONS = {
     "convolution_loop": 0.2, "volume_kernel_gradient": 0.3, "transposed_kernel_gradient": 0.3,
     "pooling_gradient": 0.2, "overlapping_pooling_gradient": 0.6, "softmax": 1.0, "softmax_gradient": 1.0,
     "layer_norm": 1.0, "layer_norm_gradient": 1.0, "bfloat16_product": 1.0, "top_k": 1.0, "argmax_of_columns": 1.0,
-    "histogram": 1.0, "cumulative_sum": 1.0, "cumulative_sum_of_rows": 1.0, "sort_of_pairs": 1.0,
+    "histogram": 1.0, "cumulative_sum": 0.6, "cumulative_sum_of_rows": 0.8, "sort_of_pairs": 0.6, "argsort": 0.6,
+    "sort_by_two_keys": 1.0, "top_k_of_a_long_row": 1.0, "top_k_of_integers": 0.2, "bfloat16_matrix_times_vector": 1.0,
     "take_along_axis": 1.0, "small_products": 1.0, "padding": 1.0}

@@ -8,17 +8,13 @@ nothing. The raw launch gets flat arrays of the right devices, and returns array
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 import numpy as np
+from harness import array, host, sharded, wait
 
 import lamina
 import lamina.numpy as jnp
@@ -46,18 +42,6 @@ def make_raw(fun: Any, *args: Any) -> Callable[..., list[Any]]:
     handlers = [_jax.array_result_handler(x.aval, x.sharding, committed=True, _skip_checks=True) for x in outs]
     launch = executable.execute_sharded
     return lambda *flat: launch(flat).consume_with_handlers(handlers)
-
-
-def values(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-
-
-def array(*shape: int, seed: int = 0) -> Any:
-    return jnp.asarray(values(*shape, seed=seed))
-
-
-def sharded(*shape: int, seed: int = 0) -> Any:
-    return lamina.pmap(lambda x: x)(values(*shape, seed=seed))
 
 
 @row(500)
@@ -92,7 +76,7 @@ def pmap_call_sharded() -> tuple[Any, Any]:
 
 @row(50)
 def pmap_call_host_arrays() -> tuple[Any, Any]:
-    x, y, dot = values(8, 250), values(8, 250, seed=1), lamina.pmap(jnp.dot)
+    x, y, dot = host(8, 250), host(8, 250, seed=1), lamina.pmap(jnp.dot)
     placed = sharded(8, 250)
     raw = make_raw(dot, placed, placed)
     sharding, aval, devices = placed.sharding, placed.aval, lamina.local_devices()
@@ -130,11 +114,6 @@ def eager_adam_20_leaves() -> tuple[Any, Any]:
         m, v = add(times(0.9, m), times(0.1, g)), add(times(0.99, v), mul(times(0.01, g), g))
         return sub(p, div(times(0.01, m), by_scalar["add"](root(v)[0], scalars[1e-8])[0]))
     return lambda: [ours(p, p, p, p) for p in params], lambda: [launch(p, p, p, p) for p in params]
-
-
-def wait(result: Any) -> None:
-    for leaf in lamina.tree_util.tree_leaves(result):
-        leaf.block_until_ready()
 
 
 def time_of(call: Callable[[], Any], calls: int) -> float:

@@ -6,6 +6,7 @@ usage: python tools/check_docstrings.py
   example.
 - Functions and classes in the `extend` of the lower packages: the same without `Source:`; `Raises:` if the body raises, and
   `Attributes:` for a named tuple. What is neither is named in the docstring of its module.
+- Functions and classes whose public name is not in the first release of their package, by its git tag: `.. versionadded::`.
 
 ruff (`D`) checks the form of docstrings. Neither ruff nor pydoclint parses an entry for several parameters (`x, y: ...`), knows
 what is public, or requires an example (pytest runs the examples).
@@ -19,7 +20,10 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+from packages import ROOT, Package, packages
 
 LIBRARY = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy", "lamina_sparse", "lamina_jet", "lamina_checkify",
            "lamina_refs", "lamina_pallas")
@@ -28,6 +32,7 @@ MORE_MODULES = ("lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy
                 "lamina_nn.initializers", "lamina_nn.optimizers", "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy.ode")
 LOWER = ("lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering")
 SECTIONS = ("Args", "Returns", "Raises", "Attributes", "Source")
+VERSION_ADDED = re.compile(r"^\s*\.\. versionadded:: \d+\.\d+\.\d+", re.MULTILINE)
 HEADING = re.compile(rf"^({'|'.join(SECTIONS)}):", re.MULTILINE)
 
 
@@ -116,6 +121,34 @@ def extend_gaps(member: Any) -> Iterator[str]:
     yield from gaps(inspect.getdoc(member) or "", list(signature.parameters), required)
 
 
+def released_names(package: Package, root: Path) -> set[str]:
+    """Return the names in every `__all__` of the first release of a package."""
+    import griffe  # only after the first release: it takes seconds
+
+    def exports(module: griffe.Module) -> set[str]:
+        modules = [member for member in module.members.values() if isinstance(member, griffe.Module)]
+        return set(map(str, module.exports or ())).union(*map(exports, modules))
+
+    folder = package.source.parent.relative_to(root)
+    found = griffe.load_git(package.module, ref=package.tag(package.released_versions()[0]), repo=root, search_paths=[folder])
+    assert isinstance(found, griffe.Module)
+    return exports(found)
+
+
+def version_gaps(package: Package, root: Path) -> Iterator[str]:
+    """Yield the public functions and classes of a package that are newer than its first release and do not say so."""
+    if not package.released_versions():
+        return
+    known = released_names(package, root)
+    for home in [package.module, *(name for name in MORE_MODULES if name.startswith(f"{package.module}."))]:
+        for module, name, member in public_members(importlib.import_module(home)):
+            is_own = (getattr(member, "__module__", None) or "").split(".")[0] == package.module
+            # An alias has the docstring of its other name.
+            if is_own and getattr(member, "__name__", None) == name and name not in known and not VERSION_ADDED.search(
+                    inspect.getdoc(member) or ""):
+                yield f"{module}.{name}: lacks `.. versionadded::`; the first release of {package.name} has no such name"
+
+
 def check() -> list[str]:
     """Return every gap."""
     found: dict[str, None] = {}  # a name that several modules show counts once
@@ -133,6 +166,8 @@ def check() -> list[str]:
                 found |= dict.fromkeys(f"{module}.{name}: {gap}" for gap in extend_gaps(member))
             elif f"`{name}`" not in (sys.modules[module].__doc__ or ""):
                 found[f"{module}.{name}: the docstring of its module must explain `{name}`"] = None
+    for package in packages().values():
+        found |= dict.fromkeys(version_gaps(package, ROOT))
     return list(found)
 
 

@@ -111,8 +111,14 @@ import os
 if lamina.process_index() == 1:
     os._exit(0)
 lamina.pmap(lambda x: lamina.lax.psum(x, "i"), "i")(jnp.ones(1))""", processes=2),
-    "LAM1604": Example("lamina.distributed.LaunchFailedError", "", processes=2,
-                       reason="one of the processes runs out of memory when it starts a program of all"),
+    "LAM1604": Example("lamina.distributed.LaunchFailedError", """
+import pathlib, resource
+f = lamina.pmap(lambda x: jnp.broadcast_to(lamina.lax.psum(x, "i"), 2**26), "i")  # 256 MB
+f = f.lower(jnp.ones(1)).compile()
+if lamina.process_index() == 1:  # 64 MB of memory are left in one of the processes
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26, -1))
+f(jnp.ones(1))""", processes=2),
     "LAM1701": Example("lamina.experimental.checkpointing.CheckpointError", """
 import pathlib, tempfile
 from lamina.experimental import checkpointing

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import error_examples
 import lamina
+import lamina.numpy as jnp
 import pytest
 from error_examples import EXAMPLES
 from lamina.errors import LaminaError, error_details
@@ -21,6 +22,7 @@ from lamina_ir.errors import BUILTIN_CODES
 ROOT = Path(__file__).parents[2]
 # Public exceptions without a code; lamina never raises them.
 WITHOUT_CODE = {"UnfilteredStackTrace"}
+COMPILED = lamina.jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
 
 
 def class_of(code):
@@ -80,6 +82,21 @@ def test_public_call_raises_it_with_its_code_in_the_last_line(code):
     for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(same) is type(error) and error_details(same) == error_details(error)
         assert same.__notes__ == error.__notes__ and str(same) == str(error)
+
+
+@pytest.mark.parametrize("call, code", [
+    (lambda: lamina.config.update("x64", True), "LAM2007"), (lambda: lamina.config.no_setting, "LAM2007"),
+    (lambda: setattr(lamina.config, "no_setting", 1), "LAM2007"),
+    (lambda: lamina.config.update("enable_x64", "maybe"), "LAM2002"), (lambda: lamina.debug_nans("x").__enter__(), "LAM2002"),
+    (lambda: lamina.config.enable_x64.parse("maybe", "LAMINA_X64"), "LAM2002"),
+    (lambda: lamina.config.default_matmul_precision.parse("z", "LAMINA_Z"), "LAM2002"),
+    (lambda: lamina.config.num_cpu_devices.parse("z", "LAMINA_Z"), "LAM2002"),
+    (lambda: COMPILED(jnp.ones(3), 1), "LAM2001"), (lambda: COMPILED(jnp.ones(4)), "LAM2001"),
+    (lambda: lamina.jit(COMPILED)(jnp.ones(3)), "LAM2001")])
+def test_builtin_errors_of_settings_and_compiled_calls_have_codes(call, code):
+    with pytest.raises((AttributeError, TypeError, ValueError)) as caught:
+        call()
+    assert caught.value.code == code and caught.value.__notes__ == [f"[{code}] lamina.errors, docs/reference/errors"]
 
 
 def test_notes_come_before_the_code():

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import check_docstrings
 import pytest
-from check_docstrings import extend_gaps, library_gaps
+from check_docstrings import extend_gaps, library_gaps, version_gaps
+from packages import packages
 
 
 def complete(x: Any, /, *rest: Any, axis: int = 0) -> Any:
@@ -115,6 +117,49 @@ def test_wrong_part_is_reported(old: str, new: str, message: str) -> None:
     member = without(complete)
     member.__doc__ = inspect.cleandoc(member.__doc__).replace(old, new)  # Python 3.13 removes the indentation itself
     assert any(message in gap for gap in library_gaps(member))
+
+
+INIT = '''from . import extend
+from ._new import *
+__all__ = ["extend", "scan", %s]
+def scan(): "Scan."
+other_scan = scan
+'''
+NEW = '''__all__ = ["Ragged", "new"]
+class Ragged:
+    """Ragged array.
+
+    .. versionadded:: 0.2.0
+    """
+def new():
+    """New function."""
+def other():
+    """Not public."""
+'''
+
+
+def test_names_newer_than_the_first_release_need_their_version(
+        checkout: Path, git: Callable[..., None], write_package: Callable[[Path, list[str], str], None],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = checkout / "packages" / "lamina-made-up"
+    write_package(folder, [], INIT % "")
+    package = packages(checkout)["lamina-made-up"]
+    for name in ("extend", "_new"):
+        (package.source / f"{name}.py").write_text("__all__ = []\n")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "first release")
+    for name in ("extend", "_new"):
+        (package.source / f"{name}.py").write_text(NEW)
+    (package.source / "__init__.py").write_text(INIT % '"Ragged", "new", "other_scan"')
+    monkeypatch.syspath_prepend(str(package.source.parent))
+    assert list(version_gaps(package, checkout)) == []  # not released
+    git("tag", "lamina-made-up-v0.1.0")
+    assert list(version_gaps(package, checkout)) == [
+        f"lamina_made_up{module}.new: lacks `.. versionadded::`; the first release of lamina-made-up has no such name"
+        for module in (".extend", "")]
+    git("commit", "--quiet", "--all", "--message", "new names")
+    git("tag", "--force", "lamina-made-up-v0.1.0")
+    assert list(version_gaps(package, checkout)) == []
 
 
 def test_all_public_docstrings_are_complete() -> None:

@@ -25,6 +25,18 @@ def test_linked_pages_come_first_and_the_others_by_name() -> None:
     assert sphinx_site.children("[m](ops/math.md)", "_generated/ops", PAGES) == ["_generated/ops/math"]
 
 
+@pytest.mark.parametrize("urls, options", [
+    ('[project.urls]\nRepository = "https://x.org/r/"\n',
+     {"source_repository": "https://x.org/r/", "source_branch": "main", "source_directory": "docs/"}),
+    ('[project.urls]\nHomepage = "https://x.org"\n', {}), ("", {})])
+def test_edit_links_need_the_address_of_the_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, urls: str,
+                                                       options: dict[str, str]) -> None:
+    (tmp_path / "packages" / "lamina").mkdir(parents=True)
+    (tmp_path / "packages" / "lamina" / "pyproject.toml").write_text(f'[project]\nname = "lamina"\n{urls}')
+    monkeypatch.setattr(sphinx_site, "ROOT", tmp_path)
+    assert sphinx_site.repository_options() == options
+
+
 def test_links_outside_of_docs_lead_to_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "[run](../../examples/run.py#x), [tools](../../tools) [b](b.md) ![p](p.svg)\n\n```\n[run](../../run.py)\n\n```\n"
     monkeypatch.setattr(sphinx_site, "repository", lambda: "https://x.org/r")

@@ -191,6 +191,8 @@ def test_attribute_assignment_updates_option(option):
         config.jax_test_optoin = True
     with pytest.raises(AttributeError, match="did you mean 'enable_x64'"):
         config.update("jax_enable_x46", True)
+    with pytest.raises(AttributeError, match="no setting 'x64'; did you mean 'enable_x64'"):
+        config.update("x64", True)
 
 
 def test_environment_values_are_checked(option_with_text):

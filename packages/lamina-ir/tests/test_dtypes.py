@@ -102,6 +102,27 @@ def test_as_dtype_rejects_other_values(spec):
         dtypes.as_dtype(spec)
 
 
+@pytest.mark.parametrize("spec, name", [
+    ("bf16", "bfloat16"), ("f32", "float32"), ("fp16", "float16"), ("f16", "float16"), ("i32", "int32"), ("u16", "uint16"),
+    ("c64", "complex64"), ("f8_e5m2", "float8_e5m2"), ("fp8_e5m2", "float8_e5m2"), ("bfloat", "bfloat16"),
+    ("Float32", "float32"), ("flot32", "float32")])
+def test_error_suggests_the_dtype(spec, name):
+    with pytest.raises(DTypeError, match=rf"; did you mean '{name}'\?\n"):
+        dtypes.as_dtype(spec)
+
+
+def test_error_suggests_all_dtypes_that_begin_like_the_name():
+    with pytest.raises(DTypeError, match="did you mean 'float8_.*' or 'float8_"):
+        dtypes.as_dtype("fp8")
+
+
+@pytest.mark.parametrize("spec", ["tf32", "text", "", "f4,,", ["f32"], None.__class__, "U3"])
+def test_error_suggests_no_dtype_without_a_similar_name(spec):
+    with pytest.raises(DTypeError) as caught:
+        dtypes.as_dtype(spec)
+    assert "did you mean" not in str(caught.value)
+
+
 def test_canonical_widths_follow_enable_x64():
     assert dtypes.canonicalize("float64").name == "float32" and dtypes.canonicalize(complex).name == "complex64"
     with config.enable_x64(True):

@@ -165,7 +165,8 @@ def test_every_public_function_has_a_call():
 
 TEXT = "{ lambda a:f32[] ; b:f32[]. let c:f32[] = add a b in (c,) }"
 SENTENCES = [
-    (lambda: shaped((3,), "float33"), 'shaped: expected a dtype such as "float32"; got str: \'float33\''),
+    (lambda: shaped((3,), "float33"),
+     'shaped: expected a dtype such as "float32"; got str: \'float33\'; did you mean \'float32\'\\?'),
     (lambda: shaped((3,), None), 'shaped: expected a dtype such as "float32"; got NoneType'),
     (lambda: shaped("3", "float32"), "shaped: expected a shape, a tuple of ints; got str: '3'"),
     (lambda: shaped((2.5,), "float32"), r"shaped: expected a shape, a tuple of ints; got tuple: \(2.5,\)"),

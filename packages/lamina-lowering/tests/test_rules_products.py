@@ -42,6 +42,19 @@ def test_preferred_element_type_keeps_the_dot():
     assert "dot_general" not in text(x, y, MATMUL) and "dot_general" in text(x, y, MATMUL, preferred=np.dtype("float32"))
 
 
+@pytest.mark.parametrize(("xs", "ys", "numbers"), [
+    ((512, 600), (600,), MATMUL), ((600, 512), (600,), (((0,), (0,)), ((), ()))),
+    ((600,), (600, 512), (((0,), (0,)), ((), ()))), ((600,), (512, 600), (((0,), (1,)), ((), ())))])
+def test_large_bfloat16_matrix_times_vector_is_one_loop(xs, ys, numbers):
+    x, y = (floats(*s).astype(ml_dtypes.bfloat16) for s in (xs, ys))
+    assert "dot_general" not in text(x, y, numbers) and "dot_general" in text(x, y, numbers, "cuda")
+    assert "dot_general" in text(x.astype(np.float16), y.astype(np.float16), numbers)
+    matrix, vector = (x, y) if x.ndim == 2 else (y, x)
+    matrix.flat[5], vector[7] = np.nan, -np.inf
+    for preferred in (None, np.dtype("float32"), x.dtype):
+        check_lowering(prims.dot_general_p, (x, y), params(numbers, preferred))
+
+
 def test_dot_without_free_axes_is_a_product_and_a_sum():
     assert "stablehlo.reduce" in text(floats(100), floats(100), (((0,), (0,)), ((), ())))
 

@@ -1,11 +1,12 @@
 """Every implementation of reductions: short and long axes, NaN, ties, blocked running sums."""
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, aval_of, evaluate_primitive, prims, shaped
 from lamina_lowering import lower
-from lamina_lowering.testing import check_lowering
+from lamina_lowering.testing import check_lowering, run_lowered, single_eqn_program
 
 RNG = np.random.default_rng(0)
 I32 = np.dtype("int32")
@@ -79,3 +80,43 @@ def test_complex_maximum_is_lexicographic():
     x = np.array([1 + 2j, 1 + 3j, 0 + 9j], np.complex64)
     check_lowering(prims.reduce_max_p, (x,), dict(axes=(0,)))
     check_lowering(prims.cummin_p, (x,), dict(axis=0, reverse=False))
+
+
+# --- cumulative sums as products ----------------------------------------------------------------------------------------
+def cumulative_text(shape, dtype="float32", axis=None, platform="cpu"):
+    aval = shaped(shape, np.dtype(dtype))
+    params = dict(axis=len(shape) - 1 if axis is None else axis, reverse=False)
+    return str(lower(single_eqn_program(prims.cumsum_p, [aval], params), platform=platform).module)
+
+
+def test_long_cumulative_sums_of_floats_are_products_on_cpus():
+    assert "dot_general" in cumulative_text((20_000,)) and "dot_general" in cumulative_text((300, 64), "bfloat16")
+    for other in (cumulative_text((4000,)), cumulative_text((20_000,), "int32"), cumulative_text((300, 60)),
+                  cumulative_text((300, 64), axis=0), cumulative_text((20_000,), platform="cuda")):
+        assert "dot_general" not in other
+
+
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(3, 7, 1000), (2, 20_001)])
+def test_cumulative_sums_match_numpy(shape, dtype, reverse):
+    x = floats(*shape).astype(getattr(ml_dtypes, dtype, dtype))
+    params = dict(axis=len(shape) - 1, reverse=reverse)
+    near = (1e-2, 0.5) if x.dtype.itemsize == 2 else (1e-4, 1e-3)
+    lowered = lower(single_eqn_program(prims.cumsum_p, [aval_of(x)], params))
+    for bad in (None, np.nan, np.inf, "both"):
+        y = x.copy()
+        if bad is not None:
+            y.flat[x.size // 3] = np.inf if bad == "both" else bad
+            y.flat[x.size // 2] = -np.inf if bad == "both" else 0
+        wanted = evaluate_primitive(prims.cumsum_p, [y], params)
+        got, = run_lowered(lowered, y)
+        np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), *near)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_cumulative_sum_that_overflows_is_infinite_from_there_on():
+    x = np.full(20_000, 1e36, np.float32)
+    got, = run_lowered(lower(single_eqn_program(prims.cumsum_p, [aval_of(x)], dict(axis=0, reverse=False))), x)
+    assert np.isfinite(got[:300]).all() and (got[400:] == np.inf).all()

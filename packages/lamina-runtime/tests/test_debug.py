@@ -82,6 +82,22 @@ def test_nan_in_eager_control_flow_names_the_inner_primitive():
         lax.scan(lambda c, x: (lax.log(lax.sub(c, x)), c), 1.0, np.arange(4, dtype=np.float32))  # scanned line
 
 
+@pytest.mark.parametrize("call, operands", [
+    (lambda: lax.log(-1.0), r"float32\[\] -1"),
+    (lambda: lax.log(np.array([[-2, 4]], "float32")), r"float32\[1,2\] in \[-2, 4\]"),
+    (lambda: lax.div(lax.full((2, 3), 0, "bfloat16"), lax.full((2, 3), 0, "bfloat16")),
+     r"bfloat16\[2,3\] in \[0, 0\], bfloat16\[2,3\] in \[0, 0\]"),
+    (lambda: lax.log(np.full(2, np.nan, "float32")), r"float32\[2\] all NaN"),
+    (lambda: lax.mul(np.full(2, np.inf, "complex64"), np.zeros(2, "complex64")), r"complex64\[2\], complex64\[2\]"),
+    (lambda: jit(lambda x: lax.pow(-1.0, x))(np.float32(0.5)), r"float32\[\] -1, float32\[\] 0.5"),
+    (lambda: vmap(lax.log)(np.array([-1, 1], "float32")), r"float32\[2\] in \[-1, 1\]")])
+def test_nan_error_has_types_and_ranges_of_operands(call, operands):
+    for _ in range(2):  # the second call is on the fast path
+        with config.debug_nans(True), pytest.raises(FloatingPointError,
+                                                    match=rf"; its operands were {operands} \(config.debug_nans is on\)$"):
+            call()
+
+
 def test_debug_infs_reports_infinities_only():
     with config.debug_infs(True):
         with pytest.raises(FloatingPointError, match=r"`div` produced an infinity.*debug_infs is on"):

@@ -77,6 +77,15 @@ def test_call_is_loaded_for_another_device():
         se.deserialize_and_load(*se.serialize(compiled()))(lr.device_put(X, second), {"a": 1.0})
 
 
+def test_loaded_call_of_a_closed_client_is_refused():
+    saved = se.serialize(compiled())
+    loaded = se.deserialize_and_load(*saved)
+    lr.clear_backends()
+    with pytest.raises(RuntimeError, match=r"call of `f`: it was loaded for .* closed by clear_backends\(\)\. Load it again"):
+        loaded(X, {"a": 1.0})
+    assert se.deserialize_and_load(*saved)(X, {"a": 1.0})["n"].shape == (3,)
+
+
 @pytest.mark.parametrize("change,text", [
     (lambda b: b[:50], "or are cut off"), (lambda b: b[:-1], "damaged or cut off"),
     (lambda b: b[:-1] + bytes([b[-1] ^ 1]), "damaged or cut off"), (lambda b: b"x" + b, "no compiled call of serialize"),

@@ -3,9 +3,7 @@
 `__init__` re-exports them. An alternative implementation that changes only a few names starts from them with a star
 import.
 """
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
@@ -39,16 +37,6 @@ if _TYPE_CHECKING:
     from ._api.custom_transpose import custom_transpose, linear_call
     from ._checkpoint.saved_residuals import print_saved_residuals
 
-_LATER = {"custom_transpose": "_api.custom_transpose", "linear_call": "_api.custom_transpose",
-          "print_saved_residuals": "_checkpoint.saved_residuals"}
-
-
-_deprecated = _deprecated_getattr(__package__ or "")
-
-
-def __getattr__(name: str) -> _Any:
-    module = _LATER.get(name)
-    if module is None:
-        return _deprecated(name)
-    value = globals()[name] = getattr(_import_module(f"{__package__}.{module}"), name)  # deferred: few programs use them
-    return value
+__getattr__ = _deprecated_getattr(__package__ or "", {
+    "custom_transpose": "_api.custom_transpose", "linear_call": "_api.custom_transpose",
+    "print_saved_residuals": "_checkpoint.saved_residuals"})

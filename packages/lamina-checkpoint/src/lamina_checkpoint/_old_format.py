@@ -91,7 +91,7 @@ class OldReader:
             file = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             raise CheckpointError(f"{place}: {path} is missing") from None
-        raw, num_read = memoryview(np.empty(tile.length, np.uint8)), 0  # type: ignore[arg-type]  # a buffer from Python 3.12
+        raw, num_read = np.empty(tile.length, np.uint8).data, 0
         try:
             while num_read < tile.length:
                 n = os.preadv(file, [raw[num_read:]], tile.offset + num_read)

@@ -18,6 +18,7 @@ from ._config.jax_levels import as_jax
 from ._config.option import (Generation, Option, UNSET, cache_key, generation, keyed_values, options,
                              restoring_settings, is_unchanged, watch_keyed_options)
 from ._typing import OptionValue
+from .errors import mark_builtin_error
 
 __all__ = ["Generation", "Option", "UNSET", "as_jax", "cache_key", "check_tracer_leaks", "debug_bounds",
            "debug_infs", "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl",
@@ -102,9 +103,10 @@ _load_flags = partial(import_module, "lamina_ir._config.jax_compat_flags")  # on
 
 def _unknown(call: str, name: str) -> AttributeError:
     from difflib import get_close_matches  # noqa: PLC0415 (takes 5 ms to load)
-    near = get_close_matches(name.removeprefix("jax_"), options, n=1)
+    short = name.removeprefix("jax_")
+    near = get_close_matches(short, options, n=1) or [known for known in options if len(short) > 2 and short.lower() in known]
     hint = f"did you mean {near[0]!r}?" if near else "config.values contains all settings"
-    return AttributeError(f"{call} no setting {name!r}; {hint}")
+    return mark_builtin_error(AttributeError(f"{call} no setting {name!r}; {hint}"))
 
 
 def _find(name: str) -> Option | None:

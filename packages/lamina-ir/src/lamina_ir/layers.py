@@ -16,9 +16,9 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
@@ -192,17 +192,21 @@ def _import_implementation(namespace: dict[str, Any], package: str, layer: str, 
                 sys.modules[f"{package}.{name}"] = namespace[name] = value
 
 
-def deprecated_getattr(module: str) -> Callable[[str], object]:
+def deprecated_getattr(module: str, later: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], object]:
     """Return a `__getattr__` for a public module that serves the former names in the `_deprecated` module of its package.
 
     Args:
       module: dotted name of the public module.
+      later: names that few programs use, and so are imported on demand; each with the module of the package that has it.
     Returns:
-      A function that returns the value of a former name, which warns when it is called, or raises AttributeError.
+      A function that returns the value of a name in `later`, or of a former name, which warns when it is called; else it
+      raises AttributeError.
     """
     package = module.partition(".")[0]
 
     def __getattr__(name: str) -> object:
+        if name in later:
+            return getattr(import_module(f"{package}.{later[name]}"), name)
         if not name.startswith("_"):
             former = import_module(f"{package}._deprecated")
             if name in former.__all__:

@@ -1,8 +1,6 @@
 """Default implementation of this package, re-exported by `__init__`; plugins import its names: `from
 lamina_parallel._default import *`."""
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from lamina_ir.layers import add_rule_module as _add_rule_module
 from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
@@ -37,15 +35,6 @@ if _TYPE_CHECKING:
     from ._maps.xmap import AxisName, ResourceSet, xmap
     from ._padded.padded import padded
 
-_LATER = {"AxisName": "_maps.xmap", "ResourceSet": "_maps.xmap", "auto_axes": "_explicit.auto_axes",
-          "explicit_axes": "_explicit.auto_axes", "padded": "_padded.padded", "xmap": "_maps.xmap"}
-
-_deprecated = _deprecated_getattr(__package__ or "")
-
-
-def __getattr__(name: str) -> _Any:
-    module = _LATER.get(name)
-    if module is None:
-        return _deprecated(name)
-    value = globals()[name] = getattr(_import_module(f"{__package__}.{module}"), name)  # deferred: few programs use them
-    return value
+__getattr__ = _deprecated_getattr(__package__ or "", {
+    "AxisName": "_maps.xmap", "ResourceSet": "_maps.xmap", "auto_axes": "_explicit.auto_axes",
+    "explicit_axes": "_explicit.auto_axes", "padded": "_padded.padded", "xmap": "_maps.xmap"})

@@ -8,7 +8,6 @@ functions of global arrays are traced.
 dimension of the result, or a list of them for each result.
 
 A dispatcher reads the attributes of `PmapSpec` that `lamina_tracing.extend.CallSpec` declares."""
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lamina_ir.layers import deprecated_getattr
@@ -31,12 +30,5 @@ if TYPE_CHECKING:
     from ._explicit.analyze import add_sharding_types
     from ._explicit.table import sharding_rules
 else:
-    _LATER = {"add_sharding_types": "_explicit.analyze", "sharding_rules": "_explicit.table"}  # few programs use them
-    _deprecated = deprecated_getattr(__name__)
-
-    def __getattr__(name: str) -> object:
-        module = _LATER.get(name)
-        if module is None:
-            return _deprecated(name)
-        value = globals()[name] = getattr(import_module(f"{__package__}.{module}"), name)
-        return value
+    __getattr__ = deprecated_getattr(__name__, {"add_sharding_types": "_explicit.analyze",
+                                                "sharding_rules": "_explicit.table"})

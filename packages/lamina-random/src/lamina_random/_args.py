@@ -114,11 +114,11 @@ def refuse_key(call: str, key: Any) -> None:
         aval = typeof(key)
     except TypeError:
         given = f"{type(key).__name__}: {key!r:.60}"
-        raise TypeError(f"{call}: expected a key, as random.key or PRNGKey make them; got {given}") from None
+        raise TypeError(f"{call}: expected a key, as random.key(seed) makes it; got {given}") from None
     if aval.shape != (2,) or aval.dtype != _U32:
         remedy = "use vmap for several keys" if aval.dtype == _U32 and aval.shape[-1:] == (2,) else \
-            "make one with PRNGKey(seed)"
-        raise ShapeError(f"{call}: a key is uint32[2]; got {aval.str_long()}; {remedy}")
+            "make one with random.key(seed)"
+        raise ShapeError(f"{call}: expected a key, key<...>[] or uint32[2]; got {aval.str_long()}; {remedy}")
 
 
 def check_key(call: str, key: Any) -> None:

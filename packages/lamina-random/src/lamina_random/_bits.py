@@ -30,7 +30,7 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     """Uniform random bits as unsigned integers.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       shape: of the result.
       dtype: uint8, uint16, uint32 or uint64 (in 64-bit mode), or uint2 or uint4, the lowest bits of eight; default the
         widest: uint32, in 64-bit mode uint64.

@@ -194,7 +194,7 @@ def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike | None
     """How many of `n` trials succeed, each with probability `p`; NaN where these make no sense, infinity of endlessly many.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       n: how many trials, rounded down; broadcasts to `shape`.
       p: probability of success in each; broadcasts to `shape`.
       shape: of the result; default: that of `n` and `p`.

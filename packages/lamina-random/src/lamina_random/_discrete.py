@@ -28,7 +28,7 @@ def randint(key: ArrayLike, shape: ShapeLike, minval: ArrayLike, maxval: ArrayLi
     """Integers spread evenly over `[minval, maxval)`.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       shape: of the result.
       minval: lower end, included; broadcasts to `shape`. Ends outside the dtype's range are brought into it; of floats the
         whole part counts, so that 1e6 may be written.
@@ -140,7 +140,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
     """Truth values that are True with a probability.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       p: probability of True; broadcasts to `shape`.
       shape: of the result; default: that of `p`.
       mode: "low" draws one uniform number, whose steps are 1.2e-7 in float32: probabilities below that are treated
@@ -242,7 +242,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     """Categories with probabilities proportional to `exp(logits)` along one axis.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       logits: float array; natural logarithms of weights.
       axis: the axis of `logits` that lists the categories, or the name of a mapped one: `logits` is then the weight of the
         position's own category.

@@ -182,8 +182,8 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
 def _check_keys(call: str, keys: Any) -> None:
     aval, impl = typeof(keys), find_impl(call, None)
     if aval.dtype != _U32 or aval.shape[-len(impl.key_shape):] != impl.key_shape:
-        raise ShapeError(f"{call}: expected keys, or their words, "
-                         f"uint32[..., {', '.join(map(str, impl.key_shape))}]; got {aval.str_long()}")
+        raise ShapeError(f"{call}: expected keys, or their words, uint32[..., {', '.join(map(str, impl.key_shape))}]; "
+                         f"got {aval.str_long()}; make them with random.key(seed)")
 
 
 @rename_errors

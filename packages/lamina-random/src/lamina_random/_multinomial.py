@@ -47,7 +47,7 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: ShapeLike 
     """How often each category comes in `n` trials; NaN where these make no sense.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       n: how many trials; broadcasts to the leading axes of the result.
       p: probabilities of the categories along the last axis, or weights: they are divided by their sum. Broadcasts to
         `shape`.

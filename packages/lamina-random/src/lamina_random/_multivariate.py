@@ -99,7 +99,7 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     """Normal vectors with this mean and covariance.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       mean: array `[..., n]`.
       cov: symmetric array `[..., n, n]`; positive definite for "cholesky", semidefinite for the other methods. Of another
         one the numbers are NaN.
@@ -146,7 +146,7 @@ def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike |
     """Orthogonal matrices, every one equally likely (Haar measure); unitary ones for a complex dtype.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       n: number of rows.
       shape: of the result without its last two axes.
       dtype: float32, float64, complex64 or complex128; default float32 (float64 in 64-bit mode).

@@ -22,7 +22,7 @@ __all__ = ["NamedShape", "fold_in_array", "fold_in_position", "takes_names"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DRAW = docstring_entries("""
-    key: uint32[2], from `PRNGKey` or `split`.
+    key: a key, from `random.key` or `split`.
     shape: shape of the result; default: the shape that the parameters broadcast to.
     dtype: a float dtype; default float32 (float64 in 64-bit mode).
     a, b: shape parameters, positive; broadcast to `shape`.

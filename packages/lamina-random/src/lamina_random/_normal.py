@@ -27,7 +27,7 @@ def uniform(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     """Numbers spread evenly over `[minval, maxval)`.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       shape: of the result.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
       minval: lower end, included; broadcasts to `shape`.
@@ -91,7 +91,7 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     """Numbers of the normal distribution with mean 0 and standard deviation 1.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       shape: of the result.
       dtype: a float dtype, or a complex one: then both parts have variance 1/2. Default float32 (float64 in 64-bit mode).
     Returns:
@@ -132,7 +132,7 @@ def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: 
     """Numbers of the normal distribution that fell between `lower` and `upper`.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       lower, upper: bounds, in standard deviations from 0; broadcast to `shape`.
       shape: of the result; default: the shape the bounds broadcast to.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).

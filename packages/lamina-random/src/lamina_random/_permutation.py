@@ -28,7 +28,7 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     """`x` in random order along one axis; for an integer n, the numbers 0..n-1 in random order.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       x: an array, or an integer.
       axis: the axis whose positions change places.
       independent: whether each line along the axis gets an order of its own.
@@ -61,7 +61,7 @@ def shuffle(key: ArrayLike, x: ArrayLike, axis: int = 0) -> Array:
     """`x` with the elements of each line along an axis in a random order of their own.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       x: an array.
       axis: the axis along which the lines run.
     Returns:
@@ -117,7 +117,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
     """Elements chosen from an array, or from 0..a-1 for an integer `a`.
 
     Args:
-      key: uint32[2], from `PRNGKey` or `split`.
+      key: a key, from `random.key` or `split`.
       a: an array, or a positive integer.
       shape: how many; its axes take the place of `axis`.
       replace: whether an element may be chosen again.

@@ -17,13 +17,14 @@ from typing import Any
 
 from typing_extensions import override
 from lamina_ir import ClosedJaxpr, ExecutionError, LaminaError, dumps, loads, trees
+from lamina_ir.errors import mark_builtin_error
 from lamina_ir.extend import Placement, lower_keys, treedef_from_json, treedef_to_json
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Device, Tree
 from lamina_tracing.extend import JitSpec, StagedProgram, eval_jaxpr
 
 from . import _jaxlib
-from ._backend import backends
+from ._backend import backends, client_state
 from ._compile import disk_cache
 from ._dispatch.stages import Compiled, Lowered, Traced
 from ._execute import executable
@@ -47,9 +48,13 @@ class _Loaded(Compiled):
     @override
     def _program_at(self, place: Placement) -> executable.CompiledProgram:
         own = self._place
+        if client_state.is_closed(own.devices[0]):
+            raise RuntimeError(f"call of `{self._spec.name}`: it was loaded for a device of a client that was closed by "
+                               "clear_backends(). Load it again")
         if place._replace(committed=own.committed) != own:
-            raise ValueError(f"call of `{self._spec.name}`: it was loaded for the device {own.devices[0]}; the arguments are "
-                             f"on {', '.join(map(str, place.devices))}. Move them, or load it with execution_devices")
+            raise mark_builtin_error(ValueError(
+                f"call of `{self._spec.name}`: it was loaded for the device {own.devices[0]}; the arguments are on "
+                f"{', '.join(map(str, place.devices))}. Move them, or load it with execution_devices"))
         if place not in self._by_placement:
             spec = self._spec
             self._by_placement[place] = executable.CompiledProgram(

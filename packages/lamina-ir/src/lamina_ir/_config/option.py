@@ -17,6 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from .._typing import OptionValue, OptionWatcher
+from ..errors import mark_builtin_error
 
 __all__ = ["Generation", "Option", "UNSET", "cache_key", "generation", "is_unchanged", "keyed_values", "options",
            "restoring_settings", "watch_keyed_options"]
@@ -254,8 +255,8 @@ class Option:
         if self.kind is bool:
             if text.lower() not in _SWITCHES:
                 more = "".join(f", {c}" for c in self.choices or () if isinstance(c, str))
-                raise ValueError(f"config {self.name}: {source} must be 1 or 0, true or false, yes or no, on "
-                                 f"or off{more}; got {text!r}")
+                raise mark_builtin_error(ValueError(f"config {self.name}: {source} must be 1 or 0, true or false, yes or "
+                                                    f"no, on or off{more}; got {text!r}"))
             return _SWITCHES[text.lower()]
         if text.lower() in ("", "none") and self.initial is None:
             return None
@@ -264,16 +265,24 @@ class Option:
             try:
                 value = self.kind(text)
             except ValueError:
-                raise ValueError(f"config {self.name}: {source} must be {_KINDS[self.kind][0]}; got "
-                                 f"{text!r}") from None
+                raise mark_builtin_error(ValueError(f"config {self.name}: {source} must be {_KINDS[self.kind][0]}; got "
+                                                    f"{text!r}")) from None
         else:
             value = text
         try:
             return self._check(value)
         except (ValueError, TypeError) as error:
-            raise type(error)(f"{error}, from {source}") from None
+            raise mark_builtin_error(type(error)(f"{error}, from {source}")) from None
 
     def _check(self, value: OptionValue) -> OptionValue:
+        """Return a value of the kind of this setting; ValueError or TypeError, with their codes, if it is invalid."""
+        try:
+            return self._convert(value)
+        except (TypeError, ValueError) as error:
+            mark_builtin_error(error)
+            raise
+
+    def _convert(self, value: OptionValue) -> OptionValue:
         if self.means is not None and isinstance(value, Hashable) and value in self.means:
             value = self.means[value]
         if self.choices is not None:

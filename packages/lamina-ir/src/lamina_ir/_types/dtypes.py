@@ -157,7 +157,25 @@ def _resolve(spec: DTypeSpec) -> np.dtype:
         return d
     if d.byteorder in "<>" and d.newbyteorder("=") in _SHORT:
         return d.newbyteorder("=")
-    raise DTypeError(f"dtype {d} is not an array element type here; expected bool, integer, float or complex")
+    raise DTypeError(f"dtype {d} is not an array element type here; expected bool, integer, float or complex"
+                     + suggest_dtype(spec, similar=False))
+
+
+def suggest_dtype(spec: object, similar: bool = True) -> str:
+    """Return a question with the name of the dtype that `spec` may mean; "" if unknown.
+
+    It knows printed names ("bf16") and their form "fp16", and if `similar`, beginnings of names and misspelled names.
+    """
+    if not isinstance(spec, str) or not spec:
+        return ""
+    name = spec.strip().lower().replace("fp", "f")
+    printed_names = {d.name: short for d, short in _SHORT.items() if d in _NUMBERS or d == BOOL}
+    found = [n for n, short in printed_names.items() if name == short]
+    if similar and not found:
+        from difflib import get_close_matches  # noqa: PLC0415 (takes 5 ms to load)
+        found = [n for n, short in printed_names.items() if n.startswith(name) or short.startswith(name)]
+        found = found or get_close_matches(name, printed_names, n=1, cutoff=0.75)
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def as_dtype(spec: DTypeSpec) -> np.dtype:
@@ -169,10 +187,10 @@ def as_dtype(spec: DTypeSpec) -> np.dtype:
         return _resolve(spec)
     except DTypeError:
         raise
-    except TypeError as e:
+    except (TypeError, SyntaxError) as e:  # np.dtype("f4,,") raises SyntaxError
         if isinstance(own := getattr(spec, "dtype", None), np.dtype):  # an array: not hashable, so the cache raised
             return _resolve(own)
-        raise DTypeError(f"expected a dtype; got {spec!r}") from e
+        raise DTypeError(f"expected a dtype; got {spec!r}{suggest_dtype(spec)}") from e
 
 
 def canonicalize(spec: DTypeSpec) -> np.dtype:

@@ -51,7 +51,8 @@ def check_dtype(call: str, spec: DTypeSpec) -> np.dtype:
     try:
         return dtypes.from_short_name(spec)
     except (KeyError, TypeError):
-        raise DTypeError(f'{call}: expected a dtype such as "float32"; got {short_repr(spec)}') from None
+        raise DTypeError(f'{call}: expected a dtype such as "float32"; got {short_repr(spec)}'
+                         + dtypes.suggest_dtype(spec)) from None
 
 
 def shaped(shape: ShapeSpec, dtype: DTypeSpec, weak_type: bool = False) -> ShapedArray:

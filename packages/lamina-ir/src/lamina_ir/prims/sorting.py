@@ -41,7 +41,7 @@ def _sort_infer(*xs: ShapedArray, dimension: int, is_stable: bool, num_keys: int
 
 
 def _sort(*xs: Value, dimension: int, is_stable: bool, num_keys: int) -> tuple[Value, ...]:
-    keys = [x.astype(np.float32) if dtypes.is_float(x.dtype) and x.dtype.kind != "f" else x for x in xs[:num_keys]]
+    keys = [x.astype(np.float32) if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 else x for x in xs[:num_keys]]
     order = np.lexsort(keys[::-1], axis=dimension)
     return tuple([np.take_along_axis(x, order, dimension) for x in xs])
 
@@ -64,7 +64,7 @@ def _top_k_infer(x: ShapedArray, *, axis: int, k: int) -> tuple[ShapedArray, Sha
 
 def _top_k(x: Value, *, axis: int, k: int) -> tuple[Value, Value]:
     """Reverse a stable ascending sort of the reversed array, so that among equals the first comes first."""
-    keys = np.flip(x.astype(np.float32) if dtypes.is_float(x.dtype) and x.dtype.kind != "f" else x, axis)
+    keys = np.flip(x.astype(np.float32) if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 else x, axis)
     places = x.shape[axis] - 1 - np.flip(np.argsort(keys, axis=axis, kind="stable"), axis)
     places = np.take(places, np.arange(k), axis).astype(_I32)
     return np.take_along_axis(x, places, axis), places

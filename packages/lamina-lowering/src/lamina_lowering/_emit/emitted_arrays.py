@@ -38,6 +38,12 @@ class Array:
         aval = shaped(tuple(shape), dtype)
         return cls(ctx, ctx.const(value, aval), aval)
 
+    @classmethod
+    def positions(cls, ctx: Context, shape: Sequence[int], axis: int) -> Array:
+        """Return the int32 positions along an axis."""
+        aval = shaped(tuple(shape), _I32.dtype)
+        return cls(ctx, ctx.iota(aval, axis), aval)
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.aval.shape

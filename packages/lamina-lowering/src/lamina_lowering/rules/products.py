@@ -1,6 +1,7 @@
 """Lowering of `dot_general`.
 
-On CPUs two forms are not emitted as dots. Without free axes on either side, it is a product and a sum in one loop. A
+On CPUs three forms are not emitted as dots. Without free axes on either side, it is a product and a sum in one loop. So
+is a large matrix of bfloat16 times a vector, since XLA would first write the matrix in float32. A
 contraction of a few elements with a long result is unrolled, one product per element. For many pairs of short
 vectors this is faster than XLA's dot or reduce, because the loop over the result is vectorised. It rounds differently;
 with `preferred_element_type` equal to the operands' dtype XLA's dot is used.
@@ -19,6 +20,7 @@ from .._emit.rule_tables import lowering_rules, platform_rules
 __all__: list[str] = []
 
 _F32, _I32 = np.dtype("float32"), np.dtype("int32")
+_LARGE = 1 << 18  # elements of a matrix in bfloat16 from which a product with a vector is a loop
 _FEW, _MANY = 8, 4096  # most contracted elements that are unrolled; results from which the longer compile time pays off
 
 
@@ -120,6 +122,8 @@ def dot_general_cpu(ctx, x, y, *, dimension_numbers, precision, preferred_elemen
         if lc and 0 < short <= _FEW and short * narrow <= 2 * _FEW and ctx.aval_out.size >= _MANY and (
                 preferred_element_type != xa.dtype):
             return _unroll(ctx, x, y, dimension_numbers)
+        if _is_narrow_matrix_times_vector(ctx, dimension_numbers):
+            return _multiply_by_vector(ctx, x, y, dimension_numbers)
         if len(lb) + len(lc) == len(xs) == len(ys):
             return _multiply_and_sum(ctx, x, y, dimension_numbers)
     return dot_general_lowering(ctx, x, y, dimension_numbers=dimension_numbers, precision=precision,
@@ -144,6 +148,28 @@ def _multiply_and_sum(ctx, x, y, numbers):
         made = ctx.op("stablehlo.reduce", (made, zero), summed, regions=[ctx.reducer_region("stablehlo.add", summed)],
                       dimensions=ctx.i64s(range(len(lb), len(xa.shape))))
     return ctx.convert(made, summed, out)
+
+
+def _is_narrow_matrix_times_vector(ctx, numbers):
+    (lc, _), (lb, _) = numbers
+    xa, ya = ctx.avals_in
+    return len(lc) == 1 and not lb and {len(xa.shape), len(ya.shape)} == {1, 2} and (
+        xa.dtype == ya.dtype == dtypes.bfloat16) and max(xa.size, ya.size) >= _LARGE and min(xa.size, ya.size) > 0 and (
+        ctx.is_unpartitioned)
+
+
+def _multiply_by_vector(ctx, x, y, numbers):
+    """Multiply a matrix by a vector in float32, in one loop that reads the matrix once."""
+    (lc, rc), _ = numbers
+    (xa, ya), out = ctx.avals_in, ctx.aval_out
+    (matrix, aval, axis), (vector, line) = ((x, xa, lc[0]), (y, ya)) if len(xa.shape) == 2 else ((y, ya, rc[0]), (x, xa))
+    whole, zero = shaped(aval.shape, _F32), ctx.const(0, shaped((), _F32))
+    vector = ctx.op("stablehlo.broadcast_in_dim", (ctx.convert(vector, line, shaped(line.shape, _F32)),), whole,
+                    broadcast_dimensions=ctx.i64s([axis]))
+    made = ctx.op("stablehlo.multiply", (ctx.convert(matrix, aval, whole), vector), whole)
+    made = ctx.op("stablehlo.reduce", (made, zero), shaped(out.shape, _F32), dimensions=ctx.i64s([axis]),
+                  regions=[ctx.reducer_region("stablehlo.add", shaped((), _F32))])
+    return ctx.convert(made, shaped(out.shape, _F32), out)
 
 
 def _transpose(ctx, v, aval, order):

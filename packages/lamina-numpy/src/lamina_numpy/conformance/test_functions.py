@@ -12,6 +12,8 @@ import lamina_numpy as lnp
 
 from lamina_numpy.conformance.table import USES, Use, find_function, leaves
 
+pytestmark = pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")  # by NumPy 2.5
+
 
 def compute_expected(use: Use) -> list[np.ndarray]:
     with np.errstate(all="ignore"):

@@ -335,6 +335,9 @@ class _CompileTask(NamedTuple):
             error = f"{type(e).__name__}: {e}"
         loaded = reference()
         if loaded is not None:
+            # Arrays of the results have the shardings that the partitioner chose in the first tier.
+            if made is not None and self.options.propagate and _result_shardings(made) != _result_shardings(loaded):
+                made, error = None, "the compiler chose other shardings for the results"
             loaded.finish(made, error)
             if is_logged:
                 logger.warning("`%s`: %s in the background in %.4f s", self.lowered.name,
@@ -377,6 +380,11 @@ class _CompileTask(NamedTuple):
         if found is None:
             return None
         return LoadedExecutable(found, self.key, _BASE + _PER_STORED * len(payload), self.devices[0], payload=payload)
+
+
+def _result_shardings(loaded: LoadedExecutable) -> list[str]:
+    """Return the texts of the shardings of the results of a partitioned program."""
+    return [str(_jaxlib.sharding_from_proto(p)) for p in loaded.executable.get_output_shardings() or ()]
 
 
 def _deserialize(client: Client, payload: bytes, device_list: DeviceList,

@@ -18,7 +18,7 @@ import numpy as np
 from lamina_ir import CallbackError, ClosedJaxpr, Var, config, dtypes, prims, trees
 from lamina_ir.extend import Placement, Tiles, single_map_eqn, find_per_member_map
 from lamina_tracing import jit
-from lamina_tracing.extend import describe_batch_position, eager_source_requests, find_user_source
+from lamina_tracing.extend import describe_batch_position, eager_source_requests, find_user_source, typeof
 from lamina_ir.typing import Tree, Value
 
 from .. import _jaxlib
@@ -85,7 +85,8 @@ def check_results(name: str, outs: Sequence[Value], closed: ClosedJaxpr | None =
     Args:
       name: the function's name.
       outs: its results.
-      closed, flat: the program and its arguments, if it can be run again.
+      closed: the program, if it can be run again.
+      flat: its arguments; the operands, if the results are those of a single primitive.
       prim: the primitive's name, if the results are those of a single primitive.
       placement: the placement of the program, if it ran on several devices.
     """
@@ -97,12 +98,14 @@ def check_results(name: str, outs: Sequence[Value], closed: ClosedJaxpr | None =
         line = find_user_source(2)
         value = arrays.host_value(x)
         bad = np.isnan(value) if what == "a NaN" else np.isinf(value)
+        operands = nan_locator.describe_operands(flat, [typeof(a) for a in flat])
 
         def format_message() -> str:
             example = describe_batch_position(line, prims.get_primitive(prim), bad)
             return (f"`{prim}` produced {what} in its result {x.aval.str_long()}"
                     + (f" at {line}" if line is not None else "")
-                    + (f", {example}" if example else "") + f" ({_setting_name(what)} is on)")
+                    + (f", {example}" if example else "")
+                    + f"; its operands were {operands} ({_setting_name(what)} is on)")
 
         # If this is raised inside a batching rule, the batch axis of the result is known only after the rule has run.
         # Batching then calls this function again for the final text.
@@ -241,7 +244,7 @@ def _after_call(call: CallObject, args: Sequence[Tree], kwargs: Mapping[str, Tre
     name = getattr(call, "__name__", "program")
     spec = getattr(call, "spec", None)
     if spec is None:
-        check_results(name, leaves, prim=name)
+        check_results(name, leaves, flat=trees.tree_leaves(args), prim=name)
         return
     flat, tree, static = spec.split(args, kwargs)  # one device only: `CompiledProgram.run` checks programs over several
     check_results(name, leaves, spec.trace_call(args, kwargs, flat, tree, static).closed, flat)

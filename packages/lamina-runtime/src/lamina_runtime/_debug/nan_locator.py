@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, Source, Var, dtypes, evaluate_primitive, evaluate_spmd, prims, rewrite
+from lamina_ir import (Atom, ClosedJaxpr, Eqn, Literal, ShapedArray, Source, Var, dtypes, evaluate_primitive, evaluate_spmd,
+                       prims, rewrite)
 from lamina_ir.extend import (PROCESSES, Grid, AxisPosition, Placement, LoopIteration, format_axes, single_map_eqn,
                               find_shard_maps, first_member_program, find_per_member_map, running_axis_positions,
                               running_iterations, format_iterations, observing_equations)
@@ -22,7 +23,8 @@ from .._array import arrays
 from .._jaxlib import ArrayImpl
 from .._placement.process_shards import assemble_global_program
 
-__all__ = ["NonFiniteResult", "drop_resultless_effects", "find_nonfinite", "locate_nan", "locate_nan_multi_process"]
+__all__ = ["NonFiniteResult", "describe_operands", "drop_resultless_effects", "find_nonfinite", "locate_nan",
+           "locate_nan_multi_process"]
 
 Axes = tuple[AxisPosition, ...]
 
@@ -51,7 +53,6 @@ class NonFiniteResult(NamedTuple):
 
     def text(self, name: str) -> str:
         """Return the error text; `name` is the name of the function."""
-        operand_texts = ", ".join(map(_describe_value, self.operands))
         device_text = "" if self.device is None else f" on device {self.device}"
         axes = format_axes([a for a in self.axes if a.name is not PROCESSES])
         if axes:
@@ -62,20 +63,30 @@ class NonFiniteResult(NamedTuple):
         batch_text = f", {self.batch}" if self.batch else ""
         return (f"`{self.eqn.primitive.name}` produced {self.kind} in its result {self.eqn.outvars[0].aval.str_long()}"
                 f"{line_text}{batch_text}{format_iterations(self.iterations)}, in `{name}`{device_text}; "
-                f"its operands were {operand_texts}")
+                f"its operands were {describe_operands(self.operands, [a.aval for a in self.eqn.invars])}")
 
 
-def _describe_value(x: Value) -> str:
-    value = np.asarray(x)
-    if value.size == 0 or not (value.dtype.kind in "fiub" or dtypes.is_float(value.dtype)):
-        return f"{value.dtype.name}{list(value.shape)}"
-    values = value.astype(np.float64)
-    if value.ndim == 0:
-        return f"{value.dtype.name}[] {float(values):g}"
+def describe_operands(operands: Sequence[Value], avals: Sequence[ShapedArray]) -> str:
+    """Return the types of operands with their values or the range of their values, if these are real and in this process.
+
+    The types are those of the program: a Python number in it has the dtype in which it is computed.
+    """
+    return ", ".join(map(_describe_value, operands, avals))
+
+
+def _describe_value(x: Value, aval: ShapedArray) -> str:
+    text, dtype = aval.str_long(), aval.dtype
+    if type(x) is ArrayImpl and (x.is_deleted() or not x.is_fully_addressable):
+        return text
+    if aval.size == 0 or not (dtypes.is_float(dtype) or dtypes.is_integer(dtype) or dtypes.is_bool(dtype)):
+        return text
+    values = np.asarray(arrays.host_value(x) if type(x) is ArrayImpl else x).astype(np.float64)
+    if values.ndim == 0:
+        return f"{text} {float(values):g}"
     numbers = values[~np.isnan(values)]
     range_text = f"in [{numbers.min():g}, {numbers.max():g}]" if numbers.size else "all NaN"
     nan_text = " and NaN" if 0 < numbers.size < values.size else ""
-    return f"{value.dtype.name}{list(value.shape)} {range_text}{nan_text}"
+    return f"{text} {range_text}{nan_text}"
 
 
 def find_nonfinite(value: np.ndarray, nans: bool, infs: bool) -> str | None:

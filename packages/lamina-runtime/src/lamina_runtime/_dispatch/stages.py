@@ -17,6 +17,7 @@ from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, ShapedArray, trees
 from lamina_ir.extend import Placement, explain_mismatch, has_keys, lower_keys, lower_key_aval
 from lamina_parallel.extend import lower_xmaps, global_view
 from lamina_tracing.extend import CallSpec, StagedProgram, Tracer, explicit_meshes, get_arg_avals
+from lamina_ir.errors import mark_builtin_error
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Sharding, Tree, Value
 
@@ -48,17 +49,19 @@ def check_call_args(call: str, spec: CallSpec, in_tree: PyTreeDef, in_avals: Seq
     if tree != in_tree:
         static = " (static arguments are part of the program: leave them out)" if spec.statics.any else ""
         path = explain_mismatch(in_tree, (args, kwargs))
-        raise TypeError(f"compiled `{name}`: expected arguments of structure {in_tree}{static}; got {tree}"
-                        + (f": (args, kwargs) {path}" if path else ""))
+        raise mark_builtin_error(TypeError(f"compiled `{name}`: expected arguments of structure {in_tree}{static}; got {tree}"
+                                           + (f": (args, kwargs) {path}" if path else "")))
     if any(isinstance(x, Tracer) for x in flat):
-        raise TypeError(f"compiled `{name}`: a compiled call takes arrays, not traced values: it cannot be "
-                        "transformed. Transform the function and compile the result")
+        raise mark_builtin_error(TypeError(
+            f"compiled `{name}`: a compiled call takes arrays, not traced values: it cannot be transformed. Transform the "
+            "function and compile the result"))
     avals = get_arg_avals(f"compiled {call}", name, flat, tree)
     wrong = [f"{spec.argument_path(tree, i)} was compiled with {b.str_long()} and called with {a.str_long()}"
              for i, (a, b) in enumerate(zip(avals, in_avals)) if not a.same_type(b)]
     if wrong:
-        raise TypeError(f"compiled `{name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or "
-                        "lower the function for these types")
+        raise mark_builtin_error(TypeError(
+            f"compiled `{name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or lower the function for "
+            "these types"))
     return flat
 
 

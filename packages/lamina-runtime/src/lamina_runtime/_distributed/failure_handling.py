@@ -258,7 +258,7 @@ class FailureMonitor:
         here = self.connection
         failed = dict(here.failed)
         if failed and not here.lost:
-            reasons = "; ".join([failed[r] for r in sorted(failed)[:_MAX_LISTED]])
+            reasons = "; ".join([failed[r] for r in sorted(failed)[:_MAX_LISTED]]).rstrip(".")
             return LaunchFailedError(
                 f"{call}: a launch of all processes failed in process_indices {tuple(sorted(failed))} and not in the others: "
                 f"{reasons}. No more programs of several processes can run. Operations that need no other process keep "

@@ -206,12 +206,13 @@ class CompiledProgram:
             rolled_loops, loop_byte_threshold(closed) if has_loops and not is_parallel and low.platform == "cpu" else 0)
         if payload is not None:
             return executable_cache.load(low, placement.devices, options, payload)
-        has_two_tiers = allow_tiers and not (is_parallel or compiler_options or fast_compile) and self._has_two_tiers(closed)
+        has_two_tiers = allow_tiers and not (compiler_options or fast_compile) and self._has_two_tiers(closed)
         return compile_and_log(low, placement.devices, options, self.call, self.name, closed, has_two_tiers)
 
     def _has_two_tiers(self, closed: ClosedJaxpr) -> bool:
         low = self.lowered
         # Several processes often compute the same values each, and would replace their executables at different times.
+        # The devices of one process run the same executable in every launch.
         if client_state.current.launcher is not None or low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
             return False
         if nan_checks.is_enabled() or executable_cache.disable_most_optimizations.value:
