@@ -28,7 +28,10 @@ from packages import ROOT, UMBRELLA, Package, alternative_layers, example_distri
 SHARED = ("_trace", "_var", "_to_xla_hlo_sharding", "_fields", "_replace")
 MOST_FILES = 24  # in a source folder
 # Public modules that only the umbrella package shows, under other names.
-PUBLIC_MODULES = ("lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy.ops", "lamina_numpy.special",
+PUBLIC_MODULES = ("lamina_checkpoint.array_serialization.pytree_serialization",
+                  "lamina_checkpoint.array_serialization.serialization",
+                  "lamina_checkpoint.array_serialization.tensorstore_impl",
+                  "lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy.ops", "lamina_numpy.special",
                   "lamina_nn.initializers", "lamina_nn.optimizers", "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy.cluster",
                   "lamina_scipy.ode", "lamina_scipy.sparse", "lamina_scipy.spatial", "lamina_scipy.stats",
                   "lamina_tracing.lax.factorizations")

@@ -18,7 +18,10 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "profiler": "lamina_runtime.profiler",
               "experimental.multihost_utils": "lamina_runtime.multihost_utils", "experimental.ode": "lamina_scipy.ode",
               "experimental.mesh_utils": "lamina_runtime.mesh_utils", "experimental.pjit": "lamina_runtime.pjit",
-              "experimental.checkpointing": "lamina_runtime.checkpointing",
+              "experimental.checkpointing": "lamina_checkpoint",
+              "experimental.array_serialization": "lamina_checkpoint.array_serialization",
+              **{f"experimental.array_serialization.{name}": f"lamina_checkpoint.array_serialization.{name}"
+                 for name in ("serialization", "tensorstore_impl", "pytree_serialization")},
               "experimental.host_callback": "lamina_runtime.host_callback", "experimental.layout": "lamina_runtime.layout",
               "memory": "lamina_runtime.memory",
               "experimental.serialize_executable": "lamina_runtime.serialize_executable",
@@ -121,6 +124,13 @@ def test_every_module_attribute_imports_by_its_dotted_path():
 def test_dotted_paths_are_importable(line):
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_missing_package_of_an_extra_is_named():
+    for name in ("checkpointing", "array_serialization"):
+        code = f"import sys\nsys.modules['lamina_checkpoint'] = None\nfrom lamina.experimental import {name}"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert f"ImportError: lamina.experimental.{name} needs the package lamina-checkpoint: pip install" in done.stderr
 
 
 def test_missing_name_is_an_attribute_error():

@@ -51,4 +51,4 @@ def test_write_repeats_the_ranges_in_the_version_file(checkout: Path) -> None:
 
 def test_long_needs_call_has_one_range_on_each_line() -> None:
     lines = check_ranges.needs_call(packages()["lamina"]).splitlines()
-    assert lines[1].strip() == '"lamina-ir>=0.1,<0.2",' and len(lines) == len(packages())
+    assert lines[1].strip() == '"lamina-ir>=0.1,<0.2",' and len(lines) == len(packages()) - 1  # the last is an extra

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 __all__ = ["Array", "CallObject", "Client", "CompilerOptions", "CoordinationClient", "CoordinationService",
-           "DeviceList", "EncodedKey", "EncodedTree", "Executable", "HloTiles", "JaxlibCompileOptions", "JaxlibDevice",
+           "DeviceList", "Executable", "HloTiles", "JaxlibCompileOptions", "JaxlibDevice",
            "JaxlibSharding", "JaxlibState", "LaunchReceipt", "LoweringRules", "MemoryStats", "Message", "Module",
            "OpSharding", "OptionPairs", "PjrtLayout", "ResultHandler", "SettingValue", "SignatureCache",
            "UserShardings", "XlaComputation"]
@@ -63,9 +63,5 @@ SettingValue: TypeAlias = Any
 # The shardings that the user gave for the arguments and results of a jitted function:
 # `_dispatch.user_shardings.UserShardings`, which imports modules that pass it around.
 UserShardings: TypeAlias = Any
-# A tree structure as JSON: None, the number of a leaf, or [kind, names, children].
-EncodedTree: TypeAlias = Any
-# A key of a dict as JSON: a string, or [type, value].
-EncodedKey: TypeAlias = Any
 # A message between processes, as JSON.
 Message: TypeAlias = dict[str, Any]

@@ -49,7 +49,7 @@ GROUPS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("use jaxlib.mlir, and lamina_lowering.extend for lowering rules", {"extend": "lowering mlir"}),
     ("use lamina.numpy, which has the names of the array API standard; x.__array_namespace__() returns it",
      {"experimental": "array_api"}),
-    ("use lamina.experimental.checkpointing, which saves pytrees of arrays", {"experimental": "array_serialization"}),
+    (HELPER, {"experimental.array_serialization": "pytree_serialization_utils"}),
     ("absent by design: assignments to attributes are not traced; pass state as arguments and results",
      {"experimental": "attrs"}),
     ("use lamina.profiler.start_server, which profiling tools read", {"": "collect_profile"}),

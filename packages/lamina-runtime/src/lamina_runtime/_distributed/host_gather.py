@@ -19,9 +19,10 @@ from .._backend import peer_errors
 from .._launch import multi_process
 from .._typing import Message
 
-__all__ = ["HostGather", "begin_gather"]
+__all__ = ["GatherSeries", "HostGather", "begin_gather"]
 
-_numbers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # session -> counter of its gathers
+# session -> counters of its gathers, by series, and of its series
+_numbers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05  # seconds between two polls of the store
 _GRACE = 1.0  # seconds in which values posted before a loss may still arrive
@@ -34,15 +35,15 @@ class HostGather:
       rank, count: index of this process, and number of processes.
     """
 
-    def __init__(self, call: str, session: Any = None) -> None:
+    def __init__(self, call: str, session: Any = None, series: str = "") -> None:
         self._call, self._session, self._round, self._posted, self._ended = call, session, 0, -1, False
+        self._prefix = f"lamina/gather/{series}"
         self.rank: int = 0 if session is None else session.connection.rank
         self.count: int = 1 if session is None else session.connection.count
         if session is not None:
-            with _lock:
-                # All processes make the same gathers in the same order, so equal numbers mean the same gather in each
-                # of them.
-                self._number = next(_numbers.setdefault(session, count()))
+            # All processes make the same gathers in the same order, so equal numbers mean the same gather in each of
+            # them.
+            self._number = _next_number(session, series)
 
     def gather(self, **values: object) -> list[Message]:
         """Return the values that each process passes here, by process index. Values must be JSON.
@@ -111,11 +112,11 @@ class HostGather:
             return {"gone": str(e), "process_indices": e.process_indices}
         # All processes have come to this context, so none reads the keys of the one before any more.
         if self._round == 0 and self._number:
-            self._session.client.key_value_delete(f"lamina/gather/{self._number - 1}/")
+            self._session.client.key_value_delete(f"{self._prefix}{self._number - 1}/")
         return every
 
     def _key(self, name: str) -> str:
-        return f"lamina/gather/{self._number}/{name}"
+        return f"{self._prefix}{self._number}/{name}"
 
     def _set(self, name: str, text: str) -> None:
         try:
@@ -155,3 +156,30 @@ def begin_gather(call: str) -> HostGather:
     """Start a gather between all processes of the current session; of this process alone if there is none."""
     sessions = multi_process.active_sessions
     return HostGather(call, sessions[0] if sessions else None)
+
+
+def _next_number(session: Any, series: str) -> int:
+    with _lock:
+        return int(next(_numbers.setdefault(session, {}).setdefault(series, count())))
+
+
+class GatherSeries:
+    """Gathers that another thread may complete while calls make gathers of their own.
+
+    All processes make the same series, and the gathers of one series, in the same order. A gather of a series begins
+    after the one before is complete in this process.
+    """
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self._name = ""
+
+    def begin(self, call: str) -> HostGather:
+        """Start a gather of this series between all processes of the current session."""
+        sessions = multi_process.active_sessions
+        if not sessions:
+            return HostGather(call)
+        if self._session is None or self._session() is not sessions[0]:
+            self._session = weakref.ref(sessions[0])
+            self._name = f"series-{_next_number(sessions[0], 'series')}/"
+        return HostGather(call, sessions[0], self._name)

@@ -1,30 +1,36 @@
-"""Restore a tree from a checkpoint: choose the sharding of each leaf, and read the tiles that this process needs."""
+"""Restore a tree from a checkpoint: choose the sharding of each leaf, and read the parts that this process needs."""
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from typing import Any, NamedTuple
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeDtypeStruct, ShapeError, dtypes, trees
 from lamina_ir.typing import Sharding, Tree, Value
+from lamina_runtime import Device
+from lamina_runtime import Sharding as ShardingClass
+from lamina_runtime.extend import HostGather, KeyArray, aligned_empty, array_from_host, is_array, own_blocks, placement
 
-from .. import _jaxlib
-from .._array import arrays
-from .._backend import backends, client_state, transfer_guard
-from . import _storage, _tree_metadata
-from .._distributed import host_gather
-from .._sharding import shardings
-from .._jaxlib import ArrayImpl, SingleDeviceSharding
-from ._storage import CheckpointError, Tile
-from ._tree_metadata import Leaf
-from .._array.key_array import KeyArray
-from .._typing import EncodedTree
+from . import _tree_metadata
+from ._tree_metadata import EncodedTree, Leaf
 
-__all__ = ["build_tree", "load_leaf", "match_targets", "plan_leaves"]
+__all__ = ["build_tree", "find_masked", "load_leaves", "match_targets", "plan_leaves"]
+
+_READERS = min(8, 2 * (os.cpu_count() or 1))
+_MAX_DIFFERENCES = 10  # in one message
 
 Target = tuple[Any, Any, tuple[Any, ...]]  # part of the encoded tree, the leaf of `like` for it, its key path
+
+
+class Reader(Protocol):
+    """Reads the data of one checkpoint, in one of its formats."""
+
+    def read_blocks(self, leaf: int, place: str, dtype: np.dtype,
+                    blocks: Sequence[tuple[tuple[int, ...], np.ndarray]]) -> None:
+        """Fill blocks of a leaf: (start, array to fill)."""
 
 
 class _LeafPlan(NamedTuple):
@@ -52,7 +58,7 @@ def build_tree(like: Tree, targets: list[Target], make: Callable[[EncodedTree], 
 
 
 def _is_subtree_target(x: object) -> bool:
-    return x is np.ndarray or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding))
+    return x is np.ndarray or isinstance(x, (Device, ShardingClass))
 
 
 def match_targets(call: str, structure: EncodedTree, like: Tree) -> list[Target]:
@@ -72,8 +78,20 @@ def match_targets(call: str, structure: EncodedTree, like: Tree) -> list[Target]
     return matches
 
 
+def find_masked(call: str, like: Tree, targets: list[Target], mask: Tree) -> set[int]:
+    """Return the numbers of the leaves whose mask is False; `mask` is a prefix of the tree, or None."""
+    if mask is None:
+        return set()
+    numbers = build_tree(like, targets, _tree_metadata.nest_children)
+    try:
+        flags = trees.broadcast_prefix(mask, numbers)
+    except ValueError as e:
+        raise ValueError(f"{call}: mask: {e}") from None
+    return {number for number, flag in zip(trees.tree_leaves(numbers), flags) if not flag}
+
+
 def plan_leaves(call: str, leaves: list[Leaf], like: Tree, targets: list[Target], rows: bool | Tree,
-            meeting: host_gather.HostGather) -> dict[int, _LeafPlan]:
+            meeting: HostGather) -> dict[int, _LeafPlan]:
     """Return the leaves to load, by number."""
     numbered_targets: list[tuple[int, Tree, tuple[Any, ...]]] = []
     todo = list(reversed(targets))
@@ -88,13 +106,24 @@ def plan_leaves(call: str, leaves: list[Leaf], like: Tree, targets: list[Target]
             reads_own_rows = trees.broadcast_prefix(rows, build_tree(like, targets, _tree_metadata.nest_children))
         except ValueError as e:
             raise ValueError(f"{call}: rows: {e}") from None
-    return {number: _plan_leaf(call, leaves[number], target, f"{call}: {_tree_metadata.format_path(path)}", bool(own_rows),
-                               meeting)
-            for (number, target, path), own_rows in zip(numbered_targets, reads_own_rows)}
+    plans: dict[int, _LeafPlan] = {}
+    errors: list[Exception] = []
+    for (number, target, path), own_rows in zip(numbered_targets, reads_own_rows):
+        name = f"{call}: {_tree_metadata.format_path(path)}"
+        try:
+            plans[number] = _plan_leaf(leaves[number], target, name, bool(own_rows), meeting)
+        except (ShapeError, DTypeError) as e:
+            errors.append(e)
+    if errors:
+        texts = [str(e).removeprefix(f"{call}: ") for e in errors[:_MAX_DIFFERENCES]]
+        if len(errors) > _MAX_DIFFERENCES:
+            texts.append(f"and {len(errors) - _MAX_DIFFERENCES} more leaves")
+        raise type(errors[0])(f"{call}: " + "; ".join(texts)) from None
+    return plans
 
 
-def _plan_leaf(call: str, leaf: Leaf, target: Tree, name: str, own_rows: bool,
-               meeting: host_gather.HostGather) -> _LeafPlan:
+def _plan_leaf(leaf: Leaf, target: Tree, name: str, own_rows: bool,
+               meeting: HostGather) -> _LeafPlan:
     """Return how one leaf is loaded. Raise an error if it does not fit the leaf of `like`."""
     if not leaf.is_array:
         if target is not None and not _is_subtree_target(target) and type(target).__name__ != leaf.kind:
@@ -128,19 +157,16 @@ def _plan_leaf(call: str, leaf: Leaf, target: Tree, name: str, own_rows: bool,
         raise DTypeError(f"{name} has dtype {leaf.dtype}, and 64-bit arrays need "
                          "lamina.config.update('enable_x64', True). Or load it as a NumPy array: like= with np.ndarray "
                          "there")
-    if isinstance(target, (ArrayImpl, ShapeDtypeStruct)):
+    if is_array(target) or isinstance(target, ShapeDtypeStruct):
         leaf = leaf._replace(weak=bool(target.weak_type))
     try:
-        sharding, committed = _placement(target)
+        sharding, committed = placement(target)
     except RuntimeError as e:  # its client is closed
         raise RuntimeError(f"{name}: {e}") from None
-    if type(sharding) is not SingleDeviceSharding:
-        sharding = shardings.resolve_sharding(name, leaf.shape, sharding)
-        if not sharding._internal_device_list.addressable_device_list:
-            raise ValueError(f"{name}: none of the devices belongs to this process: {sharding}")
-        if start is not None and not sharding.is_fully_addressable:
-            raise ValueError(f"{name}: with rows=True each process loads its own rows, but like places them over "
-                             f"several processes: {sharding}")
+    sharding, _, _ = own_blocks(name, leaf.shape, sharding)
+    if start is not None and not sharding.is_fully_addressable:
+        raise ValueError(f"{name}: with rows=True each process loads its own rows, but like places them over "
+                         f"several processes: {sharding}")
     return _LeafPlan(leaf, name, sharding, committed, start)
 
 
@@ -167,63 +193,53 @@ def _describe(target: Tree) -> str:
     return f"a Python {type(target).__name__}" if shape is None else f"an array of shape {tuple(shape)}"
 
 
-def _placement(target: Tree) -> tuple[Sharding, bool]:
-    """Return (sharding, whether it is committed) of a leaf of `like`."""
-    if isinstance(target, _jaxlib.Device):
-        return shardings.single_device_sharding(target), True
-    if isinstance(target, _jaxlib.Sharding):
-        return shardings.intern_sharding(target), True
-    if type(target) is ArrayImpl and (target._committed
-                                      or not client_state.is_closed(target._sharding._internal_device_list[0])):
-        return shardings.intern_sharding(target._sharding), bool(target._committed)
-    chosen = None if type(target) is ArrayImpl else getattr(target, "sharding", None)
-    if chosen is not None:
-        return _placement(chosen)
-    return shardings.single_device_sharding(backends.default_device()), False
+def load_leaves(reader: Reader, plans: dict[int, _LeafPlan]) -> dict[int, Value]:
+    """Load leaves, by number. Several threads read; this thread makes the arrays."""
+    found: dict[int, Value] = {}
+    with ThreadPoolExecutor(_READERS, "lamina-checkpoint") as pool:
+        waiting, jobs = deque(plans.items()), deque[tuple[int, Future[list[np.ndarray]]]]()
+        try:
+            while waiting or jobs:
+                # A limited number of leaves ahead: of arrays for an accelerator, all others need no host memory.
+                while waiting and len(jobs) < 2 * _READERS:
+                    number, plan = waiting.popleft()
+                    jobs.append((number, pool.submit(_read_leaf, reader, number, plan)))
+                number, job = jobs.popleft()
+                found[number] = _make_leaf(plans[number], job.result())
+        finally:
+            for _, job in jobs:
+                job.cancel()
+    return found
 
 
-def load_leaf(reader: _storage.Reader, pool: ThreadPoolExecutor, number: int, plan: _LeafPlan) -> Value:
-    """Load leaf `number`."""
+def _read_leaf(reader: Reader, number: int, plan: _LeafPlan) -> list[np.ndarray]:
+    """Read the parts of a leaf that this process needs: one for a host value, else one for each device."""
+    leaf = plan.leaf
+    if not leaf.is_array:
+        return []
+    dtype = dtypes.as_dtype(leaf.dtype)
+    if plan.sharding is None:
+        host = np.empty(leaf.shape, dtype)
+        reader.read_blocks(number, plan.name, dtype, [(_offset_rows(plan, (0,) * host.ndim), host)])
+        return [host]
+    _, _, bounds = own_blocks(plan.name, leaf.shape, plan.sharding)
+    # Devices with the same part share one block of host memory, which is read once.
+    blocks = {part: aligned_empty(tuple([b - a for a, b in part]), dtype) for part in dict.fromkeys(bounds)}
+    reader.read_blocks(number, plan.name, dtype,
+                       [(_offset_rows(plan, tuple([a for a, _ in part])), block) for part, block in blocks.items()])
+    return [blocks[part] for part in bounds]
+
+
+def _make_leaf(plan: _LeafPlan, pieces: list[np.ndarray]) -> Value:
     leaf = plan.leaf
     if not leaf.is_array:
         return leaf.number()
     if plan.sharding is None:
-        host = np.empty(leaf.shape, dtypes.as_dtype(leaf.dtype))
-        _read_blocks(reader, pool, number, plan, [(_offset_rows(plan, (0,) * host.ndim), host)])
-        return host[()] if leaf.kind == "scalar" else host
-    devices = list(plan.sharding._internal_device_list.addressable_device_list)
-    index = dict(zip(shardings.sharding_devices(plan.sharding), shardings.index_map(plan.sharding, leaf.shape)))
-    aval = leaf.aval()
-    # Devices with the same part share one block of host memory, which is read once.
-    blocks: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
-    keys = [tuple([s.indices(n)[:2] for s, n in zip(index[d], leaf.shape)]) for d in devices]
-    for key in keys:
-        if key not in blocks:
-            blocks[key] = arrays.aligned_empty(tuple([b - a for a, b in key]), aval.dtype)
-    _read_blocks(reader, pool, number, plan,
-                 [(_offset_rows(plan, tuple([a for a, _ in key])), block) for key, block in blocks.items()])
-    pieces = [blocks[key] for key in keys]
-    with transfer_guard.marking_explicit("put", "load") if transfer_guard.any_guard_set else nullcontext():
-        array = arrays.array_from_host_buffers(aval, plan.sharding, pieces, devices, plan.committed)
+        return pieces[0][()] if leaf.kind == "scalar" else pieces[0]
+    sharding, devices, _ = own_blocks(plan.name, leaf.shape, plan.sharding)
+    array = array_from_host("load", leaf.aval(), sharding, pieces, devices, plan.committed)
     return KeyArray(array, dtypes.from_short_name(leaf.kind)) if leaf.is_keys else array
 
 
 def _offset_rows(plan: _LeafPlan, start: tuple[int, ...]) -> tuple[int, ...]:
     return start if plan.start is None else (plan.start + start[0], *start[1:])
-
-
-def _read_blocks(reader: _storage.Reader, pool: ThreadPoolExecutor, number: int, plan: _LeafPlan,
-                 blocks: Sequence[tuple[tuple[int, ...], np.ndarray]]) -> None:
-    """Read the data of blocks of a leaf. Each block is (start, array to fill); a tile shared by blocks is read once."""
-    dtype = dtypes.as_dtype(plan.leaf.dtype)
-
-    def act(tile: Tile) -> int:
-        piece = reader.piece(tile, dtype, plan.name)
-        return sum([_storage.copy_overlap(block, start, tile, piece) for start, block in blocks])
-
-    needed = [(tile,) for tile in reader.tiles.get(number, ())
-              if any(_storage.find_overlap(start, block.shape, tile) for start, block in blocks)]
-    found = [act(*needed[0])] if len(needed) == 1 else _storage.map_ordered(pool, act, needed)
-    # Every element is written exactly once, as tiles do not overlap. So the count finds missing tiles.
-    if sum(found) != sum([block.size for _, block in blocks]):
-        raise CheckpointError(f"{plan.name}: tiles of it are missing: the checkpoint is damaged")

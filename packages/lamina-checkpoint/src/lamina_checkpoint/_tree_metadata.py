@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from lamina_ir import DTypeError, ShapedArray, dtypes, shaped, trees
 from lamina_ir.trees import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 from lamina_tracing.extend import Tracer
 from lamina_ir.typing import Tree, Value
+from lamina_runtime.extend import KeyArray, is_array
 
-from .._jaxlib import ArrayImpl
-from .._array.key_array import KeyArray
-from .._typing import EncodedKey, EncodedTree
-
-__all__ = ["Leaf", "describe_leaf", "encode_tree", "find_unrebuildable", "format_path", "get_children",
-           "match_structure", "nest_children", "rebuild"]
+__all__ = ["EncodedKey", "EncodedTree", "Leaf", "describe_leaf", "encode_tree", "find_unrebuildable", "format_path",
+           "get_children", "match_structure", "nest_children", "rebuild"]
 
 _REBUILDABLE = ("list", "tuple", "dict", "OrderedDict")
 Path = tuple[Any, ...]
+_MAX_DIFFERENCES = 10  # in one message
+EncodedTree: TypeAlias = Any  # of lists, strings, numbers and None, as JSON has them
+EncodedKey: TypeAlias = Any
 
 
 def format_path(path: Path) -> str:
@@ -154,7 +154,7 @@ def nest_children(structure: EncodedTree) -> Tree:
 
 
 def match_structure(structure: EncodedTree, like: Tree, is_subtree_leaf: Callable[[Tree], bool],
-            path: Path = ()) -> list[tuple[EncodedTree, Tree, Path]]:
+                    path: Path = ()) -> list[tuple[EncodedTree, Tree, Path]]:
     """Match an encoded structure with the tree `like`.
 
     Args:
@@ -165,38 +165,63 @@ def match_structure(structure: EncodedTree, like: Tree, is_subtree_leaf: Callabl
     Returns:
       (part of the structure, leaf, key path) for each leaf of `like`, in order.
     Raises:
-      ValueError: the two differ; the message has the key path.
+      ValueError: the two differ; the message has the key paths.
     """
+    differences: list[str] = []
+    matches = list(_match(structure, like, is_subtree_leaf, path, differences))
+    if differences:
+        rest = [f"and {len(differences) - _MAX_DIFFERENCES} more differences"] if len(differences) > _MAX_DIFFERENCES else []
+        raise ValueError("; ".join([*differences[:_MAX_DIFFERENCES], *rest]))
+    return matches
+
+
+def _match(structure: EncodedTree, like: Tree, is_subtree_leaf: Callable[[Tree], bool], path: Path,
+           differences: list[str]) -> Iterator[tuple[EncodedTree, Tree, Path]]:
     header = None if is_subtree_leaf(like) else _node_header(like)
     if header is None:
         if like is None:
             if structure is not None:
-                raise ValueError(f"{format_path(path)} holds {_describe_node(structure)}; `like` has None there")
-            return []
-        if not isinstance(structure, int) and not is_subtree_leaf(like):
-            raise ValueError(f"{format_path(path)} holds {_describe_node(structure)}; `like` has a {type(like).__name__} "
-                             "there, a leaf")
-        return [(structure, like, path)]
+                differences.append(f"{format_path(path)} holds {_describe_node(structure)}; `like` has None there")
+        elif not isinstance(structure, int) and not is_subtree_leaf(like):
+            differences.append(f"{format_path(path)} holds {_describe_node(structure)}; `like` has a "
+                               f"{type(like).__name__} there, a leaf")
+        else:
+            yield structure, like, path
+        return
+    difference = _compare_nodes(structure, header, path)
+    if difference is not None:
+        differences.append(difference)
+        if not isinstance(structure, list) or structure[0] != header[0] or header[0] not in ("dict", "OrderedDict"):
+            return
+    children = get_children(structure, path)
+    if difference is None:
+        pairs = [(child, child_path, other) for (child, child_path), other in zip(children, header[2])]
+    else:  # the children that both have are compared too, so that one message names all differences
+        known = dict(zip(map(repr, header[1]), header[2]))
+        pairs = [(child, child_path, known[repr(name)]) for name, (child, child_path) in zip(structure[1], children)
+                 if repr(name) in known]
+    for child, child_path, other in pairs:
+        yield from _match(child, other, is_subtree_leaf, child_path, differences)
+
+
+def _compare_nodes(structure: EncodedTree, header: tuple[str, EncodedKey, Sequence[Tree]], path: Path) -> str | None:
+    """Describe how an encoded node and a node of `like` differ; None if they are equal, except for their children."""
     tag, names, children = header
     like_header = [tag, names, children]
+    differ = f"{format_path(path)} holds {_describe_node(structure)}; `like` has {_describe_node(like_header)} there"
     if not isinstance(structure, list) or structure[0] != tag or tag == "named tuple" and structure[1] != names:
-        raise ValueError(f"{format_path(path)} holds {_describe_node(structure)}; `like` has {_describe_node(like_header)} "
-                         "there")
+        return differ
     if tag == "node" and structure[1] != names:
-        raise ValueError(f"{format_path(path)} holds {_describe_node(structure)}{_describe_names(structure)}; `like` has "
-                         f"{_describe_node(like_header)}{_describe_names(like_header)} there")
+        return (f"{format_path(path)} holds {_describe_node(structure)}{_describe_names(structure)}; `like` has "
+                f"{_describe_node(like_header)}{_describe_names(like_header)} there")
     if structure[1] != names:
         parts = [f"{text} {[_decode_key(n) if _is_decodable(n) else n[1] for n in a if n not in b]}"
                  for text, a, b in (("lacks the keys", names, structure[1]),
                                     ("has the extra keys", structure[1], names))
                  if any(n not in b for n in a)]
-        raise ValueError(f"{format_path(path)}: compared with `like`, the checkpoint "
-                         f"{' and '.join(parts) or 'has the keys in another order'}")
-    if len(structure[2]) != len(children):
-        raise ValueError(f"{format_path(path)} holds {_describe_node(structure)}; `like` has {_describe_node(like_header)} "
-                         "there")
-    return [match for (child, child_path), other in zip(get_children(structure, path), children)
-            for match in match_structure(child, other, is_subtree_leaf, child_path)]
+        return (f"{format_path(path)}: compared with `like`, the checkpoint "
+                f"{' and '.join(parts) or 'has the keys in another order'}")
+    return differ if len(structure[2]) != len(children) else None
 
 
 def _describe_node(structure: EncodedTree) -> str:
@@ -264,7 +289,7 @@ def describe_leaf(x: Value, place: str) -> Leaf:
       DTypeError: its dtype is not supported.
     """
     kind = type(x)
-    if kind is ArrayImpl:
+    if is_array(x):
         return Leaf("array", _dtype_name(x.aval.dtype, place), x.aval.shape, bool(x.aval.weak_type))
     if kind is KeyArray:
         return Leaf(dtypes.short_name(x.dtype), "uint32", x.key_data.shape)
