@@ -14,7 +14,8 @@ from ._passes.thread_effects import (has_host_callbacks, mask_checks, find_unrep
                                      thread_effect_token)
 from .errors import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
                      KeyReuseError, LaminaError,
-                     LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, ShardingTypeError,
+                     LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, ShardingMismatchError,
+                     ShardingTypeError,
                      SimplifiedTraceback,
                      StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                      UnboundAxisError, UnboundedLoopError)

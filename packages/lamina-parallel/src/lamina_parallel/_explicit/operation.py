@@ -47,7 +47,8 @@ class Operation:
       out_avals: the types of the results.
       sizes: the size of each mesh axis.
       uniform: for each operand whether all its elements are one scalar.
-      is_derived: whether the equation is part of a transpose. Then contracted dimensions may be sharded alike.
+      is_derived: whether the equation is part of a transpose. Then contracted dimensions may be sharded alike, and
+        operands may have several shardings, of which the first one is used.
     """
 
     __slots__ = ("avals", "entries", "is_derived", "out_avals", "params", "primitive", "sizes", "uniform")
@@ -95,7 +96,8 @@ class Operation:
     def merge(self, operands: Sequence[int] | None = None) -> Entries:
         """Return the common entries of operands of one shape; scalars are skipped.
 
-        In each dimension the operands that are sharded must be sharded alike.
+        In each dimension the operands that are sharded must be sharded alike. In a transpose the first one determines the
+        result: cotangents of one value may come with several shardings.
         """
         ndim = self.out_avals[0].ndim
         found: list[tuple[Hashable, ...]] = [()] * ndim
@@ -103,6 +105,10 @@ class Operation:
             if self.avals[i].ndim != ndim:
                 continue
             for d, names in enumerate(self.entries[i]):
+                if self.is_derived:
+                    others = {name for other in found for name in other}
+                    found[d] = found[d] or (() if others.intersection(names) else names)
+                    continue
                 if names and found[d] and names != found[d]:
                     self.refuse("operands must have the same sharding in each dimension, or none")
                 found[d] = names or found[d]
