@@ -1,4 +1,5 @@
 """Whole programs over `Explicit` mesh axes: derivatives, loops, ahead-of-time compilation, mixed meshes, refusals."""
+import importlib
 import pickle
 
 import lamina
@@ -119,6 +120,41 @@ def test_refusal_has_the_line_of_the_user(mesh):
         for _ in range(2):  # a refused call is refused again
             with pytest.raises(ShardingTypeError, match=r"float32\[8@x,8@y\] and float32\[8@x,8@y\].*test_programs.py:\d+"):
                 f(x)
+
+
+def test_failed_check_of_a_constraint_is_an_assertion_error(mesh):
+    for f in (lambda v: lax.with_sharding_constraint(v, P("y")), lamina.jit(lambda v: lax.with_sharding_constraint(v, P("y")))):
+        for kind in (AssertionError, ShardingTypeError):
+            with pytest.raises(kind, match="expected PartitionSpec\\('y', None\\), got PartitionSpec\\('x', None\\)"):
+                f(put(mesh, "x"))
+
+
+def test_indexing_with_out_sharding_is_traced_once(mesh, monkeypatch):
+    x, rows = put(mesh, "x", "y"), jnp.array([0, 1, 2, 3])
+    calls = [lambda n: x.at[0:4].get(out_sharding=P("x")), lambda n: x.at[n].get(out_sharding=P("x")),
+             lambda n: x.at[rows + n].get(out_sharding=P("x")), lambda n: x.at[n].set(2.0, out_sharding=P("x")),
+             lambda n: x.at[np.arange(8) < 4].add(1.0, out_sharding=P("x"))]
+    module, traced = importlib.import_module("lamina_tracing.lax._sharding.out_sharding"), []
+    constrain_tree = module.constrain_tree
+    monkeypatch.setattr(module, "constrain_tree", lambda *args: traced.append(args) or constrain_tree(*args))
+    for f in calls:
+        traced.clear()
+        for n in range(4):
+            f(n)
+        assert len(traced) == 1
+    np.testing.assert_array_equal(x.at[-2].get(out_sharding=P("x")), VALUE[-2])
+    np.testing.assert_array_equal(x.at[20].get(out_sharding=P("x")), VALUE[7])
+    np.testing.assert_array_equal(x.at[::2, 1:3].set(0.0, out_sharding=P("x")), jnp.array(VALUE).at[::2, 1:3].set(0.0))
+
+
+def test_slices_of_traced_values_may_be_sharded(mesh):
+    x = put(mesh, "x", "y")
+    assert types(lamina.jit(lambda v: (v[:4], v[::2], v[:, 2:6]))(x)) == ["float32[4@x,8@y]"] * 2 + ["float32[8@x,4@y]"]
+    assert types(lamina.grad(lambda v: v[:4].sum())(x)) == ["float32[8@x,8@y]"]
+    with pytest.raises(ShardingTypeError, match="size 3, which is not divisible"):
+        lamina.jit(lambda v: v[:3])(x)
+    with pytest.raises(ShardingTypeError, match="a sliced dimension must not be sharded"):
+        x[:4]
 
 
 def test_repeated_calls_use_the_compiled_program(mesh):

@@ -37,8 +37,8 @@ from typing_extensions import override
 __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "DTypeError", "ErrorDetails",
            "ExecutionError", "KeyReuseError", "LaminaError", "LeakedTracerError", "MissingRuleError", "OutOfBoundsError",
            "ProgramError", "ShapeError", "ShardingMismatchError", "ShardingTypeError", "SimplifiedTraceback",
-           "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError",
-           "UnboundedLoopError", "error_details", "mark_builtin_error"]
+           "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
+           "UnboundAxisError", "UnboundedLoopError", "error_details", "mark_builtin_error"]
 
 _E = TypeVar("_E", bound=BaseException)
 _PAGE = "lamina.errors, docs/reference/errors"

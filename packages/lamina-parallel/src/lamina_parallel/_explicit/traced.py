@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from lamina_batching.extend.transformations import BatchTracer
 from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, ShapedArray, prims
-from lamina_ir.errors import ShardingTypeError
+from lamina_ir.errors import ShardingMismatchError
 from lamina_ir.typing import Sharding, Value
 from lamina_tracing.extend import (KEEP, ExplicitEntries, StagingTrace, StagingTracer, Tracer, get_underlying_value,
                                    set_sharding_analysis)
@@ -95,7 +95,7 @@ class _TracedShardings:
             return merged if isinstance(sharding, PartitionSpec) else make_sharding(mesh, merged)
         wanted = spec_entries(explicit_spec(mesh, spec, ndim))
         if found.explicit_entries != wanted:
-            raise ShardingTypeError("with_sharding_constraint: over Explicit axes it checks the sharding of x; expected "
+            raise ShardingMismatchError("with_sharding_constraint: over Explicit axes it checks the sharding of x; expected "
                                     f"{spec_from_entries(wanted)!r}, got {found.spec!r}. Use sharding.reshard to move x")
         return sharding
 
