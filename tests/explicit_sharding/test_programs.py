@@ -97,10 +97,27 @@ def test_a_program_may_depend_on_the_sharding_of_an_argument(mesh):
         np.testing.assert_array_equal(f(put(mesh, "y")), VALUE * 3)
 
 
-def test_shardings_are_unknown_in_shard_map(mesh):
+@pytest.mark.parametrize("wrap", [lambda f: f, lamina.jit, lambda f: lambda v: lamina.jvp(f, (v,), (v,))[0]],
+                         ids=["eager", "jit", "jvp"])
+def test_axes_are_manual_in_shard_map(mesh, wrap):
     seen = []
-    lamina.shard_map(lambda v: seen.append(lamina.typeof(v + 1).sharding) or v, mesh, P("x"), P("x"))(put(mesh, "x"))
-    assert seen == [None]
+
+    def body(v):
+        for x in (v, v + 1, jnp.ones(3)):
+            found = lamina.typeof(x).sharding
+            seen.append((found.spec, found.mesh.axis_types, str(lamina.typeof(x))))
+        seen.append(lamina.sharding.get_abstract_mesh().axis_types)
+        return lax.scan(lambda c, _: (seen.append(lamina.typeof(c).sharding.spec) or c * 2, None), v, None, length=2)[0]
+
+    x, manual = put(mesh, "x", "y"), (AxisType.Manual,) * 2
+    assert types(wrap(lamina.shard_map(body, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y")))(x)) == [
+        "float32[8@x,8@y]"]
+    assert seen[:5] == [*[(P(None, None), manual, "float32[2,4]")] * 2, (P(None), manual, "float32[3]"), manual, P(None, None)]
+    seen.clear()
+    outer = lamina.jit(lambda u: lamina.shard_map(lambda v: seen.append(lamina.typeof(u).sharding) or v, mesh=mesh,
+                                                  in_specs=P("x"), out_specs=P("x"))(u))
+    outer(put(mesh, "x"))
+    assert seen == [None]  # a value from outside of the body
 
 
 def test_ahead_of_time_compilation(mesh):
@@ -212,3 +229,22 @@ def test_auto_axes_with_a_tree_of_shardings(mesh):
     found = f(x, x, out_sharding={"product": P("x"), "first": P()})
     assert types(found) == ["float32[8,8]", "float32[8@x,8]"]
     np.testing.assert_allclose(found["product"], VALUE @ VALUE, rtol=1e-6)
+
+
+def test_types_inside_jit_with_in_shardings(mesh):
+    seen = []
+
+    def f(v, w):
+        seen.append(types((v, w, v + 1)))
+        return v + 1
+
+    given = NamedSharding(mesh, P("x", "y"))
+    for in_shardings, args in [(given, (VALUE, VALUE)), ((P("x", "y"), P("x", "y")), (put(mesh, "x", "y"), VALUE)),
+                               ([given, given], (VALUE, VALUE))]:
+        assert types(lamina.jit(f, in_shardings=in_shardings)(*args)) == ["float32[8@x,8@y]"]
+    assert seen == [["float32[8@x,8@y]"] * 3] * len(seen) and seen
+    seen.clear()
+    lamina.jit(f, in_shardings=(given, None))(VALUE, put(mesh, None, "y"))
+    assert seen == [["float32[8@x,8@y]", "float32[8,8@y]", "float32[8@x,8@y]"]]
+    with pytest.raises(ShardingTypeError, match="contracted dimensions"):
+        lamina.jit(lambda v: lamina.typeof(v @ v) and v, in_shardings=given)(VALUE)
