@@ -36,7 +36,8 @@ def describe(f, *args):
 
 
 def needs_a_mesh(name):
-    return name.removeprefix("gradient ").split(" ")[0] in ("typeof", "out", "auto_axes", "reshard", "zeros", "ones", "full", "arange", "iota")
+    first = name.removeprefix("gradient ").split(" ")[0]
+    return first in ("typeof", "out", "auto_axes", "reshard", "zeros", "ones", "full", "arange", "iota")
 
 
 @pytest.fixture(scope="module")

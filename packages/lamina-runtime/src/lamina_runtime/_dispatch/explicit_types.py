@@ -80,7 +80,9 @@ class MixedShardings(UserShardings):
     def complete(self, chosen: Sequence[Sharding], avals: Sequence[ShapedArray]) -> UserShardings:
         """Return the shardings of a call whose results the compiler has sharded in this way: those by type, and over
         `Auto` axes those of the compiler."""
-        outs = [_name(self.mesh, _add_auto_axes(self.mesh, found, sharding, aval.shape)) if user is None else user
+        mesh = self.mesh
+        assert mesh is not None
+        outs = [_name(mesh, _add_auto_axes(mesh, found, sharding, aval.shape)) if user is None else user
                 for user, found, sharding, aval in zip(self.outs, self.explicit, chosen, avals)]
         return UserShardings(self.ins, tuple(outs), self.devices, self.in_tree)
 

@@ -44,8 +44,8 @@ __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationEr
            "DTypeError", "ErrorDetails", "ExecutionError", "InconclusiveDimensionOperation", "JAXIndexError",
            "JAXTypeError", "JaxRuntimeError", "JaxprTypeError", "KeyReuseError", "LaminaError", "LeakedTracerError",
            "MissingRuleError", "NonConcreteBooleanIndexError", "OutOfBoundsError", "ProgramError", "ShapeError",
-           "ShardingMismatchError", "ShardingTypeError", "SimplifiedTraceback", "StaticArgumentError", "TracerArrayConversionError",
-           "TracerArrayError", "TracerBoolConversionError", "TracerBoolError", "TracerIndexError",
+           "ShardingMismatchError", "ShardingTypeError", "SimplifiedTraceback", "StaticArgumentError",
+           "TracerArrayConversionError", "TracerArrayError", "TracerBoolConversionError", "TracerBoolError", "TracerIndexError",
            "TracerIntegerConversionError", "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError",
            "UnexpectedTracerError", "error_details"]
 
