@@ -248,3 +248,19 @@ def test_types_inside_jit_with_in_shardings(mesh):
     assert seen == [["float32[8@x,8@y]", "float32[8,8@y]", "float32[8@x,8@y]"]]
     with pytest.raises(ShardingTypeError, match="contracted dimensions"):
         lamina.jit(lambda v: lamina.typeof(v @ v) and v, in_shardings=given)(VALUE)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, lamina.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("fun", [
+    lambda v: jnp.einsum("ij,ij,jk->ik", v, v, VALUE)[:, :1] * v,  # batch dimensions of a product, one not sharded
+    lambda v: lax.cond(True, lambda a: a @ VALUE, lambda a: jnp.sin(a) @ VALUE, v) * v,  # residuals of one branch only
+    lambda v: lax.cond(True, lambda a: a @ VALUE, lambda a: jnp.sin(a) @ VALUE, v) * v.sum(1)[:, None] + v],
+    ids=["product", "cond", "sum"])
+def test_cotangents_with_several_shardings(wrap, fun):
+    mesh = lamina.make_mesh((4, 2), ("x", "y"), axis_types=AxisType.Explicit)
+    f = lamina.grad(lambda v: (fun(v) ** 2).sum())
+    with set_mesh(mesh):
+        x = put(mesh, "y", None)
+        found = wrap(f)(x)
+    assert types(found) == ["float32[8@y,8]"]
+    np.testing.assert_allclose(found, f(jnp.array(VALUE)), rtol=1e-4, atol=1e-5)

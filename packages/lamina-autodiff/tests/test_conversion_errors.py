@@ -88,7 +88,8 @@ def test_leaked_differentiated_value_names_primitive_and_line_if_certain(keep, m
 READ = {"item": lambda x: x.item(), "int": int, "bool": bool, "compare": lambda x: 1.0 if x > 2 else 0.0,
         "range": lambda x: len(range(int(x)))}
 REFUSED = {"float": float, "complex": complex, "tolist": lambda x: x.tolist(),
-           "asarray": lambda x: np.asarray(x), "float32": np.float32, "math": math.sin, "ceil": math.ceil, "percent": lambda x: "%f" % x, "index": lambda x: [1, 2, 3, 4][x]}
+           "asarray": lambda x: np.asarray(x), "float32": np.float32, "math": math.sin,
+           "ceil": math.ceil, "percent": lambda x: "%f" % x, "index": lambda x: [1, 2, 3, 4][x]}
 WRAPPERS = {"grad": lambda f: grad(f)(3.0), "grad of grad": lambda f: grad(grad(f))(3.0),
             "jvp": lambda f: jvp(f, (3.0,), (1.0,))[1], "vjp": lambda f: vjp(f, 3.0)[1](1.0)[0],
             "linearize": lambda f: linearize(f, 3.0)[1](1.0)}

@@ -201,7 +201,8 @@ class Analysis:
                 raise ShardingTypeError(f"cond: the branches must return the same types; got {format_type(v.aval, kinds[0])} "
                                         f"and {format_type(v.aval, kinds[1])}. {HINT}")
             found.append(kinds[0] if kinds else unsharded(v.aval.ndim))
-        return _with_params(e, branches=tuple([closed for closed, _ in made])), found
+        branches = tuple([self.constrain_results(closed, outs, found) for closed, outs in made])
+        return _with_params(e, branches=branches), found
 
     def visit_scan(self, e: Eqn, entries: list[Entries], derived: bool) -> tuple[Eqn, list[Entries]]:
         consts, carry = e.params["num_consts"], e.params["num_carry"]
@@ -288,6 +289,19 @@ class Analysis:
                 constraints.append(Eqn(prims.sharding_constraint_p, [outvars[i]], [v], self.constraint_params(entries),
                                        e.source))
         return [Eqn(e.primitive, e.invars, outvars, e.params, e.source), *constraints]
+
+    def constrain_results(self, closed: ClosedJaxpr, outs: Sequence[Entries], wanted: Sequence[Entries]) -> ClosedJaxpr:
+        """Return a branch whose results have the wanted shardings."""
+        jaxpr = closed.jaxpr
+        outvars, constraints = list(jaxpr.outvars), []
+        for i, (v, entries, found) in enumerate(zip(jaxpr.outvars, outs, wanted, strict=True)):
+            if entries != found:
+                outvars[i] = Var(v.aval)
+                constraints.append(Eqn(prims.sharding_constraint_p, [v], [outvars[i]], self.constraint_params(found)))
+        if not constraints:
+            return closed
+        return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, [*jaxpr.eqns, *constraints], outvars, jaxpr.axis_names,
+                                 jaxpr.effectful), closed.consts)
 
     def constraint_params(self, entries: Entries) -> dict[str, object]:
         tiles, _ = tiles_from_partition_spec(self.mesh, spec_from_entries(entries), len(entries))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from .operation import Operation, unsharded
+from .operation import Operation, drop_repeated, unsharded
 from .._typing import Entries
 
 __all__ = ["ARRAY_RULES"]
@@ -14,18 +14,15 @@ Rule = Callable[[Operation], "Entries | list[Entries]"]
 def _dot_general(op: Operation) -> Entries:
     (lc, rc), (lb, rb) = op.params["dimension_numbers"]
     lhs, rhs = op.entries
-    batch = tuple([lhs[d] for d in lb])
-    if batch != tuple([rhs[d] for d in rb]):
+    batch = tuple([lhs[d] or rhs[e] if op.is_derived else lhs[d] for d, e in zip(lb, rb)])
+    if any(rhs[e] != names and not op.is_derived for e, names in zip(rb, batch)):
         op.refuse("batch dimensions of both operands must have the same sharding")
     if not op.is_derived and any(lhs[i] and rhs[j] for i, j in zip(lc, rc)):
         op.refuse("contracted dimensions of both operands are sharded, so the sharding of the result is ambiguous")
     kept = [names for d, names in enumerate(lhs) if d not in (*lc, *lb)]
-    if op.is_derived:  # the cotangent is the first operand: its dimensions have the sharding of the primal value
-        used = {name for names in (*batch, *kept) for name in names}
-        kept += [() if used.intersection(names) else names for d, names in enumerate(rhs) if d not in (*rc, *rb)]
-    else:
-        kept += [names for d, names in enumerate(rhs) if d not in (*rc, *rb)]
-    return op.check_distinct((*batch, *kept))
+    kept += [names for d, names in enumerate(rhs) if d not in (*rc, *rb)]
+    # The cotangent is the first operand of a transpose: its dimensions have the sharding of the primal value.
+    return drop_repeated((*batch, *kept)) if op.is_derived else op.check_distinct((*batch, *kept))
 
 
 def _convolution(op: Operation) -> Entries:
