@@ -8,17 +8,19 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 __all__ = ["SAME_JAXLIB", "alone", "interpreters"]
 
-SAME_JAXLIB = "jax 0.10.2"  # the jax version with the same jaxlib as lamina, for rows that jaxlib dominates
 # name -> (minor versions of Python 3, requirements)
 PEERS = {
     "jax 0.12.0.1": ((12, 13), ("jax==0.12.0.1", "jaxlib==0.12.0.1")),
-    SAME_JAXLIB: ((11, 12, 13), ("jax==0.10.2", "jaxlib==0.10.2")),
+    "jax 0.10.2": ((11, 12, 13), ("jax==0.10.2", "jaxlib==0.10.2")),
     "jax 0.4.30": ((11, 12), ("jax==0.4.30", "jaxlib==0.4.30", "numpy<2", "scipy<1.14")),
 }
+# The jax version with the same jaxlib as lamina, for rows that jaxlib dominates.
+SAME_JAXLIB = next((name for name, (_, wanted) in PEERS.items() if f"jaxlib=={version('jaxlib')}" in wanted), "jax 0.10.2")
 # Differentiation of NumPy programs in Python, like lamina-autodiff without a runtime; with the dependencies of the
 # packages up to lamina-numpy.
 ALONE = "autograd 1.9", (11, 12, 13), ("autograd==1.9.1", "numpy>=2.0", "ml_dtypes>=0.5", "typing-extensions",

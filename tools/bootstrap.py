@@ -2,9 +2,12 @@
 
 usage: python3 tools/bootstrap.py setup | demo | test | run   [--python PYTHON] [--venv FOLDER] [-- arguments]
 
-`demo` runs examples/vmap_vs_pmap.py, `test` runs all tests, `run` runs the command after `--`. Setting up again is free until
-the third-party requirements change; if only a version or range of our packages changed, pip reinstalls those in seconds.
-Standard library only, because a fresh clone has Python, pip and venv and nothing else.
+`demo` runs examples/vmap_vs_pmap.py, `test` runs all tests, `run` runs the command after `--`.
+
+A new environment gets the newest supported Python that is installed, because only Python 3.12 and later have the newest
+jaxlib; `--python` chooses another. An existing environment keeps its Python. Setting up again is free until the third-party
+requirements change; if only a version or range of our packages changed, pip reinstalls those in seconds. Standard library
+only, because a fresh clone has Python, pip and venv and nothing else.
 """
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +48,33 @@ def version_of(python: str) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def installed_pythons() -> list[str]:
-    """Return the supported interpreters on PATH and in pyenv's folder, newest first."""
-    found = []
+def base_python(python: str) -> str | None:
+    """Return the interpreter behind an environment's one, or `python` itself if it is in none.
+
+    The result is None if it is not supported, is a free-threaded build, or cannot create environments (Debian packages venv
+    and pip separately).
+    """
+    ask = ("import ensurepip, sys, sysconfig, venv; assert not sysconfig.get_config_var('Py_GIL_DISABLED'); "
+           "print(getattr(sys, '_base_executable', None) or sys.executable)")
+    if not OLDEST <= (version_of(python) or (0, 0)) <= NEWEST:
+        return None
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True)
+    return None if done.returncode else done.stdout.strip()
+
+
+def candidates() -> Iterator[str]:
+    """Yield interpreters, the newest first: this one, those on PATH and those in pyenv's folder."""
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
+        if sys.version_info[:2] == (3, minor):
+            yield sys.executable
         on_path = shutil.which(f"python3.{minor}")
-        found += [on_path] if on_path else []
-        found += map(str, sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"), reverse=True))
-    return found
+        if on_path:
+            yield on_path
+        yield from map(str, sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"), reverse=True))
 
 
-def choose_python(requested: str | None) -> str:
-    """Return the interpreter for the environment: `requested`, else this one if it is supported, else an installed one.
+def choose_python(requested: str | None, venv: Path) -> str:
+    """Return the interpreter for the environment: `requested`, else that of the environment, else the newest supported one.
 
     Raises:
       SetupError: no interpreter is supported.
@@ -64,16 +83,19 @@ def choose_python(requested: str | None) -> str:
         if (version_of(requested) or (0, 0)) < OLDEST:
             raise SetupError(f"--python: {requested} must be Python {OLDEST[0]}.{OLDEST[1]} or newer")
         return requested
-    if OLDEST <= sys.version_info[:2] <= NEWEST:
-        # The base interpreter, because an environment that is about to be replaced may run this.
-        return getattr(sys, "_base_executable", None) or sys.executable
-    for python in installed_pythons():
-        if OLDEST <= (version_of(python) or (0, 0)) <= NEWEST:
-            log(f"this is Python {sys.version_info[0]}.{sys.version_info[1]}; using {python} instead")
-            return python
+    # The base interpreter, because the environment that contains the other may be replaced.
+    kept = base_python(venv_python(venv))
+    if kept:
+        return kept
+    for python in filter(None, map(base_python, candidates())):
+        if version_of(python) != sys.version_info[:2]:
+            log(f"this is Python {sys.version_info[0]}.{sys.version_info[1]}; using {python}, the newest supported one "
+                "(--python chooses another)")
+        return python
     if sys.version_info[:2] > NEWEST:
         log(f"Python {sys.version_info[0]}.{sys.version_info[1]} is newer than the tested versions; trying it")
-        return sys.executable
+    if sys.version_info[:2] >= OLDEST:
+        return sys.executable  # if it cannot create environments, that error names the repair
     raise SetupError(f"Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} is required; this is "
                      f"{sys.version.split()[0]} and no other was found. Install one (https://python.org/downloads, "
                      "`apt install python3.12 python3.12-venv`, `brew install python@3.12`) and run this again with it.")
@@ -155,7 +177,7 @@ def set_up(python: str, venv: Path) -> None:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("setup", "demo", "test", "run"))
-    parser.add_argument("--python", help="interpreter of the environment (default: this one)")
+    parser.add_argument("--python", help="interpreter of the environment (default: see above)")
     parser.add_argument("--venv", help="folder of the environment (default: .venv)")
     argv = list(sys.argv[1:] if argv is None else argv)
     at = argv.index("--") if "--" in argv else len(argv)
@@ -165,7 +187,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.action == "run" and not rest:
         parser.error("run: give a command after --")
     try:
-        python = choose_python(options.python)
+        python = choose_python(options.python, venv)
         if sys.version_info[:2] < OLDEST:
             return subprocess.call([python, str(Path(__file__).resolve()), *argv])
         set_up(python, venv)

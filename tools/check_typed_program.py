@@ -27,8 +27,7 @@ def run_checkers(programs: dict[str, str]) -> int:
         files = [Path(folder, name) for name in programs]
         for path, text in zip(files, programs.values()):
             path.write_text(text.replace(MARK, f"# type: ignore  {MARK}"), encoding="utf-8")
-        settings = {"include": ["."], "typeCheckingMode": "strict", "pythonVersion": "3.11",
-                    "reportUnnecessaryTypeIgnoreComment": "error",
+        settings = {"include": ["."], "typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error",
                     "extraPaths": [str(path) for path in sorted(ROOT.glob("packages/*/src"))], **dict.fromkeys(OFF, "none")}
         Path(folder, "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
         mypy = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", *map(str, files)], cwd=ROOT)

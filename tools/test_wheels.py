@@ -120,8 +120,8 @@ def oldest_admitted(name: str, requirements: list[Requirement]) -> str | None:
 def min_versions(names: list[str], extra: list[str]) -> Jobs:
     """Return the jobs that test each package with the lowest versions of everything it requires."""
     if sys.version_info[:2] != bootstrap.OLDEST:
-        raise SystemExit("min-versions: the lowest versions have wheels for Python {}.{} only; use it to run tools/bootstrap.py"
-                         .format(*bootstrap.OLDEST))
+        raise SystemExit("min-versions: the lowest versions have wheels for Python {0}.{1} only; set up an environment "
+                         "of it with tools/bootstrap.py --python python{0}.{1}".format(*bootstrap.OLDEST))
     here = build_wheels(with_dependencies(names))
     jobs: Jobs = {}
     for name in names:

@@ -224,7 +224,7 @@ def types_seen(lib: ModuleType, f: Callable[..., Any], v: Any) -> list[str] | No
     try:
         f(v, note)
     except Exception as error:
-        if type(error).__name__ in ("ShardingTypeError", "TypeError", "ValueError", "AssertionError",
+        if type(error).__name__ in ("ShardingTypeError", "ShardingMismatchError", "TypeError", "ValueError", "AssertionError",
                                     "DuplicateSpecError"):
             return None
         raise

@@ -192,6 +192,7 @@ def factorized():
     return {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
 
 
+@pytest.mark.oldest_jaxlib
 @pytest.mark.parametrize("case", CASES if os.environ.get("LAMINA_DRAWS") == "all" else SAMPLE)
 def test_numbers_are_those_of_jax(case):
     if case not in EXACT and version("jaxlib") != "0.10.2":
@@ -209,6 +210,7 @@ def test_numbers_are_those_of_jax(case):
     assert drawn in (TABLE[case][:2], TABLE[case][2:])
 
 
+@pytest.mark.oldest_jaxlib
 @pytest.mark.parametrize("distribution, frozen", [("uniform", "f78c633d"), ("truncated_normal", "4cff53e8")])
 def test_complex_initial_weights_are_those_of_jax(distribution, frozen):
     if version("jaxlib") != "0.10.2":

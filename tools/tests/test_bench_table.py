@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    monkeypatch.setattr(module.peers, "SAME_JAXLIB", "jax 0.10.2")
     return module
 
 
@@ -50,6 +52,13 @@ def test_best_round_is_reported(bench: ModuleType) -> None:
     bench.keep_best(best, {"a": 2.0, "b": 5.0, "c": "failed"})
     bench.keep_best(best, {"a": 4.0, "c": "failed again"})
     assert best == {"a": 2.0, "b": 5.0, "c": "failed again"}
+
+
+def test_peer_with_the_same_jaxlib_is_that_of_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.12.0.1")
+    assert runpy.run_path(str(BENCHMARKS / "peers.py"))["SAME_JAXLIB"] == "jax 0.12.0.1"
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.11.2")  # of none
+    assert runpy.run_path(str(BENCHMARKS / "peers.py"))["SAME_JAXLIB"] == "jax 0.10.2"
 
 
 def test_every_goal_names_a_program(bench: ModuleType) -> None:

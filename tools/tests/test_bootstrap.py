@@ -14,27 +14,57 @@ def test_version_of_returns_none_for_a_program_that_does_not_run() -> None:
     assert bootstrap.version_of("/no/such/python") is None
 
 
-def test_choose_python_refuses_a_program_that_does_not_run() -> None:
+def test_choose_python_refuses_a_program_that_does_not_run(tmp_path: Path) -> None:
     with pytest.raises(bootstrap.SetupError, match="must be Python 3.11"):
-        bootstrap.choose_python("/no/such/python")
+        bootstrap.choose_python("/no/such/python", tmp_path)
 
 
-def test_unsupported_python_without_alternative_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_python_of_an_environment_is_outside_of_it() -> None:
+    base = bootstrap.base_python(sys.executable)
+    assert base is not None and bootstrap.base_python(base) == base and not base.startswith(sys.prefix + "/bin")
+    assert bootstrap.base_python("/no/such/python") is None
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int]]:
+    """The interpreters that seem to be installed, and their versions; this one is Python 3.9."""
+    found: dict[str, tuple[int, int]] = {}
     monkeypatch.setattr(bootstrap.sys, "version_info", (3, 9, 2))
-    monkeypatch.setattr(bootstrap, "installed_pythons", list)
+    monkeypatch.setattr(bootstrap, "version_of", found.get)
+    monkeypatch.setattr(bootstrap, "base_python", lambda python: python if python in found else None)
+    monkeypatch.setattr(bootstrap, "candidates", lambda: sorted(found, key=lambda python: found[python], reverse=True))
+    return found
+
+
+def test_unsupported_python_without_alternative_is_refused(tmp_path: Path, installed: dict[str, tuple[int, int]]) -> None:
     with pytest.raises(bootstrap.SetupError, match=r"Python 3\.11 to 3\.13 is required.*Install one"):
-        bootstrap.choose_python(None)
+        bootstrap.choose_python(None, tmp_path)
 
 
-def test_unsupported_python_is_replaced_by_an_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap.sys, "version_info", (3, 9, 2))
-    monkeypatch.setattr(bootstrap, "installed_pythons", lambda: [sys.executable])
-    assert bootstrap.choose_python(None) == sys.executable
+@pytest.mark.parametrize("version", [(3, 9, 2), (3, 11, 7)])
+def test_newest_installed_python_is_chosen(tmp_path: Path, installed: dict[str, tuple[int, int]], version: tuple[int, ...],
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap.sys, "version_info", version)
+    installed.update({"/a/python3.12": (3, 12), sys.executable: (3, 11)})
+    assert bootstrap.choose_python(None, tmp_path) == "/a/python3.12"
+    assert bootstrap.choose_python(sys.executable, tmp_path) == sys.executable
+
+
+def test_environment_keeps_its_python(tmp_path: Path, installed: dict[str, tuple[int, int]]) -> None:
+    kept = bootstrap.venv_python(tmp_path)
+    installed.update({"/a/python3.13": (3, 13), kept: (3, 11)})
+    assert bootstrap.choose_python(None, tmp_path) == kept
+
+
+def test_python_that_cannot_create_environments_is_used_if_it_is_the_only_one(
+        tmp_path: Path, installed: dict[str, tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap.sys, "version_info", (3, 12, 1))  # `create_venv` then names the missing packages
+    assert bootstrap.choose_python(None, tmp_path) == sys.executable
 
 
 def test_main_restarts_with_the_supported_python(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[list[str]] = []
-    monkeypatch.setattr(bootstrap, "choose_python", lambda requested: "/a/newer/python")
+    monkeypatch.setattr(bootstrap, "choose_python", lambda requested, venv: "/a/newer/python")
     monkeypatch.setattr(bootstrap.sys, "version_info", (3, 9, 2))
     monkeypatch.setattr(bootstrap.subprocess, "call", lambda command: calls.append(command) or 7)
     assert bootstrap.main(["test", "--sample"]) == 7

@@ -24,6 +24,14 @@ def test_contracted_axes_must_have_equal_sizes():
         infer((8, 3), (4, 5), (((1,), (0,)), ((), ())))
 
 
+@pytest.mark.parametrize("numbers", [(((1,), (0,)), ((), ())), (((0,), (1,)), ((), ())), (((0, 1), (0, 1)), ((), ()))])
+def test_product_of_infinity_and_zero_is_nan_without_a_warning(numbers):
+    x = np.array([[np.inf, 0], [0, 1]], np.float32)
+    found = evaluate_primitive(prims.dot_general_p, (x, np.zeros_like(x)), {
+        "dimension_numbers": numbers, "precision": None, "preferred_element_type": None})
+    assert np.isnan(found).any()
+
+
 def test_axes_are_used_once():
     with pytest.raises(ShapeError, match="distinct"):
         infer((3, 3), (3, 3), (((1,), (0,)), ((1,), (1,))))

@@ -53,6 +53,7 @@ STEADY = {
     "fft": lambda x: lax.real(lax.fft(lax.convert_element_type(x, np.complex64), "fft", (6,)))}
 
 
+@pytest.mark.oldest_jaxlib
 @pytest.mark.parametrize("name", STEADY)
 def test_exact_programs_are_cheap_and_bitwise_equal(name):
     f = STEADY[name]
@@ -84,6 +85,7 @@ def test_rounding_programs_are_cheap_unless_they_draw_random_numbers(f):
     assert not compile_effort(make_jaxpr(lambda x: (f(x), drawn(x)))(X)).cheap
 
 
+@pytest.mark.oldest_jaxlib
 def test_cheap_programs_have_the_same_mean_error():
     """Compares the mean error, in units of the last place, of chains that round; the last digits may differ."""
     if not _jaxlib.cheap_overrides():

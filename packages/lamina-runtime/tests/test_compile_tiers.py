@@ -11,7 +11,7 @@ import lamina_runtime as runtime
 import numpy as np
 import pytest
 from lamina_ir import config
-from lamina_parallel import pmap
+from lamina_parallel import Mesh, PartitionSpec, pmap, shard_map, xmap
 from lamina_runtime._backend import client_state
 from lamina_runtime._compile import compile_tiers as compile_tiers_module, disk_cache, executable_cache
 from lamina_runtime._compile.compile_tiers import compile_tiers, estimate_costs, has_two_tiers
@@ -19,6 +19,7 @@ from lamina_runtime._launch import multi_process
 from lamina_tracing import jit, lax, make_jaxpr
 
 X = np.linspace(0.5, 1, 64, dtype=np.float32).reshape(8, 8)
+MESH = Mesh(np.array(runtime.devices()), ("rows",))
 
 
 def heavy(x, factor=1.0):
@@ -240,6 +241,118 @@ def test_map_of_one_device_with_a_collective(monkeypatch):
     assert len(gate.compiled) == 2
 
 
+def sharded(x):
+    """An array of 8 rows on 8 devices."""
+    return runtime.device_put(x, runtime.NamedSharding(MESH, PartitionSpec("rows")))
+
+
+def parallel_call(how, donate=False):
+    """Return a function over 8 devices with a collective that is compiled in two tiers, and its argument."""
+    fun, donated = new_heavy(), {"donate_argnums": 0} if donate else {}
+    rows = np.stack([X] * 8) * np.arange(1, 9, dtype=np.float32)[:, None, None]
+    if how == "pmap":
+        f = pmap(lambda x: lax.add(lax.psum(fun(x), "i"), x), axis_name="i", **donated)
+        return f, rows
+    if how == "shard_map":
+        inner = shard_map(lambda x: lax.add(lax.psum(lax.expand_dims(fun(lax.squeeze(x, (0,))), (0,)), "rows"), x), MESH,
+                          in_specs=PartitionSpec("rows"), out_specs=PartitionSpec("rows"))
+        return jit(inner, **donated), rows
+    if how == "xmap":
+        f = xmap(lambda x: lax.add(lax.psum(fun(x), "i"), x), in_axes=["i", ...], out_axes=["i", ...],
+                 axis_resources={"i": "rows"}, **donated)
+        return f, rows
+    return jit(lambda x: lax.add(lax.broadcast_in_dim(fun(lax.reduce_sum(x, axes=(0,))), x.shape, (1, 2)), x), **donated), rows
+
+
+PARALLEL = ["pmap", "shard_map", "xmap", "sharded jit"]
+
+
+@pytest.mark.parametrize("how", PARALLEL)
+def test_programs_over_several_devices(how, monkeypatch):
+    gate = Gate(monkeypatch)
+    f, rows = parallel_call(how)
+    with MESH:
+        first = [f(sharded(rows)) for _ in range(3)]
+        assert gate.started.wait(20) and len(gate.compiled) == 2
+        gate.open.set()
+        runtime.wait_for_optimized()
+        later = [f(sharded(rows)) for _ in range(3)]
+    for y in [*first, *later]:
+        assert y.sharding == first[0].sharding and len(y.sharding.device_set) == 8
+        np.testing.assert_allclose(y, first[0], rtol=1e-5)
+    assert len(gate.compiled) == 2
+
+
+@pytest.mark.parametrize("how", PARALLEL)
+def test_donated_arguments_over_several_devices(how, monkeypatch):
+    gate = Gate(monkeypatch)
+    f, rows = parallel_call(how, donate=True)
+    with MESH:
+        x = sharded(rows)
+        first = np.asarray(f(x))
+        assert x.is_deleted()
+        gate.open.set()
+        runtime.wait_for_optimized()
+        for _ in range(3):
+            x = sharded(rows)
+            np.testing.assert_allclose(f(x), first, rtol=1e-5)
+            assert x.is_deleted()
+            with pytest.raises(RuntimeError, match="deleted|donated"):
+                f(x)
+
+
+@pytest.mark.parametrize("how", ["pmap", "sharded jit"])
+def test_collectives_run_while_the_executable_is_replaced(how):
+    f, rows = parallel_call(how)
+    results = [f(sharded(rows)) for _ in range(100)]
+    runtime.wait_for_optimized()
+    results += [f(sharded(rows)) for _ in range(100)]
+    for y in results:
+        np.testing.assert_allclose(y, results[0], rtol=1e-5)
+
+
+def test_programs_over_several_devices_with_callbacks_have_one_tier(monkeypatch):
+    gate, fun = Gate(monkeypatch), new_heavy()
+    gate.open.set()
+    f = pmap(lambda x: lax.psum(lax.add(fun(x), lax_callback(x)), "i"), axis_name="i")
+    with compile_tiers("optimized"):
+        expected = 8 * (np.asarray(fun(X)) + X)
+    np.testing.assert_allclose(f(np.stack([X] * 8))[0], expected, rtol=1e-5)
+    runtime.wait_for_optimized()
+    assert not gate.started.is_set()
+
+
+def test_disk_cache_of_a_program_over_several_devices(monkeypatch, tmp_path):
+    gate, (f, rows) = Gate(monkeypatch), parallel_call("sharded jit")
+    gate.open.set()
+    with disk_cache.compilation_cache(True), disk_cache.compilation_cache_dir(str(tmp_path)):
+        monkeypatch.delenv("LAMINA_CACHE", raising=False)
+        first = np.asarray(f(sharded(rows)))
+        runtime.wait_for_optimized()
+        assert len([*disk_cache.list_files(str(tmp_path))]) == 1
+        runtime.clear_caches()
+        np.testing.assert_allclose(jit(lambda x: f.__wrapped__(x))(sharded(rows)), first, rtol=1e-5)
+        assert runtime.cache_stats().disk_hits == 1 and len(gate.compiled) == 2
+
+
+def test_other_result_shardings_of_the_optimised_executable_keep_the_first_tier(monkeypatch):
+    gate, (f, rows) = Gate(monkeypatch), parallel_call("sharded jit")
+    chosen = iter([["{replicated}"], ["{devices=[8]<=[8]}"]])
+    monkeypatch.setattr(executable_cache, "_result_shardings", lambda loaded: next(chosen))
+    first = f(sharded(rows))
+    gate.open.set()
+    runtime.wait_for_optimized()
+    with pytest.warns(RuntimeWarning, match="could not optimize .*: the compiler chose other shardings for the results"):
+        np.testing.assert_array_equal(f(sharded(rows)), first)
+
+
+def test_cost_of_a_map_grows_with_its_members():
+    def lost(members):
+        mapped = pmap(heavy, devices=runtime.devices()[:members])
+        return estimate_costs(make_jaxpr(mapped)(np.stack([X] * members))).lost_ms
+    assert lost(8) == pytest.approx(8 * lost(1), rel=1e-3)
+
+
 def test_threads_call_while_the_executable_is_replaced():
     f, errors = jit(new_heavy()), []
     expected, stop = np.asarray(f(X)), threading.Event()
@@ -271,6 +384,7 @@ def test_unknown_tier():
 
 PROGRAM = """
 import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background jobs
 import numpy as np
 from lamina_tracing import jit, lax
 import lamina_runtime as runtime

@@ -114,6 +114,7 @@ def test_window_holds_no_user_array():
     assert not [a for a in live_arrays() if id(a) not in before]
 
 
+@pytest.mark.oldest_jaxlib
 @pytest.mark.parametrize("loss", [False, True])
 def test_loop_memory_is_bounded_by_the_window(loss):
     n = launch_guards.MAX_HELD_BYTES // 8  # eight of these exceed the limit

@@ -6,6 +6,7 @@ text. Nested programs are params of equations, as `ClosedJaxpr` (see `Primitive.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar, final
 
 from typing_extensions import override
@@ -25,6 +26,7 @@ __all__ = ["Atom", "ClosedJaxpr", "DropVar", "Eqn", "Jaxpr", "Literal", "Source"
 
 
 _T = TypeVar("_T")
+_get_aval, _get_primitive = attrgetter("aval"), attrgetter("primitive")
 _text: Callable[..., str] = object.__repr__
 
 
@@ -184,14 +186,17 @@ class Jaxpr:
             # Fast path: check the few primitives instead of each equation; most have no regions, axes or effects.
             try:
                 # A long program has few different primitives, so this costs one set insertion per equation.
-                used = {e.primitive for e in self.eqns}
+                used = set(map(_get_primitive, self.eqns))
             except AttributeError:
                 wrong = next(e for e in self.eqns if not isinstance(e, Eqn))
                 raise TypeError(f"Jaxpr: eqns must hold Eqns; got {short_repr(wrong)}") from None
-            special = {p for p in used if p.axis_params or p.subprograms or p.effectful}
+            special = set()  # no comprehensions: before Python 3.12 each is a call, and this runs for every program
+            for p in used:
+                if p.axis_params or p.subprograms or p.effectful:
+                    special.add(p)
+                if p.undeclared_programs:
+                    require_region_signature(self.eqns)
             marked = [e for e in self.eqns if e.primitive in special] if special else []
-            if [p for p in used if p.undeclared_programs]:
-                require_region_signature(self.eqns)
             if axis_names is None:
                 axis_names = find_free_axis_names(marked) if marked else frozenset()
             if effectful is None:
@@ -201,11 +206,11 @@ class Jaxpr:
 
     @property
     def in_avals(self) -> list[ShapedArray]:
-        return [v.aval for v in self.invars]
+        return [*map(_get_aval, self.invars)]
 
     @property
     def out_avals(self) -> list[ShapedArray]:
-        return [v.aval for v in self.outvars]
+        return [*map(_get_aval, self.outvars)]
 
     debug_info = None  # the names of arguments are not part of a program
 
@@ -281,8 +286,8 @@ class ClosedJaxpr:
         self._facts: Any = None  # set by `collect_facts`
         self._memo: dict[CacheKey, Any] | None = None
 
-    in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
-    out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
+    in_avals = property(lambda self: [*map(_get_aval, self.jaxpr.invars)])
+    out_avals = property(lambda self: [*map(_get_aval, self.jaxpr.outvars)])
     eqns = property(lambda self: self.jaxpr.eqns)
     literals = property(lambda self: self.consts)
     effects = property(lambda self: self.jaxpr.effects)

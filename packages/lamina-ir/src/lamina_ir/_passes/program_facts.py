@@ -130,7 +130,10 @@ def _special_equations(program: ClosedJaxpr) -> list[Eqn]:
 
 def _takes_keys(program: ClosedJaxpr) -> bool:
     jaxpr = program.jaxpr
-    return any(v.aval.dtype.names is not None for v in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars))
+    for v in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars):
+        if v.aval.dtype.names is not None:
+            return True
+    return False
 
 
 def _combine(program: ClosedJaxpr, special: list[Eqn]) -> ProgramFacts:

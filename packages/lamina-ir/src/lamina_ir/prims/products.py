@@ -19,7 +19,7 @@ from .._types.param_values import register_param_type
 from .._core.param_types import KINDS, is_ints
 from .._core.primitive import Primitive
 from ._numpy import special
-from ._numpy.ufunc_plans import set_plan_hooks
+from ._numpy.ufunc_plans import set_plan_hooks, without_warnings
 from ..typing import Function, ParamValue, Value
 
 __all__ = ["DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "as_dot_precision", "as_precision",
@@ -265,6 +265,9 @@ def _as_matrices(dimension_numbers: DotDimensionNumbers, x: tuple[int, ...], y: 
             None if len(m) == len(n) == 1 else full)
 
 
+_matmul = without_warnings(np.matmul)  # with some processors BLAS warns of infinity times 0
+
+
 def _dot_general(x: Value, y: Value, *, dimension_numbers: DotDimensionNumbers, precision: ParamValue,
                  preferred_element_type: np.dtype | None) -> Value:
     out = x.dtype if preferred_element_type is None else preferred_element_type
@@ -287,7 +290,7 @@ def _dot_general(x: Value, y: Value, *, dimension_numbers: DotDimensionNumbers, 
         x = x.reshape(left_shape)
     if right_shape is not None:
         y = y.reshape(right_shape)
-    z = np.matmul(x, y).astype(out, copy=False)
+    z = _matmul(x, y).astype(out, copy=False)
     return z if shape is None else z.reshape(shape)
 
 
@@ -308,10 +311,10 @@ def _prepare(avals: Sequence[ShapedArray], *, dimension_numbers: DotDimensionNum
     if x.dtype != out or y.dtype != out or out not in _BLAS_DTYPES or left_shape or right_shape or shape is not None:
         return None
     if left is None:
-        return np.matmul if right is None else lambda x, y: np.matmul(x, y.transpose(right))
+        return _matmul if right is None else lambda x, y: _matmul(x, y.transpose(right))
     if right is None:
-        return lambda x, y: np.matmul(x.transpose(left), y)
-    return lambda x, y: np.matmul(x.transpose(left), y.transpose(right))
+        return lambda x, y: _matmul(x.transpose(left), y)
+    return lambda x, y: _matmul(x.transpose(left), y.transpose(right))
 
 
 set_plan_hooks(_dot_general, _prepare)

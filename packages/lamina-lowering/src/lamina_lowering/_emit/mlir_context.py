@@ -214,7 +214,7 @@ class Session:
         # Small constants recur in most programs. Hashing large ones would cost as much as making the attribute.
         small = array.size <= 4
         if small:
-            key = (array.tobytes(), array.shape, aval)
+            key = (array.tobytes(), array.shape, aval.dtype, aval.shape)
             made = self._constants.get(key)
             if made is not None:
                 return made

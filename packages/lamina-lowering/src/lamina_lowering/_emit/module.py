@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import TypeVar
 
@@ -43,7 +44,7 @@ __all__ = ["Lowered", "lower"]
 
 _T = TypeVar("_T")
 _NO_AXES = AxisEnv((), 1)
-_primitive_of, _source_of = attrgetter("primitive"), attrgetter("source")
+_primitive_of, _source_of, _aval_of = attrgetter("primitive"), attrgetter("source"), attrgetter("aval")
 
 
 @former_attributes(kept_args="used_args", given_to="compile_with")
@@ -380,7 +381,7 @@ class _Build:
         if found is None:
             eqns, needed = self.live_equations(closed.jaxpr)
             limit = self.inline_limit
-            found = {} if limit is None else {
+            found = {} if limit is None or not closed.consts else {
                 id(c): (c, v.aval) for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True)
                 if v in needed and v.aval.size > limit}
             for eqn in eqns:
@@ -479,9 +480,9 @@ class _Build:
             self.lines = None  # a single primitive: all uses share one module, whatever their source line
         # `main` takes the hoisted constants, then the used arguments; types, shardings and donations follow that
         # order.
-        kept = tuple([keep_unused or v in needed for v in jaxpr.invars])
+        kept = (True,) * len(jaxpr.invars) if keep_unused else tuple(map(needed.__contains__, jaxpr.invars))
         big = self.hoisted_constants(closed)
-        in_avals = [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
+        in_avals = [*map(_aval_of, compress(jaxpr.invars, kept))]
         if big:
             in_avals[:0] = [aval for _, aval in big.values()]
         out_avals = closed.out_avals
@@ -490,7 +491,9 @@ class _Build:
         # One partition needs no shardings, and none means nothing to partition.
         if self.partitions > 1:
             ins, outs = self._argument_tiles(len(big), kept), placement.out_tiles or outs
-        arg_attrs = [{} if t is None else self._sharding_attrs(t, a) for t, a in zip(ins, in_avals, strict=True)]
+        arg_attrs: list[dict[str, IrAttribute]] = []
+        if self.partitions > 1 or placement.donated:
+            arg_attrs = [{} if t is None else self._sharding_attrs(t, a) for t, a in zip(ins, in_avals, strict=True)]
         donation: tuple[tuple[int, int | None], ...] = ()
         if placement.donated:
             used = [d for d, k in zip(placement.donated, kept, strict=True) if k]

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from lamina_ir import Atom, AxisEnv, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
-from lamina_ir.typing import CacheKey, Value
+from lamina_ir.typing import CacheKey, Function, ParamValue, Value
 from lamina_ir.layers import former_attributes
 
 from .source_map import scoped_name
 from .._typing import AttributeValue, IrAttribute, IrInsertionPoint, IrRegion, IrType, IrValue, ModuleBuilder, OpResults
 
-__all__ = ["Context", "Region"]
+__all__ = ["Context", "Region", "identity", "lower_to_op"]
 
 Body = Callable[..., Any]
 
@@ -500,3 +500,50 @@ class Context:
 
 
 _PLAIN = frozenset([bool, int, float, np.float32, np.float64, np.int32, np.int64, np.uint32, np.bool_])
+
+
+def lower_to_op(name: str, **attrs: AttributeValue) -> Function:
+    """Make a rule that emits one operation on the operands, with the result's type. It ignores the equation's params.
+
+    Args:
+      name: operation, as `stablehlo.sine`.
+      **attrs: attributes as `ctx.op` takes them; text that starts with `#` is parsed as an attribute.
+    Returns:
+      A rule for `lowering_rules`.
+
+    >>> from lamina_ir import parse, prims
+    >>> from lamina_lowering import lower, lowering_rules
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
+    >>> with lowering_rules.override(prims.tanh_p, lower_to_op("stablehlo.sine")):
+    ...     "stablehlo.sine" in lower(program).as_text()
+    True
+    """
+    if attrs:
+        def rule(ctx: Context, /, *xs: IrValue, **params: ParamValue) -> IrValue:
+            made = {k: ctx.attr(v) if isinstance(v, str) and v[:1] == "#" else v for k, v in attrs.items()}
+            return ctx.op(name, xs, ctx.eqn.outvars[0].aval, **made)
+    else:
+        def rule(ctx: Context, /, *xs: IrValue, **params: ParamValue) -> IrValue:
+            return ctx.create(name, [ctx.types[ctx.eqn.outvars[0].aval]], xs, None, None, 0, ctx.loc, ctx.ip).result
+    return rule
+
+
+def identity(ctx: Context, x: IrValue, /, *rest: IrValue, **params: ParamValue) -> IrValue:
+    """Return the first operand: a rule for primitives that do nothing at run time.
+
+    Args:
+      ctx: the context.
+      x: the operand.
+      *rest: the other operands.
+      **params: the equation's params.
+    Returns:
+      `x`.
+
+    >>> from lamina_ir import parse, prims
+    >>> from lamina_lowering import lower, lowering_rules
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
+    >>> with lowering_rules.override(prims.tanh_p, identity):
+    ...     "tanh" in lower(program).as_text()
+    False
+    """
+    return x

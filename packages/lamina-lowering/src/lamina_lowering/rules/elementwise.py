@@ -9,12 +9,11 @@ import numpy as np
 from lamina_ir import ShapedArray, dtypes, prims, shaped
 from lamina_ir.typing import Function
 
-from ..extend import lower_to_op
 from .._emit.rule_tables import lowering_rules
 from .._numerics.complex_functions import (
     by_dtype, complex_abs, complex_power, complex_reciprocal, complex_sign, complex_square, unary_rules)
 from .._numerics.nan_guards import propagate_nan
-from .._emit.rule_context import Context
+from .._emit.rule_context import Context, lower_to_op
 from .._typing import IrValue
 
 __all__: list[str] = []

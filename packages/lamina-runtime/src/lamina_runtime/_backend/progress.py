@@ -113,7 +113,7 @@ class _Operation:
 def operation(text: str) -> AbstractContextManager[None]:
     """Return a context for an operation that may take long, such as "compiling `f`"."""
     stream = sys.stderr
-    if not show_progress.value or not _is_terminal(stream):
+    if not _is_terminal(stream) or not show_progress.value:
         return _NOTHING
     return _Operation(text, stream)
 

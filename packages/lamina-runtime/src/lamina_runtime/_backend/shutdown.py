@@ -13,13 +13,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NoReturn
 
 from .. import _jaxlib
 
-__all__ = ["block_thread", "blocked_threads", "end_process", "finished_before_exit"]
+__all__ = ["block_thread", "blocked_threads", "compiling_threads", "end_process"]
 
 _GRACE_SECONDS = 0.25  # spent only if a background thread may be in a call
 # Python's standard library. `sysconfig` knows its path too, but takes two milliseconds to import.
@@ -27,18 +25,7 @@ _LIBRARY = os.path.dirname(threading.__file__)
 _exiting = _jaxlib.new_state("leaving", None)
 blocked_threads: set[int] = set()  # ids of the exiting thread and the blocked ones; empty before the exit
 _exiting_thread: int | None = None
-_unfinished: set[int] = set()  # ids of threads in a block of `finished_before_exit`
-
-
-@contextmanager
-def finished_before_exit() -> Iterator[None]:
-    """Let the exit of the process wait until the block ends. Blocks are not nested."""
-    me = threading.get_ident()
-    _unfinished.add(me)
-    try:
-        yield
-    finally:
-        _unfinished.discard(me)
+compiling_threads: set[int] = set()  # ids of threads whose compilation the exit of the process waits for
 
 
 def block_thread() -> None:
@@ -76,7 +63,7 @@ def _at_exit() -> None:
     blocked_threads.add(_exiting_thread)
     _exiting.set_global(True)  # part of every signature, so that all calls miss the cache from now on
     try:
-        while _unfinished - {_exiting_thread}:
+        while compiling_threads - {_exiting_thread}:
             time.sleep(0.002)
     except KeyboardInterrupt:
         end_process()

@@ -51,6 +51,7 @@ _EXACT = get_primitives("""
 _SELECTING = get_primitives("clamp cummax cummin max min reduce_max reduce_min")
 _MIN_MAX_OR_REDUCE = _SELECTING | {prims.reduce_p}
 _ROUNDED_ONCE = get_primitives("add div mul sub")  # each rounds its result once, with either emitter
+_CHEAP_EITHER_WAY = _EXACT | _SELECTING | _ROUNDED_ONCE  # compile quickly, whether unrolled or not
 _MULTIPLY = get_primitives("dot_general mul")
 _SUMS = get_primitives("add sub")
 _SCATTERS = get_primitives("scatter scatter_add scatter_max scatter_min scatter_mul")
@@ -83,10 +84,6 @@ def compile_effort(closed: ClosedJaxpr) -> CompileEffort:
     With a last dimension of 33 to 63, unrolled loops of `exp` and similar functions compile in many times the time of
     rolled loops. The default emitter is not affected, so it compiles such programs if they sum floats.
     """
-    return closed.memo("effort", lambda: _effort(closed))
-
-
-def _effort(closed: ClosedJaxpr) -> CompileEffort:
     if not (_count_equations(closed, {}) <= _FEW or _Steady().accepts(closed)):
         return CompileEffort()
     sums, slow_widths, large = _scan(closed)
@@ -98,13 +95,15 @@ def _scan(closed: ClosedJaxpr) -> tuple[bool, bool, bool]:
     sums = slow_widths = large = False
     for e in closed.jaxpr.eqns:
         p, family = e.primitive, e.primitive.family
+        if family == "elementwise" and p in _CHEAP_EITHER_WAY:
+            continue
         avals = [v.aval for v in (*e.invars, *e.outvars)]
         if p in _CALLS or p is prims.linear_solve_p:
             inner = _scan(e.params["solve" if p is prims.linear_solve_p else "call_jaxpr"])
             sums, slow_widths, large = (a or b for a, b in zip((sums, slow_widths, large), inner))
         elif family not in _NON_SUMMING:
             sums = sums or p not in _EXACT | _SELECTING and any(dtypes.is_inexact(a.dtype) for a in avals)
-        elif family == "elementwise" and p not in _EXACT | _SELECTING | _ROUNDED_ONCE:
+        elif family == "elementwise":
             slow_widths = slow_widths or any(
                 a.shape and a.shape[-1] in _SLOW_WIDTHS and dtypes.is_inexact(a.dtype) for a in avals)
         if family not in _AS_FAST_ROLLED and p not in _SHAPES and max((a.size for a in avals), default=0) > _TINY:

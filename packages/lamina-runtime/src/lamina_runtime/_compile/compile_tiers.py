@@ -92,8 +92,12 @@ def _lost_ns(e: Eqn) -> float:
 
 
 def _count_runs(e: Eqn) -> float:
-    """Return how often the programs of an equation run: the iterations of a loop, infinite if unknown; else 1."""
+    """Return how often the programs of an equation run.
+
+    It is the number of iterations of a loop, infinite if unknown. It is the number of members of a map, since the devices of
+    a CPU share its cores. Else it is 1.
+    """
     flow = e.primitive.region_signature
     if flow is None or not flow.loops:
-        return 1.0
+        return 1.0 if flow is None else float(math.prod([size for _, size in flow.axes(e.params)]))
     return float(e.params[flow.length]) if flow.length else math.inf

@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["CacheStats", "CompileSettings", "LoadedExecutable", "MAX_PROGRAMS", "cache_stats",
            "check_compiler_options", "clear_memory", "compile", "evict", "load", "memoize", "memory_usage"]
 
+_get_id = attrgetter("id")
 _P = TypeVar("_P", bound=Any)  # a program with an attribute `loaded`
 disable_most_optimizations = config.Option("disable_most_optimizations", False, keyed=True,
                                            help="compile faster to slower programs, to find faults of an optimisation")
@@ -222,7 +224,7 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
         fork_state.refuse()
     compiler = compile_compiler.compiler_for(lowered)
     check_size(lowered)
-    if disable_most_optimizations.value:
+    if disable_most_optimizations.ever_enabled and disable_most_optimizations.value:
         options = options._replace(compiler_options=(*_jaxlib.UNOPTIMISED, *options.compiler_options))
     if needs := getattr(lowered, "needs", None):
         _jaxlib.register_kernels(needs)
@@ -256,7 +258,9 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
             if found is None:
                 path = disk_cache.cache_path(key[0], devices) if disk_cache.compilation_cache.value else None
                 task = _CompileTask(compiler, lowered, len(code), key, devices, options, path)
-                found = task.load() or task.compile(has_two_tiers and type(compiler) is compile_compiler.XLACompiler)
+                found = None if path is None else task.load(path)
+                if found is None:
+                    found = task.compile(has_two_tiers and type(compiler) is compile_compiler.XLACompiler)
                 _insert(found)
         finally:
             # A thread that comes now may make a new lock while others still wait for this one. That is harmless: all
@@ -296,9 +300,9 @@ class _CompileTask(NamedTuple):
     options: CompileSettings
     path: str | None  # its file in the disk cache; None: it is not stored
 
-    def load(self) -> LoadedExecutable | None:
-        """Return the executable from the disk cache; None if it is not there."""
-        payload = None if self.path is None else disk_cache.read(self.path)
+    def load(self, path: str) -> LoadedExecutable | None:
+        """Return the executable from its file in the disk cache; None if it is not there."""
+        payload = disk_cache.read(path)
         found = None if payload is None else self._deserialize(payload)
         if found is not None:
             _count("disk_hits")
@@ -331,6 +335,9 @@ class _CompileTask(NamedTuple):
             error = f"{type(e).__name__}: {e}"
         loaded = reference()
         if loaded is not None:
+            # Arrays of the results have the shardings that the partitioner chose in the first tier.
+            if made is not None and self.options.propagate and _result_shardings(made) != _result_shardings(loaded):
+                made, error = None, "the compiler chose other shardings for the results"
             loaded.finish(made, error)
             if is_logged:
                 logger.warning("`%s`: %s in the background in %.4f s", self.lowered.name,
@@ -354,11 +361,15 @@ class _CompileTask(NamedTuple):
         return found or LoadedExecutable(made, self.key, _BASE + _PER_STORED * len(payload), self.devices[0])
 
     def _compile(self, options: CompileSettings) -> Executable:
-        with shutdown.finished_before_exit():
+        thread = threading.get_ident()
+        shutdown.compiling_threads.add(thread)
+        try:
             return self.compiler.compile(self.lowered, self.devices, self._settings(options))
+        finally:
+            shutdown.compiling_threads.discard(thread)
 
     def _settings(self, options: CompileSettings) -> JaxlibCompileOptions:
-        return _compile_options(options, tuple([d.id for d in self.devices]))
+        return _compile_options(options, tuple(map(_get_id, self.devices)))
 
     def _wrap(self, made: Executable) -> LoadedExecutable:
         return LoadedExecutable(made, self.key, _BASE + _PER_CODE * self.code_size, self.devices[0])
@@ -369,6 +380,11 @@ class _CompileTask(NamedTuple):
         if found is None:
             return None
         return LoadedExecutable(found, self.key, _BASE + _PER_STORED * len(payload), self.devices[0], payload=payload)
+
+
+def _result_shardings(loaded: LoadedExecutable) -> list[str]:
+    """Return the texts of the shardings of the results of a partitioned program."""
+    return [str(_jaxlib.sharding_from_proto(p)) for p in loaded.executable.get_output_shardings() or ()]
 
 
 def _deserialize(client: Client, payload: bytes, device_list: DeviceList,

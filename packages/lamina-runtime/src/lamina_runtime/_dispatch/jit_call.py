@@ -25,7 +25,7 @@ from lamina_ir.extend import Placement, collect_facts
 from lamina_parallel.extend import global_view
 from lamina_tracing import jit, hooks
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, StagedProgram, Tracer, contains_tracer, api_boundary,
-                                   filter_traceback, trace_state, translate_error, wraps)
+                                   explicit_meshes, filter_traceback, trace_state, translate_error, wraps)
 from lamina_ir.typing import CacheKey, Function, Outputs, Sharding, StaticValue, Tree, Value
 from lamina_ir.extend.unchecked import lower_keys
 from typing_extensions import override
@@ -140,7 +140,8 @@ class _CacheMissHandler:
     def __init__(self, spec: CallSpec) -> None:
         self.spec = spec
         self.dispatcher = hooks.dispatcher
-        self.shardings_key = dispatch_user_shardings.get_shardings_key(spec)
+        has_shardings = spec.in_shardings is not None or spec.out_shardings is not None
+        self.shardings_key = dispatch_user_shardings.get_shardings_key(spec) if has_shardings else None
         self.compiler_options = executable_cache.check_compiler_options(spec.call, spec.compiler_options)
         self.window: Any = None
         self.counting_call: CallObject = None
@@ -328,10 +329,11 @@ class _CacheMissHandler:
         if user_shardings is not None:
             flat = user_shardings.place_args(spec, flat)
         has_moved_args = user_shardings is not None and any(x is not y for x, y in zip(flat, args_before))
-        typed = explicit_types.add_types(f"{kind} of `{spec.name}`", spec.name, staged.closed, flat, user_shardings,
-                                         spec.is_library_function, is_call=True)
-        if typed is not None:
-            staged, user_shardings = staged._replace(closed=typed[0]), typed[1]
+        if explicit_meshes:
+            typed = explicit_types.add_types(f"{kind} of `{spec.name}`", spec.name, staged.closed, flat, user_shardings,
+                                             spec.is_library_function, is_call=True)
+            if typed is not None:
+                staged, user_shardings = staged._replace(closed=typed[0]), typed[1]
         if user_shardings is not None or facts.process_axis_sizes is None or not piecewise.must_run_piecewise(staged.closed):
             placement = resolve.resolve_placement(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend,
                                                   user_shardings, lambda: spec.describe_axis_size(staged, tree), format_arg)

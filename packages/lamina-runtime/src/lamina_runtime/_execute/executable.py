@@ -60,7 +60,7 @@ def compile_and_log(low: Lowered, devices: tuple[Device, ...], options: executab
     """Compile a lowered program; log it with `config.log_compiles`, and write it to a file with `config.dump_ir_to`."""
     if dump_ir.dump_ir_to.value is not None:
         dump_ir.dump(call, name, low, closed)
-    if not config.log_compiles.value:
+    if not (config.log_compiles.ever_enabled and config.log_compiles.value):
         return executable_cache.compile(low, devices, options, has_two_tiers)
     start, stats_before = time.perf_counter(), executable_cache.cache_stats()
     executable = executable_cache.compile(low, devices, options, has_two_tiers)
@@ -198,18 +198,21 @@ class CompiledProgram:
             compiler_options = (*_jaxlib.multi_process_overrides(low.platform), *compiler_options)
         is_parallel = len(placement.devices) > 1
         fast_compile, rolled_loops = CompileEffort() if is_parallel else compile_effort(closed)
+        size = getattr(low, "size", None)  # absent in the output of other lowerings
+        has_loops = size is None or size.nesting > 0
         options = executable_cache.CompileSettings(
             placement.replicas, placement.partitions, unspecified, fast_compile,
             is_parallel and bool(getattr(low, "host_functions", ())), getattr(low, "shardy", False), compiler_options,
-            rolled_loops, 0 if is_parallel or low.platform != "cpu" else loop_byte_threshold(closed))
+            rolled_loops, loop_byte_threshold(closed) if has_loops and not is_parallel and low.platform == "cpu" else 0)
         if payload is not None:
             return executable_cache.load(low, placement.devices, options, payload)
-        has_two_tiers = allow_tiers and not (is_parallel or compiler_options or fast_compile) and self._has_two_tiers(closed)
+        has_two_tiers = allow_tiers and not (compiler_options or fast_compile) and self._has_two_tiers(closed)
         return compile_and_log(low, placement.devices, options, self.call, self.name, closed, has_two_tiers)
 
     def _has_two_tiers(self, closed: ClosedJaxpr) -> bool:
         low = self.lowered
         # Several processes often compute the same values each, and would replace their executables at different times.
+        # The devices of one process run the same executable in every launch.
         if client_state.current.launcher is not None or low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
             return False
         if nan_checks.is_enabled() or executable_cache.disable_most_optimizations.value:
@@ -475,14 +478,14 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
     key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None)
 
     def make() -> CompiledProgram:
-        if config.explain_cache_misses.value:
+        if config.explain_cache_misses.ever_enabled and config.explain_cache_misses.value:
             _explain_miss(closed, name, key)
         return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules, None, allow_tiers)
 
     made = executable_cache.memoize(closed, key, make)
-    if not allow_tiers and not made.loaded.wait():  # the compilation in the background failed: raise its error here
+    if not allow_tiers and made.loaded.tier != "optimized" and not made.loaded.wait():
         executable_cache.evict(made.loaded)
-        made = executable_cache.memoize(closed, key, make)
+        made = executable_cache.memoize(closed, key, make)  # raises the error of the compilation in the background
     return made
 
 

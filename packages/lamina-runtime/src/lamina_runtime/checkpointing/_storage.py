@@ -177,7 +177,7 @@ class Writer:
         if stored != piece.dtype:
             data = data.view(stored)
         data = data.astype(stored.newbyteorder("<"), copy=False)
-        raw = memoryview(data.view(np.uint8))  # type: ignore[arg-type]  # to mypy a buffer only from Python 3.12
+        raw = data.view(np.uint8).data
         found = sha256(header)
         found.update(raw)
         return found.hexdigest(), raw
@@ -402,7 +402,7 @@ class Reader:
             file = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             raise CheckpointError(f"{place}: {path} is missing") from None
-        raw, num_read = memoryview(np.empty(tile.length, np.uint8)), 0  # type: ignore[arg-type]  # see `Writer.digest`
+        raw, num_read = np.empty(tile.length, np.uint8).data, 0
         try:
             while num_read < tile.length:
                 n = os.preadv(file, [raw[num_read:]], tile.offset + num_read)

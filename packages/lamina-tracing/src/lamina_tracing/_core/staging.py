@@ -4,6 +4,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import numpy as np
 from typing_extensions import override
@@ -22,6 +23,7 @@ from .._typing import Outputs, SourceState, StagedFunctionInfo
 
 __all__ = ["StagingTrace", "StagingTracer", "are_lasting", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
+_get_var = attrgetter("_var")
 _NUMBERS = frozenset((bool, int, float, complex))
 _enable_checks, _debug_key_reuse, _check_leaks = config.enable_checks, config.debug_key_reuse, config.check_tracer_leaks
 
@@ -174,8 +176,8 @@ class StagingTrace(Trace):
 
     def to_jaxpr(self, arguments: Sequence[StagingTracer], outs: Sequence[Value]) -> ClosedJaxpr:
         """Return the recorded program from these arguments to these results."""
-        outvars = [self.lift(o) for o in outs]
-        invars = self.argument_vars = [a._var for a in arguments]
+        outvars = [*map(self.lift, outs)]
+        invars = self.argument_vars = [*map(_get_var, arguments)]
         if not self.consts:
             return ClosedJaxpr(Jaxpr([], invars, self.eqns, outvars), [])
         values = [self._snapshot(x, var.aval.dtype) if isinstance(x, np.ndarray) and not isinstance(x, HostArray) else x

@@ -76,12 +76,13 @@ def hashable_remedy(kind: str) -> str:
 class StaticArgs:
     """Static arguments of a function: `nums` are positions, `names` are names, `any` is whether there are any.
 
+    `name` is the function's name for messages.
+
     If only positions or only names are given, the others follow from the signature.
     """
 
     def __init__(self, call: str, fun: Function, argnums: ArgSelection, argnames: ArgSelection) -> None:
-        self.call = call
-        self.fun = fun
+        self.call, self.fun, self.name = call, fun, function_name(fun)
         what = "static_broadcasted_argnums" if call in ("pmap", "padded") else "static_argnums"
         nums = as_tuple(call, what, argnums, int)
         names = as_tuple(call, "static_argnames", argnames, str)
@@ -103,7 +104,7 @@ class StaticArgs:
         """Check a position and return it as a non-negative integer."""
         if count is not None and not -count <= n < count:
             names = ", ".join((get_parameters(self.fun) or ((),))[0])
-            raise ValueError(f"{self.call}: {what} {n} is out of range: `{function_name(self.fun)}` takes {count} "
+            raise ValueError(f"{self.call}: {what} {n} is out of range: `{self.name}` takes {count} "
                              f"positional arguments" + (f" ({names})" if names else ""))
         return n + count if n < 0 and count is not None else n
 
@@ -158,14 +159,14 @@ class StaticArgs:
                 rest[name] = value
         for where, value in static:
             if isinstance(value, Tracer):
-                raise StaticArgumentError(f"{self.call} of `{function_name(self.fun)}`: static {self.describe(where)} is a "
+                raise StaticArgumentError(f"{self.call} of `{self.name}`: static {self.describe(where)} is a "
                                           f"traced value {value.aval.str_long()}; a static argument must be a known Python "
                                           f"value.{value._describe_provenance()}")
             try:
                 hash(value)
             except TypeError as e:
                 raise StaticArgumentError(
-                    f"{self.call} of `{function_name(self.fun)}`: static {self.describe(where)} must be hashable; got "
+                    f"{self.call} of `{self.name}`: static {self.describe(where)} must be hashable; got "
                     f"{type(value).__name__}: {value!r:.60}. {hashable_remedy(type(value).__name__)}") from e
         if len(static) > 1:
             static.sort(key=lambda p: str(p[0]))

@@ -13,7 +13,6 @@ from lamina_ir.trees import PyTreeDef
 
 from .._core.args import argument_path, flatten_args, flatten_results
 from .._core.function_cache import function_key
-from .._core.signature import function_name
 from .._core.staging import stage
 from .._core.static_args import StaticArgs
 from .signature_cache import Signature, SignatureCache, StagedProgram
@@ -44,7 +43,7 @@ def stage_call(statics: StaticArgs, avals: Sequence[ShapedArray], tree: PyTreeDe
         args, kwargs = trees.tree_unflatten(tree, tracers)
         if static:
             args, kwargs = statics.join(args, kwargs, static)
-        out, out_tree = flatten_results(statics.call, function_name(fun), fun(*args, **kwargs))
+        out, out_tree = flatten_results(statics.call, statics.name, fun(*args, **kwargs))
         return out
 
     closed, outer = stage(flat_fun, avals, (statics.call, fun, tree, statics.nums))
@@ -109,8 +108,8 @@ class CallSpec(Protocol):
             raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
         self.call = call
         self.fun = fun
-        self.name = function_name(fun)
         self.statics = StaticArgs(call, fun, static_argnums, static_argnames)
+        self.name = self.statics.name
         self.donate_argnums = self.statics.donated(donate_argnums, donate_argnames)
         self.function_key = function_key(fun)
 

@@ -92,7 +92,7 @@ class SignatureCache:
                 found = trace(avals, tree, static)
         else:
             found = trace(avals, tree, static)
-        if are_lasting(found.outer) and config.is_unchanged(signature[-1], others):
+        if (not found.outer or are_lasting(found.outer)) and config.is_unchanged(signature[-1], others):
             if len(self.programs) >= _MAX_PROGRAMS:
                 self._drop_oldest_half()
             self.programs[signature] = found
