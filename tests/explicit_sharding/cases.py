@@ -22,6 +22,10 @@ RESHAPES = [
     ((4, 2, 8), ("x", "y", None), (8, 8)), ((4, 2, 8), ("x", None, None), (8, 8)),
     ((4, 2, 8), (None, "y", None), (8, 8)), ((4, 2, 8), ("x", None, "y"), (8, 8))]
 
+# Derivatives of programs with `while`, of derivatives, and of factorizations of a singular matrix.
+NOT_DIFFERENTIATED = ("while", "fft", "cholesky", "qr", "lu", "svd", "grad", "jit grad", "grad dot", "grads dot",
+                      "jit grads dot", "jit grads dot2", "checkpoint")
+
 Cases = dict[str, Callable[..., Any]]
 
 
@@ -101,6 +105,31 @@ def binary_cases(lib: ModuleType) -> Cases:
     return {
         "add": lambda v, w: v + w, "dot": lambda v, w: v @ w, "concatenate": lambda v, w: jnp.concatenate([v, w], 0),
         "batched dot": lambda v, w: jnp.einsum("bi,bi->b", v, w), "where": lambda v, w: jnp.where(v > 0, w, 0.),
+    }
+
+
+def gradient_cases(lib: ModuleType) -> Cases:
+    """Return functions of an array `[8, 8]`, by name, for their gradients; in addition to `unary_cases`."""
+    jnp, lax = lib.numpy, lib.lax
+    a = jnp.array([[(3 * i + 5 * j) % 7 / 4 for j in range(8)] for i in range(8)], dtype="float32")
+    rows = jnp.ones((3, 8))
+
+    def conv(v, kernel, mode="SAME"):
+        return lax.conv_general_dilated(v[:, None], kernel[:, None, :3], (1,), mode)
+
+    return {
+        "first rows": lambda v: v[:4], "columns": lambda v: v[:, :4], "repeated rows": lambda v: v[jnp.array([0, 1, 1])],
+        "product of all": lambda v: jnp.einsum("ij,ij->", v, v), "outer rows": lambda v: jnp.einsum("bi,bj->bij", v, v),
+        "update columns": lambda v: lax.dynamic_update_slice(v, v[:, :4], (0, 0)),
+        "add rows": lambda v: v.at[jnp.array([0, 1])].add(v[:2]), "sort rows": lambda v: jnp.sort(v, 1),
+        "take sorted": lambda v: jnp.take_along_axis(v, jnp.argsort(v, 1), 1), "select": lambda v: jnp.where(v > 1, v, a),
+        "maximum": lambda v: jnp.maximum(v, v.mean(1, keepdims=True)), "row times": lambda v: v * v[:1],
+        "kernel": lambda v: conv(a, v), "input": lambda v: conv(v, a), "valid input": lambda v: conv(v, a, "VALID"),
+        "scan carry": lambda v: lax.scan(lambda c, x: (jnp.tanh(c @ a) * x.sum(), None), v, rows)[0],
+        "scan sum": lambda v: lax.scan(lambda c, x: (c + x.sum(), x * c), 0., v.T),
+        "cond residuals": lambda v: lax.cond(True, lambda u: u @ a, lambda u: jnp.sin(u) @ a, v) * v,
+        "several uses": lambda v: jnp.sin(v @ a) + v, "sum and product": lambda v: (v + v.sum(1)[:, None]) * v,
+        "no derivative": lambda v: (v > 1) * 2.0,
     }
 
 
@@ -195,11 +224,20 @@ def types_seen(lib: ModuleType, f: Callable[..., Any], v: Any) -> list[str] | No
     try:
         f(v, note)
     except Exception as error:
-        if type(error).__name__ in ("ShardingTypeError", "TypeError", "ValueError", "AssertionError",
+        if type(error).__name__ in ("ShardingTypeError", "ShardingMismatchError", "TypeError", "ValueError", "AssertionError",
                                     "DuplicateSpecError"):
             return None
         raise
     return list(dict.fromkeys(seen))
+
+
+def _make_gradient(lib: ModuleType, f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+    """Return the jitted gradient of the sum of the squares of all results that are real."""
+    def total(*args):
+        leaves = lib.tree_util.tree_leaves(f(*args))
+        return sum([(x * x).sum() for x in leaves if lib.numpy.issubdtype(x.dtype, lib.numpy.floating)], start=0.0)
+
+    return lib.jit(lib.grad(total, argnums))
 
 
 def run_all(lib: ModuleType, put: Callable[..., Any], outcome: Callable[..., Any]) -> dict[str, Any]:
@@ -208,11 +246,16 @@ def run_all(lib: ModuleType, put: Callable[..., Any], outcome: Callable[..., Any
     for i, first in SPECS.items():
         for name, f in unary_cases(lib).items():
             found[f"{name} {i}"] = outcome(f, put((8, 8), first))
+        for name, f in {**unary_cases(lib), **gradient_cases(lib)}.items():
+            if name not in NOT_DIFFERENTIATED:
+                found[f"gradient {name} {i}"] = outcome(_make_gradient(lib, f), put((8, 8), first))
         for name, f in traced_cases(lib).items():
             found[f"typeof {name} {i}"] = types_seen(lib, f, put((8, 8), first))
         for j, second in SPECS.items():
             for name, f in binary_cases(lib).items():
                 found[f"{name} {i} {j}"] = outcome(f, put((8, 8), first), put((8, 8), second))
+                found[f"gradient {name} {i} {j}"] = outcome(_make_gradient(lib, f, (0, 1)), put((8, 8), first),
+                                                            put((8, 8), second))
     for shape, spec, new in RESHAPES:
         found[f"reshape {shape} {spec} {new}"] = outcome(lambda v, new=new: lib.lax.reshape(v, new), put(shape, spec))
     return found

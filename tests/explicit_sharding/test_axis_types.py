@@ -139,6 +139,28 @@ def test_constraints_over_mixed_axes(mixed):
     with pytest.raises(ValueError, match="expected a spec of Auto axes"):
         lamina.jit(lambda v: lax.with_sharding_constraint(v, P("x")))(mixed)
     assert type_of(lamina.jit(lambda v: reshard(v, P(None, "x")))(mixed)) == "float32[8,8@x]"
+    for f in (lambda v: reshard(v, P("y")), lamina.jit(lambda v: reshard(v, NamedSharding(mixed.sharding.mesh, P("x", "y"))))):
+        with pytest.raises(ValueError, match="reshard: out_shardings: .*'y' has the type AxisType.Auto"):
+            f(mixed)
+
+
+@pytest.mark.parametrize("fun, spec", [
+    (lambda v: v + 1, ("x", "y")), (lambda v: v.T + 1, ("y", "x")), (lambda v: v.sum(0), ("y",)), (lambda v: v @ v, ("x", "y")),
+    (lamina.grad(lambda v: jnp.sin(v).sum()), ("x", "y")), (lambda v: jnp.ones((8, 8)), (None, None)),
+    (lambda v: lax.with_sharding_constraint(v, P("y")), (("x", "y"), None)), (lambda v: reshard(v, P()), (None, "y")),
+    (lambda v: reshard(v, P(None, "x")), (None, "x"))])
+def test_results_keep_auto_axes(mixed, fun, spec):
+    f = lamina.jit(fun)
+    for _ in range(2):
+        found = f(mixed)
+        assert found.sharding == NamedSharding(mixed.sharding.mesh, P(*spec)) and found.sharding.spec == P(*spec)
+    assert type_of(found) == type_of(lamina.eval_shape(fun, mixed))
+    np.testing.assert_allclose(found, fun(mixed), rtol=1e-6)
+
+
+def test_eager_results_keep_auto_axes(mixed):
+    for found in (jnp.sin(mixed), mixed * 2, mixed.T.T):
+        assert found.sharding.spec == P("x", "y") and type_of(found) == "float32[8@x,8]"
 
 
 MESH = AbstractMesh((4, 2), ("x", "y"), AxisType.Explicit)

@@ -14,7 +14,9 @@ import cases  # noqa: E402
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 # Cases whose sums XLA forms in another order if the operands are sharded.
-REORDERED = ("softmax", "jit grads dot")
+REORDERED = ("softmax", "jit grads dot", "gradient ")
+# JAX refuses these gradients, or their functions: sizes do not fit its algorithm, or it requires equal shardings.
+COMPUTED = tuple([f"gradient {name} " for name in ("dynamic_update_slice", "kernel", "reduce", "scatter", "select")])
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +32,12 @@ def describe(f, *args):
     try:
         return lamina.tree_util.tree_leaves(f(*args))
     except (TypeError, ValueError) as error:
-        return error
+        return Exception(str(error))  # without the frames of the call, which keep its jitted functions alive
 
 
 def needs_a_mesh(name):
-    return name.split(" ")[0] in ("typeof", "out", "auto_axes", "reshard", "zeros", "ones", "full", "arange", "iota")
+    first = name.removeprefix("gradient ").split(" ")[0]
+    return first in ("typeof", "out", "auto_axes", "reshard", "zeros", "ones", "full", "arange", "iota")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def test_type_or_refusal_is_that_of_jax(name, sharded):
         assert found == RECORDED[name]
         return
     types = None if isinstance(found, Exception) else [str(lamina.typeof(x)) for x in found]
-    assert types == RECORDED[name], found
+    assert types == RECORDED[name] or RECORDED[name] is None and name.startswith(COMPUTED), found
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if not needs_a_mesh(name)])

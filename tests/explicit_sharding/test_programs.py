@@ -1,4 +1,5 @@
 """Whole programs over `Explicit` mesh axes: derivatives, loops, ahead-of-time compilation, mixed meshes, refusals."""
+import importlib
 import pickle
 
 import lamina
@@ -96,10 +97,27 @@ def test_a_program_may_depend_on_the_sharding_of_an_argument(mesh):
         np.testing.assert_array_equal(f(put(mesh, "y")), VALUE * 3)
 
 
-def test_shardings_are_unknown_in_shard_map(mesh):
+@pytest.mark.parametrize("wrap", [lambda f: f, lamina.jit, lambda f: lambda v: lamina.jvp(f, (v,), (v,))[0]],
+                         ids=["eager", "jit", "jvp"])
+def test_axes_are_manual_in_shard_map(mesh, wrap):
     seen = []
-    lamina.shard_map(lambda v: seen.append(lamina.typeof(v + 1).sharding) or v, mesh, P("x"), P("x"))(put(mesh, "x"))
-    assert seen == [None]
+
+    def body(v):
+        for x in (v, v + 1, jnp.ones(3)):
+            found = lamina.typeof(x).sharding
+            seen.append((found.spec, found.mesh.axis_types, str(lamina.typeof(x))))
+        seen.append(lamina.sharding.get_abstract_mesh().axis_types)
+        return lax.scan(lambda c, _: (seen.append(lamina.typeof(c).sharding.spec) or c * 2, None), v, None, length=2)[0]
+
+    x, manual = put(mesh, "x", "y"), (AxisType.Manual,) * 2
+    assert types(wrap(lamina.shard_map(body, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y")))(x)) == [
+        "float32[8@x,8@y]"]
+    assert seen[:5] == [*[(P(None, None), manual, "float32[2,4]")] * 2, (P(None), manual, "float32[3]"), manual, P(None, None)]
+    seen.clear()
+    outer = lamina.jit(lambda u: lamina.shard_map(lambda v: seen.append(lamina.typeof(u).sharding) or v, mesh=mesh,
+                                                  in_specs=P("x"), out_specs=P("x"))(u))
+    outer(put(mesh, "x"))
+    assert seen == [None]  # a value from outside of the body
 
 
 def test_ahead_of_time_compilation(mesh):
@@ -119,6 +137,41 @@ def test_refusal_has_the_line_of_the_user(mesh):
         for _ in range(2):  # a refused call is refused again
             with pytest.raises(ShardingTypeError, match=r"float32\[8@x,8@y\] and float32\[8@x,8@y\].*test_programs.py:\d+"):
                 f(x)
+
+
+def test_failed_check_of_a_constraint_is_an_assertion_error(mesh):
+    for f in (lambda v: lax.with_sharding_constraint(v, P("y")), lamina.jit(lambda v: lax.with_sharding_constraint(v, P("y")))):
+        for kind in (AssertionError, ShardingTypeError):
+            with pytest.raises(kind, match="expected PartitionSpec\\('y', None\\), got PartitionSpec\\('x', None\\)"):
+                f(put(mesh, "x"))
+
+
+def test_indexing_with_out_sharding_is_traced_once(mesh, monkeypatch):
+    x, rows = put(mesh, "x", "y"), jnp.array([0, 1, 2, 3])
+    calls = [lambda n: x.at[0:4].get(out_sharding=P("x")), lambda n: x.at[n].get(out_sharding=P("x")),
+             lambda n: x.at[rows + n].get(out_sharding=P("x")), lambda n: x.at[n].set(2.0, out_sharding=P("x")),
+             lambda n: x.at[np.arange(8) < 4].add(1.0, out_sharding=P("x"))]
+    module, traced = importlib.import_module("lamina_tracing.lax._sharding.out_sharding"), []
+    constrain_tree = module.constrain_tree
+    monkeypatch.setattr(module, "constrain_tree", lambda *args: traced.append(args) or constrain_tree(*args))
+    for f in calls:
+        traced.clear()
+        for n in range(4):
+            f(n)
+        assert len(traced) == 1
+    np.testing.assert_array_equal(x.at[-2].get(out_sharding=P("x")), VALUE[-2])
+    np.testing.assert_array_equal(x.at[20].get(out_sharding=P("x")), VALUE[7])
+    np.testing.assert_array_equal(x.at[::2, 1:3].set(0.0, out_sharding=P("x")), jnp.array(VALUE).at[::2, 1:3].set(0.0))
+
+
+def test_slices_of_traced_values_may_be_sharded(mesh):
+    x = put(mesh, "x", "y")
+    assert types(lamina.jit(lambda v: (v[:4], v[::2], v[:, 2:6]))(x)) == ["float32[4@x,8@y]"] * 2 + ["float32[8@x,4@y]"]
+    assert types(lamina.grad(lambda v: v[:4].sum())(x)) == ["float32[8@x,8@y]"]
+    with pytest.raises(ShardingTypeError, match="size 3, which is not divisible"):
+        lamina.jit(lambda v: v[:3])(x)
+    with pytest.raises(ShardingTypeError, match="a sliced dimension must not be sharded"):
+        x[:4]
 
 
 def test_repeated_calls_use_the_compiled_program(mesh):
@@ -176,3 +229,38 @@ def test_auto_axes_with_a_tree_of_shardings(mesh):
     found = f(x, x, out_sharding={"product": P("x"), "first": P()})
     assert types(found) == ["float32[8,8]", "float32[8@x,8]"]
     np.testing.assert_allclose(found["product"], VALUE @ VALUE, rtol=1e-6)
+
+
+def test_types_inside_jit_with_in_shardings(mesh):
+    seen = []
+
+    def f(v, w):
+        seen.append(types((v, w, v + 1)))
+        return v + 1
+
+    given = NamedSharding(mesh, P("x", "y"))
+    for in_shardings, args in [(given, (VALUE, VALUE)), ((P("x", "y"), P("x", "y")), (put(mesh, "x", "y"), VALUE)),
+                               ([given, given], (VALUE, VALUE))]:
+        assert types(lamina.jit(f, in_shardings=in_shardings)(*args)) == ["float32[8@x,8@y]"]
+    assert seen == [["float32[8@x,8@y]"] * 3] * len(seen) and seen
+    seen.clear()
+    lamina.jit(f, in_shardings=(given, None))(VALUE, put(mesh, None, "y"))
+    assert seen == [["float32[8@x,8@y]", "float32[8,8@y]", "float32[8@x,8@y]"]]
+    with pytest.raises(ShardingTypeError, match="contracted dimensions"):
+        lamina.jit(lambda v: lamina.typeof(v @ v) and v, in_shardings=given)(VALUE)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, lamina.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("fun", [
+    lambda v: jnp.einsum("ij,ij,jk->ik", v, v, VALUE)[:, :1] * v,  # batch dimensions of a product, one not sharded
+    lambda v: lax.cond(True, lambda a: a @ VALUE, lambda a: jnp.sin(a) @ VALUE, v) * v,  # residuals of one branch only
+    lambda v: lax.cond(True, lambda a: a @ VALUE, lambda a: jnp.sin(a) @ VALUE, v) * v.sum(1)[:, None] + v],
+    ids=["product", "cond", "sum"])
+def test_cotangents_with_several_shardings(wrap, fun):
+    mesh = lamina.make_mesh((4, 2), ("x", "y"), axis_types=AxisType.Explicit)
+    f = lamina.grad(lambda v: (fun(v) ** 2).sum())
+    with set_mesh(mesh):
+        x = put(mesh, "y", None)
+        found = wrap(f)(x)
+    assert types(found) == ["float32[8@y,8]"]
+    np.testing.assert_allclose(found, f(jnp.array(VALUE)), rtol=1e-4, atol=1e-5)

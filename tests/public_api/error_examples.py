@@ -31,6 +31,11 @@ from lamina.sharding import AxisType
 mesh = lamina.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,))
 x = lamina.device_put(jnp.ones((2, 2)), lamina.NamedSharding(mesh, lamina.P("x")))
 x @ x.T"""),
+    "LAM1106": Example("lamina.errors.ShardingMismatchError", """
+from lamina.sharding import AxisType
+mesh = lamina.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,))
+x = lamina.device_put(jnp.ones((2, 2)), lamina.NamedSharding(mesh, lamina.P("x")))
+lamina.lax.with_sharding_constraint(x, lamina.NamedSharding(mesh, lamina.P()))"""),
     "LAM1200": Example("lamina.errors.ConcretizationError", "lamina.jit(lambda x: float(x))(1.0)"),
     "LAM1201": Example("lamina.errors.TracerBoolError", "lamina.jit(lambda x: x if x > 0 else -x)(1.0)"),
     "LAM1202": Example("lamina.errors.TracerArrayError", "lamina.jit(lambda x: np.save('x.npy', x))(jnp.ones(3))"),

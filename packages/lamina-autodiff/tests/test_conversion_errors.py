@@ -4,10 +4,11 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp, linearize, value_and_grad, vjp
 from lamina_ir import ConcretizationError, LeakedTracerError
-from lamina_tracing import lax
+from lamina_tracing import jit, lax
 
 
 def wave(a, p):
@@ -81,3 +82,35 @@ def test_leaked_differentiated_value_names_primitive_and_line_if_certain(keep, m
     finally:
         LEAKED.clear()
     assert f"It is the result of {made}, and depends on argument x of `{keep.__name__}`." in text
+
+
+# A known number leaves the derivative, as in JAX 0.10 and 0.12: it is a constant for the derivative.
+READ = {"item": lambda x: x.item(), "int": int, "bool": bool, "compare": lambda x: 1.0 if x > 2 else 0.0,
+        "range": lambda x: len(range(int(x)))}
+REFUSED = {"float": float, "complex": complex, "tolist": lambda x: x.tolist(),
+           "asarray": lambda x: np.asarray(x), "float32": np.float32, "math": math.sin,
+           "ceil": math.ceil, "percent": lambda x: "%f" % x, "index": lambda x: [1, 2, 3, 4][x]}
+WRAPPERS = {"grad": lambda f: grad(f)(3.0), "grad of grad": lambda f: grad(grad(f))(3.0),
+            "jvp": lambda f: jvp(f, (3.0,), (1.0,))[1], "vjp": lambda f: vjp(f, 3.0)[1](1.0)[0],
+            "linearize": lambda f: linearize(f, 3.0)[1](1.0)}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("name", READ)
+def test_known_number_is_a_constant_for_the_derivative(name, wrapper):
+    found = WRAPPERS[wrapper](lambda x: READ[name](x) * x)
+    expected = READ[name](np.float32(3)) if wrapper != "grad of grad" else 0
+    assert float(found) == expected
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("name", REFUSED)
+def test_conversion_that_would_lose_a_derivative_is_refused(name, wrapper):
+    with pytest.raises(ConcretizationError):
+        WRAPPERS[wrapper](lambda x: REFUSED[name](x) * x)
+
+
+@pytest.mark.parametrize("name", [*READ, *REFUSED])
+def test_number_of_a_staged_value_is_unknown(name):
+    with pytest.raises(ConcretizationError):
+        jit(lambda x: {**READ, **REFUSED}[name](x) * x)(3.0)

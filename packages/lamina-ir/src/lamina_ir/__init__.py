@@ -14,8 +14,8 @@ from ._passes.thread_effects import (has_host_callbacks, mask_checks, find_unrep
                                      thread_effect_token)
 from .errors import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
                      KeyReuseError, LaminaError,
-                     LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, ShardingTypeError,
-                     SimplifiedTraceback,
+                     LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, ShardingMismatchError,
+                     ShardingTypeError, SimplifiedTraceback,
                      StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                      UnboundAxisError, UnboundedLoopError)
 from ._evaluate.evaluator import evaluate, evaluate_primitive, evaluate_spmd
@@ -38,7 +38,8 @@ __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CallbackRuleError", "
            "ConcretizationError", "Cost", "DTypeError", "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError",
            "IOEffect", "Jaxpr", "KeyReuseError", "LaminaError", "LeakedTracerError", "Literal", "MissingRuleError",
            "OutOfBoundsError", "PartialEval", "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct",
-           "ShapeError", "ShapedArray", "ShardingTypeError", "SimplifiedTraceback", "Source", "StaticArgumentError",
+           "ShapeError", "ShapedArray", "ShardingMismatchError", "ShardingTypeError",
+           "SimplifiedTraceback", "Source", "StaticArgumentError",
            "TracerArrayError",
            "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError",
            "UnnamedAxis", "Var", "__version__", "alpha_equal", "aval_of", "build", "check", "config",

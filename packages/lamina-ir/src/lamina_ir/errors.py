@@ -11,6 +11,7 @@ any error.
         UnboundedLoopError, CallbackRuleError (also ValueError)
       SimplifiedTraceback                  never raised
       ShardingTypeError (TypeError, ValueError)  the sharding of a result is ambiguous, on a mesh with `Explicit` axes
+        ShardingMismatchError (also AssertionError)  `with_sharding_constraint` found another sharding
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError, ValueError, TypeError)  an axis name that is not bound
       ExecutionError (RuntimeError)        a program could not be compiled, or failed while it ran
@@ -35,9 +36,9 @@ from typing_extensions import override
 
 __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "DTypeError", "ErrorDetails",
            "ExecutionError", "KeyReuseError", "LaminaError", "LeakedTracerError", "MissingRuleError", "OutOfBoundsError",
-           "ProgramError", "ShapeError", "ShardingTypeError", "SimplifiedTraceback", "StaticArgumentError",
-           "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError",
-           "UnboundedLoopError", "error_details", "mark_builtin_error"]
+           "ProgramError", "ShapeError", "ShardingMismatchError", "ShardingTypeError", "SimplifiedTraceback",
+           "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
+           "UnboundAxisError", "UnboundedLoopError", "error_details", "mark_builtin_error"]
 
 _E = TypeVar("_E", bound=BaseException)
 _PAGE = "lamina.errors, docs/reference/errors"
@@ -191,6 +192,15 @@ class ShardingTypeError(LaminaError, TypeError, ValueError):
     """
 
     code: ClassVar[str] = "LAM1105"
+
+
+class ShardingMismatchError(ShardingTypeError, AssertionError):
+    """`with_sharding_constraint` found another sharding: over `Explicit` axes it checks that of the array.
+
+    Fix: give the sharding of the array, or move the array with `reshard`.
+    """
+
+    code: ClassVar[str] = "LAM1106"
 
 
 class MissingRuleError(LaminaError, NotImplementedError):

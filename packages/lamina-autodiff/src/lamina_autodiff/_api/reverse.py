@@ -71,7 +71,7 @@ def _linearize_tree(call: str, fun: Function, args: Sequence[Tree], has_aux: boo
         run = _constrain_arguments(run, kept)
     out, program = linearize(run, flat, active)
     if kept is not None:
-        program.has_shardings = True
+        program.kept_shardings = kept
     out_tree, aux_tree, n = info
     # Auxiliary results have no cotangents. Without them, equations that only they need are dead.
     program.outs = program.outs[:n]
@@ -89,8 +89,8 @@ def _pull(fun: Function | None, program: LinearizedFunction, avals: Sequence[Sha
     line = trace_state.source
     if fun is not None and line is None and trace_state.trace is not EVALUATION:
         trace_state.source = get_function_source(fun)
-    elif fun is not None and getattr(program, "has_shardings", False):
-        source = get_function_source(fun)  # marked, so that no operation of the transpose is refused
+    elif fun is not None and getattr(program, "kept_shardings", None) is not None:
+        source = get_function_source(fun)  # marked as a part of the transpose
         trace_state.source = None if source is None else source.backward()
     try:
         return _pull_back(program, avals, active, cts, free)
@@ -101,8 +101,10 @@ def _pull(fun: Function | None, program: LinearizedFunction, avals: Sequence[Sha
 def _pull_back(program: LinearizedFunction, avals: Sequence[ShapedArray], active: Sequence[bool],
                cts: Sequence[Tangent], free: bool) -> list[Value]:
     # The cotangent of a weakly typed argument, such as a Python scalar, is weakly typed too.
-    return [zeros_of(a) if ct is None else match_weak_type(ct, a) if a.weak_type else ct
-            for a, ct in zip(avals, expand_by_mask(program.backward(cts, free=free), active))]
+    found = [None if ct is None else match_weak_type(ct, a) if a.weak_type else ct
+             for a, ct in zip(avals, expand_by_mask(program.backward(cts, free=free), active))]
+    kept = getattr(program, "kept_shardings", None) or [None] * len(avals)
+    return [constrain(zeros_of(a), params) if ct is None else ct for a, ct, params in zip(avals, found, kept)]
 
 
 @dataclasses.dataclass(eq=False)

@@ -61,7 +61,8 @@ def _rename_call(method: str, verb: str, *args: Any) -> Any:
         raise
 
 
-def _change(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
+def _change(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool,
+            out_sharding: Sharding = None) -> Any:
     asked = mode is None and config.debug_bounds.ever_enabled and is_check_enabled()
     if mode == "wrap":
         index, mode = wrap_index(index, x.shape), "clip"
@@ -69,6 +70,8 @@ def _change(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: b
     values = _to_values(verb, values)
     traced = isinstance(x, Tracer) or isinstance(values, Tracer)
     if _is_mask_of(index, x.shape) and not np.shape(values):
+        if out_sharding is not None:
+            return call_with_out_sharding(verb, compile_plan((verb,), change_where, verb), (x, values, index), out_sharding)
         if traced or isinstance(index, Tracer):
             return change_where(verb, x, values, index)
         return compile_plan((verb,), change_where, verb)(x, values, index)
@@ -76,6 +79,9 @@ def _change(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: b
         check_bounds(f"x.at[...].{verb}", index, x.shape, wrap)
     plan, positions = parse(index, x.shape, how is not FILL, wrap)
     flags = (bool(sorted_), bool(unique))
+    if out_sharding is not None:
+        run = compile_plan((verb, plan, how, flags, wrap), change, verb)
+        return call_with_out_sharding(verb, run, (x, values, *positions), out_sharding)
     if traced or has_traced(positions):
         return change(verb, plan, how, flags, wrap, x, values, *positions)
     return compile_plan((verb, plan, how, flags, wrap), change, verb)(x, values, *positions)
@@ -140,9 +146,7 @@ class AtReference:
         flags = (bool(indices_are_sorted), bool(unique_indices))
         if out_sharding is not None:
             check_out_sharding("x.at[index].get", out_sharding)
-            return call_with_out_sharding("get", lambda x: take_index(
-                x, self.index, mode, fill_value, flags, wrap_negative_indices), (self.array,), out_sharding)
-        return take_index(self.array, self.index, mode, fill_value, flags, wrap_negative_indices)
+        return take_index(self.array, self.index, mode, fill_value, flags, wrap_negative_indices, out_sharding)
 
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False,
               mode: Any = None, wrap_negative_indices: bool = True) -> Any:
@@ -221,10 +225,7 @@ def _make_method(verb: str, says: str, example: str) -> Callable[..., Any]:
         x, index = self.array, self.index
         if out_sharding is not None:
             check_out_sharding(f"x.at[index].{verb}", out_sharding)
-            return call_with_out_sharding(verb, lambda x, values: _change(
-                verb, x, index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (x, values),
-                out_sharding)
-        if type(index) is int and mode is None and type(values) is not list and type(values) is not tuple \
+        elif type(index) is int and mode is None and type(values) is not list and type(values) is not tuple \
                 and not isinstance(x, Tracer) and not isinstance(values, Tracer):
             shape = x.shape
             if shape and 0 <= index < shape[0]:
@@ -233,7 +234,7 @@ def _make_method(verb: str, says: str, example: str) -> Callable[..., Any]:
                 except TypeError:
                     _to_values(verb, values)
                     raise
-        return _change(verb, x, index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return _change(verb, x, index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices, out_sharding)
 
     method.__name__ = verb
     method.__qualname__ = f"AtReference.{verb}"

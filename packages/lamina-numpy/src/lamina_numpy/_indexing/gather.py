@@ -158,7 +158,8 @@ def read(plan: Plan, mode: GatherScatterMode, fill_value: Any, flags: tuple[bool
     if gone and any(shape[a] == 0 for a in gone):
         raise IndexError(f"indexing: an axis of length 0 has no positions; the array has shape {list(shape)}")
     if explicit_meshes:
-        refuse_sharded("indexing", x, [a for a, (n, size) in enumerate(zip(shape, sizes)) if n != size and a not in gone])
+        refuse_sharded("indexing", x, [a for a, (n, size, start) in enumerate(zip(shape, sizes, starts))
+                                       if n != size and a not in gone and type(start) is not int])
     x = _slice_window(x, starts, sizes, steps, flip)
     if gone:
         x = lax.squeeze(x, gone)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config
+from lamina_ir.typing import Sharding
 from lamina_tracing import hooks, jit, lax
-from lamina_tracing.extend import EVALUATION, Tracer, trace_state, typeof
+from lamina_tracing.extend import EVALUATION, Tracer, call_with_out_sharding, trace_state, typeof
 from lamina_tracing.lax import GatherScatterMode
 
 from .bounds import check_bounds, is_check_enabled
@@ -113,7 +114,8 @@ def parse_mode(verb: str, mode: Any) -> GatherScatterMode:
                          f"{type(mode).__name__}: {mode!r:.60}") from None
 
 
-def take_index(x: Any, index: Any, mode: Any, fill_value: Any, flags: tuple[bool, bool], wrap: bool) -> Any:
+def take_index(x: Any, index: Any, mode: Any, fill_value: Any, flags: tuple[bool, bool], wrap: bool,
+               out_sharding: Sharding = None) -> Any:
     """`x[index]` with all choices: what `x.at[index].get` does."""
     if mode is None and _bounds.ever_enabled and is_check_enabled():
         check_bounds("x.at[...].get", index, x.shape, wrap)
@@ -125,6 +127,9 @@ def take_index(x: Any, index: Any, mode: Any, fill_value: Any, flags: tuple[bool
     if fill_value is not None:
         fill_value = np.asarray(fill_value).item()
     plan, positions = parse(index, x.shape, how is not FILL, wrap)
+    if out_sharding is not None:
+        run = compile_plan((plan, how, fill_value, flags, wrap), read, "get")
+        return call_with_out_sharding("get", run, (x, *positions), out_sharding)
     if isinstance(x, Tracer) or has_traced(positions):
         return read(plan, how, fill_value, flags, wrap, x, *positions)
     return compile_plan((plan, how, fill_value, flags, wrap), read, "get")(x, *positions)

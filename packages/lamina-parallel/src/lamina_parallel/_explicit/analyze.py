@@ -4,7 +4,8 @@ The analysis runs once per program and argument shardings, before compilation. I
 the sharding rule of each primitive, and analyzes nested programs in the same way. Each result that is sharded gets a
 sharding constraint, so the compiler follows the types.
 
-An equation of a transpose cannot be changed by the user. If its rule refuses the operands, its result is replicated.
+An equation of a transpose cannot be changed by the user, and the cotangents of one value may come with several shardings.
+So its rule refuses less: contracted dimensions may be sharded alike, and of several shardings the first one is used.
 """
 from __future__ import annotations
 
@@ -136,12 +137,10 @@ class Analysis:
                 return self.visit_program(e, entries, derived)
             return e, self.apply_rule(e, entries, uniform, derived)
         except ShardingTypeError as error:
-            if derived:
-                return e, [unsharded(v.aval.ndim) for v in e.outvars]
             source = self.source or e.source
             if source is None or getattr(error, "has_line", False):
                 raise
-            located = ShardingTypeError(f"{error} (at {source})")
+            located = ShardingTypeError(f"{error} ({'in the transpose of the operation ' if derived else ''}at {source})")
             located.has_line = True  # type: ignore[attr-defined]
             raise located from None
 
@@ -192,13 +191,18 @@ class Analysis:
 
     def visit_cond(self, e: Eqn, entries: list[Entries], derived: bool) -> tuple[Eqn, list[Entries]]:
         made = [self.analyze(branch, tuple(entries[1:]), derived) for branch in e.params["branches"]]
-        first = made[0][1]
-        for _, outs in made[1:]:
-            for v, a, b in zip(e.outvars, first, outs):
-                if a != b:
-                    raise ShardingTypeError(f"cond: the branches must return the same types; got {format_type(v.aval, a)} "
-                                            f"and {format_type(v.aval, b)}. {HINT}")
-        return _with_params(e, branches=tuple([closed for closed, _ in made])), first
+        fillers = [_find_fillers(branch.jaxpr) for branch in e.params["branches"]]
+        found = []
+        for i, v in enumerate(e.outvars):
+            kinds = [*dict.fromkeys([outs[i] for (_, outs), own in zip(made, fillers) if i not in own])]
+            if derived:
+                kinds.sort(key=lambda names: not any(names))
+            elif len(kinds) > 1:
+                raise ShardingTypeError(f"cond: the branches must return the same types; got {format_type(v.aval, kinds[0])} "
+                                        f"and {format_type(v.aval, kinds[1])}. {HINT}")
+            found.append(kinds[0] if kinds else unsharded(v.aval.ndim))
+        branches = tuple([self.constrain_results(closed, outs, found) for closed, outs in made])
+        return _with_params(e, branches=branches), found
 
     def visit_scan(self, e: Eqn, entries: list[Entries], derived: bool) -> tuple[Eqn, list[Entries]]:
         consts, carry = e.params["num_consts"], e.params["num_carry"]
@@ -286,6 +290,19 @@ class Analysis:
                                        e.source))
         return [Eqn(e.primitive, e.invars, outvars, e.params, e.source), *constraints]
 
+    def constrain_results(self, closed: ClosedJaxpr, outs: Sequence[Entries], wanted: Sequence[Entries]) -> ClosedJaxpr:
+        """Return a branch whose results have the wanted shardings."""
+        jaxpr = closed.jaxpr
+        outvars, constraints = list(jaxpr.outvars), []
+        for i, (v, entries, found) in enumerate(zip(jaxpr.outvars, outs, wanted, strict=True)):
+            if entries != found:
+                outvars[i] = Var(v.aval)
+                constraints.append(Eqn(prims.sharding_constraint_p, [v], [outvars[i]], self.constraint_params(found)))
+        if not constraints:
+            return closed
+        return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, [*jaxpr.eqns, *constraints], outvars, jaxpr.axis_names,
+                                 jaxpr.effectful), closed.consts)
+
     def constraint_params(self, entries: Entries) -> dict[str, object]:
         tiles, _ = tiles_from_partition_spec(self.mesh, spec_from_entries(entries), len(entries))
         free = tuple([d for d, names in enumerate(entries) if not names]) if self.is_mixed else ()
@@ -299,6 +316,16 @@ def keep_axes(mesh: Mesh, entries: Sequence[Sequence[Hashable]]) -> Entries:
 
 def _get_entries(env: dict[Atom, Entries], v: Atom) -> Entries:
     return unsharded(v.aval.ndim) if type(v) is Literal else env[v]
+
+
+def _find_fillers(jaxpr: Jaxpr) -> set[int]:
+    """Return the results of a branch that only fill the place of a residual of another branch, of any sharding.
+
+    They are made by `split_equation`, without a source line.
+    """
+    made = {e.outvars[0] for e in jaxpr.eqns
+            if e.primitive is prims.broadcast_in_dim_p and e.source is None and type(e.invars[0]) is Literal}
+    return {i for i, v in enumerate(jaxpr.outvars) if v in made}
 
 
 def _with_params(e: Eqn, **changed: object) -> Eqn:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from .operation import Operation, unsharded
+from .operation import Operation, drop_repeated, unsharded
 from .._typing import Entries
 
 __all__ = ["ARRAY_RULES"]
@@ -14,31 +14,32 @@ Rule = Callable[[Operation], "Entries | list[Entries]"]
 def _dot_general(op: Operation) -> Entries:
     (lc, rc), (lb, rb) = op.params["dimension_numbers"]
     lhs, rhs = op.entries
-    batch = tuple([lhs[d] for d in lb])
-    if batch != tuple([rhs[d] for d in rb]):
+    batch = tuple([lhs[d] or rhs[e] if op.is_derived else lhs[d] for d, e in zip(lb, rb)])
+    if any(rhs[e] != names and not op.is_derived for e, names in zip(rb, batch)):
         op.refuse("batch dimensions of both operands must have the same sharding")
     if not op.is_derived and any(lhs[i] and rhs[j] for i, j in zip(lc, rc)):
         op.refuse("contracted dimensions of both operands are sharded, so the sharding of the result is ambiguous")
     kept = [names for d, names in enumerate(lhs) if d not in (*lc, *lb)]
     kept += [names for d, names in enumerate(rhs) if d not in (*rc, *rb)]
-    return op.check_distinct((*batch, *kept))
+    # The cotangent is the first operand of a transpose: its dimensions have the sharding of the primal value.
+    return drop_repeated((*batch, *kept)) if op.is_derived else op.check_distinct((*batch, *kept))
 
 
 def _convolution(op: Operation) -> Entries:
     numbers = op.params["dimension_numbers"]
     lhs, rhs = op.entries
     ins, kernel, outs = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
-    if any(rhs[d] for d in kernel[1:]):
+    if not op.is_derived and any(rhs[d] for d in kernel[1:]):
         op.refuse("only the output features of the kernel may be sharded")
-    if lhs[ins[1]]:
+    if not op.is_derived and lhs[ins[1]]:
         op.refuse("input features are summed, so they must not be sharded")
     grouped = op.params["batch_group_count"] > 1 or op.params["feature_group_count"] > 1
     if grouped and (lhs[ins[0]] or rhs[kernel[0]]):
         op.refuse("the batch and the features of a grouped convolution must not be sharded")
     found: list[tuple[Hashable, ...]] = [()] * len(outs)
     found[outs[0]], found[outs[1]] = lhs[ins[0]], rhs[kernel[0]]
-    for i, o in zip(ins[2:], outs[2:]):
-        found[o] = lhs[i]
+    for i, k, o in zip(ins[2:], kernel[2:], outs[2:]):
+        found[o] = () if rhs[k] else lhs[i]  # in a transpose, a sharded dimension of both is summed
     before = list(op.out_avals[0].shape)
     for i, o in zip(ins[2:], outs[2:]):
         before[o] = op.avals[0].shape[i]
@@ -105,6 +106,8 @@ def _scatter(op: Operation) -> Entries:
     numbers = op.params["dimension_numbers"]
     operand, indices, updates = op.entries
     batching = tuple(numbers.operand_batching_dims)
+    if op.is_derived:
+        operand, indices, updates = _join_scattered(op)
     windows = [d for d in range(len(operand)) if d not in (*numbers.inserted_window_dims, *batching)]
     indexed = {*numbers.inserted_window_dims, *numbers.scatter_dims_to_operand_dims}
     for d, u in zip(windows, numbers.update_window_dims):
@@ -116,7 +119,7 @@ def _scatter(op: Operation) -> Entries:
     scattered = [names for u, names in enumerate(updates) if u not in numbers.update_window_dims]
     batch_of_indices = {*numbers.scatter_indices_batching_dims}
     for i, names in enumerate(indices[:-1]):
-        if i not in batch_of_indices and (names or scattered[i]):
+        if i not in batch_of_indices and (names or scattered[i]) and not op.is_derived:
             op.refuse("dimensions of indices and updates that are scattered must not be sharded")
     for d, i in zip(batching, numbers.scatter_indices_batching_dims):
         if not operand[d] == indices[i] == scattered[i]:
@@ -124,8 +127,27 @@ def _scatter(op: Operation) -> Entries:
     return operand
 
 
+def _join_scattered(op: Operation) -> tuple[Entries, Entries, Entries]:
+    """Return the entries of a scatter of a transpose, whose operand is zeros without a sharding: it takes that of the
+    updates. Updates and indices without a sharding take that of the operand."""
+    numbers = op.params["dimension_numbers"]
+    operand, indices, updates = [list(entries) for entries in op.entries]
+    batching = list(numbers.operand_batching_dims)
+    windows = [d for d in range(len(operand)) if d not in (*numbers.inserted_window_dims, *batching)]
+    for d, u in zip(windows, numbers.update_window_dims):
+        if op.avals[0].shape[d] == op.avals[2].shape[u]:
+            operand[d] = operand[d] or updates[u]
+    scattered = [u for u in range(len(updates)) if u not in numbers.update_window_dims]
+    for d, i in zip(batching, numbers.scatter_indices_batching_dims):
+        operand[d] = operand[d] or indices[i] or updates[scattered[i]]
+        indices[i], updates[scattered[i]] = indices[i] or operand[d], updates[scattered[i]] or operand[d]
+    return op.check_distinct(tuple(operand)), tuple(indices), tuple(updates)
+
+
 def _dynamic_update_slice(op: Operation) -> Entries:
     operand, update = op.entries[:2]
+    if op.is_derived and not (any(operand) and any(update)):  # one is zeros without a sharding
+        return op.resize(operand if any(operand) else update, op.avals[1].shape, op.avals[0].shape)
     partial = [d for d, (n, m) in enumerate(zip(op.avals[0].shape, op.avals[1].shape)) if n != m]
     if op.uniform[1] and not any(operand[d] for d in partial):
         return operand

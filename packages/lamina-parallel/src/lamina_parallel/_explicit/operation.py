@@ -11,7 +11,7 @@ from lamina_ir.typing import Params
 
 from .._typing import Entries
 
-__all__ = ["HINT", "Operation", "format_type", "unsharded"]
+__all__ = ["HINT", "Operation", "drop_repeated", "format_type", "unsharded"]
 
 HINT = ("Move an operand with lamina.sharding.reshard, pass out_sharding= if the function takes it, or use "
         "lamina.sharding.auto_axes")
@@ -26,6 +26,20 @@ class _Sharding(NamedTuple):
 def unsharded(ndim: int) -> Entries:
     """Return the entries of a replicated array: () for each dimension."""
     return ((),) * ndim
+
+
+def drop_repeated(entries: Sequence[Sequence[Hashable]]) -> Entries:
+    """Return entries without the dimensions that name a mesh axis again.
+
+    >>> drop_repeated([("x",), ("x", "y"), ("y",)])
+    (('x',), (), ('y',))
+    """
+    seen: set[Hashable] = set()
+    found: list[tuple[Hashable, ...]] = []
+    for names in entries:
+        found.append(() if seen.intersection(names) else tuple(names))
+        seen.update(found[-1])
+    return tuple(found)
 
 
 def format_type(aval: ShapedArray, entries: Entries) -> str:
@@ -47,7 +61,8 @@ class Operation:
       out_avals: the types of the results.
       sizes: the size of each mesh axis.
       uniform: for each operand whether all its elements are one scalar.
-      is_derived: whether the equation is part of a transpose. Then contracted dimensions may be sharded alike.
+      is_derived: whether the equation is part of a transpose. Then contracted dimensions may be sharded alike, and
+        operands may have several shardings, of which the first one is used.
     """
 
     __slots__ = ("avals", "entries", "is_derived", "out_avals", "params", "primitive", "sizes", "uniform")
@@ -95,7 +110,8 @@ class Operation:
     def merge(self, operands: Sequence[int] | None = None) -> Entries:
         """Return the common entries of operands of one shape; scalars are skipped.
 
-        In each dimension the operands that are sharded must be sharded alike.
+        In each dimension the operands that are sharded must be sharded alike. In a transpose the first one determines the
+        result: cotangents of one value may come with several shardings.
         """
         ndim = self.out_avals[0].ndim
         found: list[tuple[Hashable, ...]] = [()] * ndim
@@ -103,7 +119,7 @@ class Operation:
             if self.avals[i].ndim != ndim:
                 continue
             for d, names in enumerate(self.entries[i]):
-                if names and found[d] and names != found[d]:
+                if names and found[d] and names != found[d] and not self.is_derived:
                     self.refuse("operands must have the same sharding in each dimension, or none")
-                found[d] = names or found[d]
-        return self.check_distinct(tuple(found))
+                found[d] = found[d] or names
+        return drop_repeated(found) if self.is_derived else self.check_distinct(tuple(found))

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 from lamina_batching.extend.transformations import BatchTracer
 from lamina_ir import Atom, ClosedJaxpr, Eqn, Literal, ShapedArray, prims
-from lamina_ir.errors import ShardingTypeError
+from lamina_ir.errors import ShardingMismatchError
 from lamina_ir.typing import Sharding, Value
 from lamina_tracing.extend import (KEEP, ExplicitEntries, StagingTrace, StagingTracer, Tracer, get_underlying_value,
-                                   set_sharding_analysis)
+                                   set_sharding_analysis, trace_state)
 
 from .analyze import Analysis, add_sharding_types, keep_axes
 from .operation import unsharded
@@ -39,6 +39,9 @@ class _TracedShardings:
 
     def find_sharding(self, x: Value) -> Sharding:
         if isinstance(x, StagingTracer):
+            manual = _manual_mesh_in_scope()
+            if manual is not None and x._trace is trace_state.trace:  # not a value from outside of the body
+                return make_type(manual, unsharded(x.ndim))
             analysis = _get_analysis(x._trace)
             found = None if analysis is None else analysis.env.get(x._var)
             return None if analysis is None or found is None else make_type(analysis.mesh, found)
@@ -95,7 +98,7 @@ class _TracedShardings:
             return merged if isinstance(sharding, PartitionSpec) else make_sharding(mesh, merged)
         wanted = spec_entries(explicit_spec(mesh, spec, ndim))
         if found.explicit_entries != wanted:
-            raise ShardingTypeError("with_sharding_constraint: over Explicit axes it checks the sharding of x; expected "
+            raise ShardingMismatchError("with_sharding_constraint: over Explicit axes it checks the sharding of x; expected "
                                     f"{spec_from_entries(wanted)!r}, got {found.spec!r}. Use sharding.reshard to move x")
         return sharding
 
@@ -113,6 +116,12 @@ class _TracedShardings:
 def _explicit_mesh_in_scope() -> Mesh | None:
     mesh = mesh_in_scope()
     return mesh if mesh is not None and mesh.explicit_axes else None
+
+
+def _manual_mesh_in_scope() -> Mesh | None:
+    """Return the mesh in scope in the body of a `shard_map`: all its axes are `Manual`, and values are blocks."""
+    mesh = mesh_in_scope()
+    return mesh if mesh is not None and all(kind is AxisType.Manual for kind in mesh.axis_types) else None
 
 
 def _get_analysis(trace: StagingTrace) -> _TraceAnalysis | None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from typing_extensions import override
@@ -22,8 +23,8 @@ from lamina_ir.extend.unchecked import (
     annotate_varying_axes, check_uniform_control_flow, drop_redundant_collectives, record_annotated)
 
 from .base import MapSpec, describe_origin
-from .._mesh.abstract_mesh import AbstractMesh
-from .._mesh.mesh import Mesh, mesh_in_scope
+from .._mesh.abstract_mesh import AbstractMesh, AxisType
+from .._mesh.mesh import Mesh, mesh_in_scope, with_axis_types
 from .._mesh.partition_spec import PartitionSpec, check_spec
 from .._mesh.axis_resources import check_no_divided_xmap
 from .._typing import Entry
@@ -195,7 +196,7 @@ class ShardMapSpec(MapSpec):
             for i, (a, entry) in enumerate(zip(avals, ins))]
 
         # The body is the program of one device. Values that it closes over (`outer`) are its first operands, not split.
-        with extend_axis_env(*[AxisFrame(name, size) for name, size in sizes.items()]):
+        with extend_axis_env(*[AxisFrame(name, size) for name, size in sizes.items()]), _make_manual(mesh, mine):
             closed, outer, out_tree = self.stage_function(parts, tree)
         further = frozenset([f.name for f in trace_state.axes])
         record_annotated(closed, further.union(sizes))
@@ -236,6 +237,13 @@ class ShardMapSpec(MapSpec):
                                      "devices, with "
                                      f"lax.psum, pmean, pmax or all_gather over {name!r}, or name the axis in its spec; "
                                      "check_rep=False takes one device's")
+
+
+def _make_manual(mesh: Mesh, names: Collection[Hashable]) -> AbstractContextManager[object]:
+    """Return a context in which these axes of a mesh have the type `Manual`, if it has `Explicit` axes."""
+    if not mesh.explicit_axes:
+        return nullcontext()
+    return with_axis_types(mesh, [i for i, name in enumerate(mesh.axis_names) if name in names], AxisType.Manual)
 
 
 def _forget_devices(is_closed: Callable[[Device], bool]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_parallel import PartitionSpec
+from lamina_parallel.extend import check_explicit_spec, mesh_in_scope
 from lamina_tracing.extend import Tracer, constrain_tree, has_jax_array, read_jax_array
 from lamina_ir.typing import Device, Sharding, Tree, Value
 
@@ -202,7 +203,8 @@ def reshard(xs: Tree, out_shardings: Tree) -> Tree:
       `xs` with an array at each leaf.
     Raises:
       TypeError: a leaf of `out_shardings` is not a sharding.
-      ValueError: a sharding does not fit an array, or no mesh is in scope.
+      ValueError: a sharding does not fit an array, or no mesh is in scope. Its mesh has `Explicit` axes, and its spec
+        names others; use `lax.with_sharding_constraint` for these.
 
     >>> import lamina_runtime
     >>> from lamina_parallel import Mesh, PartitionSpec
@@ -220,8 +222,16 @@ def reshard(xs: Tree, out_shardings: Tree) -> Tree:
             raise TypeError("reshard: out_shardings: expected shardings, as NamedSharding(mesh, spec) or an array's "
                             "`.sharding`, or a PartitionSpec in the scope of a mesh; got "
                             f"{type(target).__name__}: {target!r:.60}")
+        _check_mixed(target)
     return tree.unflatten([constrain_tree(x, target) if isinstance(x, Tracer) else device_put(x, target)
                            for x, target in zip(flat, targets, strict=True)])
+
+
+def _check_mixed(target: Sharding) -> None:
+    """Raise ValueError if the mesh of a sharding has `Explicit` axes, and its spec names others."""
+    mesh = mesh_in_scope() if isinstance(target, PartitionSpec) else target._mesh
+    if mesh is not None and mesh.explicit_axes:
+        check_explicit_spec(mesh, target if isinstance(target, PartitionSpec) else target.spec, "reshard: out_shardings")
 
 
 def copy_to_host_async(x: Tree) -> Tree:

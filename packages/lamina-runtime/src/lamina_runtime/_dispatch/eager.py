@@ -261,9 +261,10 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         if piecewise.must_run_piecewise(closed):
             program, layout = piecewise.PiecewiseProgram("evaluation", name, closed, args), None
         else:
-            closed, layout = explicit_types.add_types(name, name, closed, args, None, True) or (closed, None)
+            closed, layout = explicit_types.add_types(name, name, closed, args, None, True, True) or (closed, None)
             placement = resolve.resolve_placement("evaluation", name, closed, args, user_shardings=layout)
-            program = executable.get_or_compile("evaluation", closed, name, placement, allow_tiers=True)
+            program, layout = explicit_types.compile_typed(layout, placement, lambda at: executable.get_or_compile(
+                "evaluation", closed, name, at, allow_tiers=True))
         if not transfer_guard.any_guard_set:
             return program.run(args, layout), program
         with transfer_guard.allowing_scalars(args):

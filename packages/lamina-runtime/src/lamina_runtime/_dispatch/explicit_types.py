@@ -5,11 +5,13 @@ ambiguous operations, and adds sharding constraints. The results have the shardi
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
-from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, Source, subprograms
+from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, ShapedArray, Source, subprograms
 from lamina_ir.errors import ShardingTypeError
-from lamina_ir.extend import collect_facts
+from lamina_ir.extend import Placement, collect_facts
+from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Sharding, Value
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_parallel import extend as parallel_extend
@@ -18,17 +20,18 @@ from lamina_parallel.extend import (ArrayShardings, TypeSharding, explicit_spec,
 from lamina_tracing.extend import RuleSource, explicit_meshes, find_user_source, trace_state
 from typing_extensions import override
 
+from .._execute.executable import CompiledProgram
 from .._placement.resolve import program_mesh
 from .._sharding import shardings
 from .user_shardings import UserShardings
 
-__all__ = ["add_types"]
+__all__ = ["MixedShardings", "add_types", "compile_typed"]
 
 Entries = tuple[tuple[object, ...], ...]
 
 
 def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], layout: UserShardings | None,
-              is_library_function: bool = False) -> tuple[ClosedJaxpr, UserShardings] | None:
+              is_library_function: bool = False, is_call: bool = False) -> tuple[ClosedJaxpr, UserShardings] | None:
     """Return the program with sharding constraints, and the shardings of its results; None without `Explicit` axes.
 
     Args:
@@ -38,6 +41,7 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
       flat: its arguments, `ArgSpec`s, or types.
       layout: the user's shardings of arguments and results, which take precedence.
       is_library_function: whether the program is that of one operation. Then errors have the line of the call.
+      is_call: whether `compile_typed` compiles the program. Then the compiler chooses shardings over `Auto` axes.
     Raises:
       ShardingTypeError: the sharding of a result is ambiguous, or arguments are on different meshes.
     """
@@ -52,10 +56,68 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
     made, outs = closed.memo_with_settings(key, lambda: parallel_extend.add_sharding_types(
         closed, entries, mesh, lambda value: _read_entries(mesh, value, len(value.shape)), source, is_derived, name))
     given = (None,) * len(outs) if layout is None else layout.outs
-    named = [shardings.named_sharding(mesh, spec_from_entries(found), len(found)) if user is None else user
-             for user, found in zip(given, outs, strict=True)]
-    ins = (None,) * len(entries) if layout is None else layout.ins
-    return made, UserShardings(ins, tuple(named), mesh.flat_devices, None if layout is None else layout.in_tree)
+    ins, in_tree = ((None,) * len(entries), None) if layout is None else (layout.ins, layout.in_tree)
+    if is_call and len(mesh.explicit_axes) < len(mesh.axis_names):
+        return made, MixedShardings(mesh, outs, ins, given, in_tree)
+    named = [_name(mesh, found) if user is None else user for user, found in zip(given, outs, strict=True)]
+    return made, UserShardings(ins, tuple(named), mesh.flat_devices, in_tree)
+
+
+class MixedShardings(UserShardings):
+    """The shardings of a call whose mesh also has `Auto` axes. The compiler chooses those of the results over them.
+
+    Attributes:
+      explicit: for each result its mesh axes by type.
+    """
+
+    __slots__ = ("explicit",)
+
+    def __init__(self, mesh: Mesh, explicit: Sequence[Entries], ins: tuple[Sharding | None, ...],
+                 outs: tuple[Sharding | None, ...], in_tree: PyTreeDef | None) -> None:
+        super().__init__(ins, outs, mesh.flat_devices, in_tree)
+        self.mesh, self.explicit = mesh, tuple(explicit)
+
+    def complete(self, chosen: Sequence[Sharding], avals: Sequence[ShapedArray]) -> UserShardings:
+        """Return the shardings of a call whose results the compiler has sharded in this way: those by type, and over
+        `Auto` axes those of the compiler."""
+        mesh = self.mesh
+        assert mesh is not None
+        outs = [_name(mesh, _add_auto_axes(mesh, found, sharding, aval.shape)) if user is None else user
+                for user, found, sharding, aval in zip(self.outs, self.explicit, chosen, avals)]
+        return UserShardings(self.ins, tuple(outs), self.devices, self.in_tree)
+
+
+def compile_typed(layout: UserShardings | None, placement: Placement, compile_for: Callable[[Placement], CompiledProgram],
+                  ) -> tuple[CompiledProgram, UserShardings | None]:
+    """Compile a program, and return it with the shardings of arguments and results.
+
+    For `MixedShardings`, constraints leave a dimension without `Explicit` axes to the compiler. If it shards one of a
+    result over such an axis, the program is compiled again, for the shardings that types require.
+    """
+    program = compile_for(placement)
+    if not isinstance(layout, MixedShardings):
+        return program, layout
+    complete = layout.complete(program.out_shardings, program.out_avals)
+    wanted = tuple([None if s is None else s.tiles for s in complete.outs])
+    if wanted != tuple([s.tiles for s in program.out_shardings[:len(wanted)]]):
+        program = compile_for(placement._replace(out_tiles=wanted))
+    return program, complete
+
+
+def _name(mesh: Mesh, entries: Entries) -> Sharding:
+    return shardings.named_sharding(mesh, spec_from_entries(entries), len(entries))
+
+
+def _add_auto_axes(mesh: Mesh, entries: Entries, chosen: Sharding, shape: Sequence[int]) -> Entries:
+    """Return the entries with the `Auto` axes of a sharding."""
+    spec = partition_spec_from_tiles(mesh, chosen.tiles)
+    if spec is None:
+        return entries
+    named = spec_entries(PartitionSpec(*spec, *[None] * (len(shape) - len(spec))))
+    found = [(*kept, *[name for name in names if name not in mesh.explicit_axes])
+             for kept, names in zip(entries, named, strict=True)]
+    return tuple([kept if n % math.prod([mesh.shape[name] for name in names]) else names
+                  for kept, names, n in zip(entries, found, shape)])
 
 
 class _RuntimeArrays(ArrayShardings):

@@ -267,7 +267,7 @@ class _CacheMissHandler:
                 or contains_tracer(flat)):
             return self._bind(staged, tree, flat, donated), None, True
         call = self._resolve(staged, tree, flat, donated)
-        program, result = self._run(call)
+        program, result, call = self._run(call)
         if (call.reuse_check is not None or call.keyed_program is not None and program.launcher is not None
                 or call.has_moved_args):
             return result, None, False  # no fast path: jaxlib cannot reshard arguments, or check keys
@@ -331,7 +331,7 @@ class _CacheMissHandler:
         has_moved_args = user_shardings is not None and any(x is not y for x, y in zip(flat, args_before))
         if explicit_meshes:
             typed = explicit_types.add_types(f"{kind} of `{spec.name}`", spec.name, staged.closed, flat, user_shardings,
-                                             spec.is_library_function)
+                                             spec.is_library_function, is_call=True)
             if typed is not None:
                 staged, user_shardings = staged._replace(closed=typed[0]), typed[1]
         if user_shardings is not None or facts.process_axis_sizes is None or not piecewise.must_run_piecewise(staged.closed):
@@ -340,8 +340,9 @@ class _CacheMissHandler:
         return _BoundCall(staged, flat, donated, user_shardings, placement, format_arg, keyed_program, reuse_check,
                           has_moved_args)
 
-    def _run(self, call: _BoundCall) -> tuple[piecewise.Program, Tree]:
-        """Compile the program of a call and run it; return the compiled program and the result."""
+    def _run(self, call: _BoundCall) -> tuple[piecewise.Program, Tree, _BoundCall]:
+        """Compile the program of a call and run it; return the compiled program, the result, and the call with the
+        shardings of its results."""
         spec, kind, staged, flat = self.spec, self.spec.call, call.staged, call.flat
         program: piecewise.Program
         try:
@@ -349,8 +350,11 @@ class _CacheMissHandler:
                 program = piecewise.PiecewiseProgram(kind, spec.name, staged.closed, flat, call.format_arg,
                                                      self.compiler_options)
             else:
-                program = executable.get_or_compile(kind, staged.closed, spec.name, call.placement, spec.keep_unused,
-                                                    self.compiler_options, allow_tiers=True)
+                program, outs_layout = explicit_types.compile_typed(
+                    call.user_shardings, call.placement, lambda placement: executable.get_or_compile(
+                        kind, staged.closed, spec.name, placement, spec.keep_unused, self.compiler_options,
+                        allow_tiers=True))
+                call = call._replace(user_shardings=outs_layout)
             if call.donated:
                 launch_guards.check_donation(kind, spec.name, flat, call.donated, call.format_arg)
                 if isinstance(program, executable.CompiledProgram) and not program.donation_checked:
@@ -366,7 +370,7 @@ class _CacheMissHandler:
             outs = key_array.wrap_keys(outs, call.keyed_program.out_avals)
         if call.reuse_check is not None:
             call.reuse_check.finish(outs)
-        return program, trees.tree_unflatten(staged.out_tree, outs)
+        return program, trees.tree_unflatten(staged.out_tree, outs), call
 
     def _note_multi_process_call(self, args: Sequence[Tree], kwargs: dict[str, Tree], call: _BoundCall,
                                  program: piecewise.Program) -> None:

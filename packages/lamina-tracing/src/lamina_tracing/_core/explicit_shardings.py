@@ -187,7 +187,7 @@ def check_constraint(x: Value, sharding: Sharding) -> Sharding:
     Returns:
       The sharding to apply. If some axes are `Explicit`, it also has those of the value.
     Raises:
-      ShardingTypeError: all axes are `Explicit`, and the value has another sharding.
+      ShardingMismatchError: all axes are `Explicit`, and the value has another sharding.
       ValueError: some axes are `Explicit`, and the sharding names one of them.
 
     >>> check_constraint(2.0, None) is None

@@ -171,10 +171,11 @@ class JitSpec(CallSpec):
         flat, tree, static = self.split(args, kwargs)
         value_types = _HOST_VALUE_TYPES.union(concrete_types)
         if any(isinstance(x, ShapeDtypeStruct) or type(x) not in value_types and hasattr(x, "shape") for x in flat):
-            with staging_context(flat):
+            operands = self._apply_in_shardings(flat, tree) if explicit_meshes else flat
+            with staging_context(operands):
                 avals = get_duck_typed_avals(self.call, self.name, flat, tree)
-                if explicit_meshes and self.in_shardings is None:
-                    avals = add_shardings(avals, flat)
+                if explicit_meshes:
+                    avals = add_shardings(avals, operands)
                 return self.cache.get_or_trace(avals, tree, static, self.trace_avals), tree
         return self.trace(flat, tree, static), tree
 
@@ -199,16 +200,31 @@ class JitSpec(CallSpec):
     def trace_call(self, args: Sequence[Tree], kwargs: dict[str, Tree], flat: Sequence[Value], tree: PyTreeDef,
                    static: StaticKey) -> StagedProgram:
         """Return the program for the result of `split`, cached or newly traced; `args` and `kwargs` are not read."""
-        with staging_context(flat):
+        operands = self._apply_in_shardings(flat, tree) if explicit_meshes else flat
+        with staging_context(operands):
             try:
                 avals = get_arg_avals(self.call, self.name, flat, tree)
             except (TypeError, OverflowError):
                 if self.is_library_function:
                     self._raise_in_called_name(flat, tree)
                 raise
-            if explicit_meshes and self.in_shardings is None:
-                avals = add_shardings(avals, flat)
+            if explicit_meshes:
+                avals = add_shardings(avals, operands)
             return self.cache.get_or_trace(avals, tree, static, self.trace_avals)
+
+    def _apply_in_shardings(self, flat: Sequence[Value], tree: PyTreeDef) -> Sequence[Value]:
+        """Return the arguments; in place of those with `in_shardings` descriptions of arrays with that sharding."""
+        if self.in_shardings is None:
+            return flat
+        args, kwargs = trees.tree_unflatten(tree, flat)
+        given = tuple(self.in_shardings) if type(self.in_shardings) is list else self.in_shardings
+        try:
+            found = trees.broadcast_prefix(given, args, is_leaf=lambda s: s is None or hasattr(s, "constraint"))
+        except ValueError:  # the dispatcher describes it
+            return flat
+        found += [None] * len(trees.tree_leaves(kwargs))
+        return [x if not hasattr(s, "constraint") or not hasattr(x, "shape") else ShapeDtypeStruct(x.shape, x.dtype, sharding=s)
+                for x, s in zip(flat, found, strict=True)]
 
     def _raise_in_called_name(self, flat: Sequence[Value], tree: PyTreeDef) -> None:
         """Raise the error about an argument again with a message that names the library function, not jit."""

@@ -53,7 +53,8 @@ def with_sharding_constraint(x: Tree, shardings: Tree) -> Tree:
       TypeError: a leaf of `shardings` is neither a sharding nor None.
       ValueError: a sharding splits more axes than an array has, a spec names an axis that the mesh does not have,
         or no mesh is in scope.
-      ShardingTypeError: all axes of the mesh are `Explicit`, and the array has another sharding.
+      ShardingMismatchError: all axes of the mesh are `Explicit`, and the array has another sharding. It is also an
+        AssertionError.
 
     Derivative: linear; tangents and cotangents are constrained alike. `vmap` leaves its axis to the compiler.
 
