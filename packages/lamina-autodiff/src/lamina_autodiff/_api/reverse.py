@@ -101,10 +101,12 @@ def _pull(fun: Function | None, program: LinearizedFunction, avals: Sequence[Sha
 def _pull_back(program: LinearizedFunction, avals: Sequence[ShapedArray], active: Sequence[bool],
                cts: Sequence[Tangent], free: bool) -> list[Value]:
     # The cotangent of a weakly typed argument, such as a Python scalar, is weakly typed too.
-    found = [None if ct is None else match_weak_type(ct, a) if a.weak_type else ct
-             for a, ct in zip(avals, expand_by_mask(program.backward(cts, free=free), active))]
-    kept = getattr(program, "kept_shardings", None) or [None] * len(avals)
-    return [constrain(zeros_of(a), params) if ct is None else ct for a, ct, params in zip(avals, found, kept)]
+    flat = expand_by_mask(program.backward(cts, free=free), active)
+    found = [zeros_of(a) if ct is None else match_weak_type(ct, a) if a.weak_type else ct for a, ct in zip(avals, flat)]
+    kept = getattr(program, "kept_shardings", None)
+    if kept is not None:  # zeros get the shardings of their arguments
+        found = [constrain(x, params) if ct is None else x for x, ct, params in zip(found, flat, kept)]
+    return found
 
 
 @dataclasses.dataclass(eq=False)

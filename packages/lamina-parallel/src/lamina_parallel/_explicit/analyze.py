@@ -296,8 +296,8 @@ class Analysis:
         outvars, constraints = list(jaxpr.outvars), []
         for i, (v, entries, found) in enumerate(zip(jaxpr.outvars, outs, wanted, strict=True)):
             if entries != found:
-                outvars[i] = Var(v.aval)
-                constraints.append(Eqn(prims.sharding_constraint_p, [v], [outvars[i]], self.constraint_params(found)))
+                outvars[i] = made = Var(v.aval)
+                constraints.append(Eqn(prims.sharding_constraint_p, [v], [made], self.constraint_params(found)))
         if not constraints:
             return closed
         return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, [*jaxpr.eqns, *constraints], outvars, jaxpr.axis_names,

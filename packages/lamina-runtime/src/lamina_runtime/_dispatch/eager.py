@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
-from lamina_ir.extend import CONSUMING_USES, Tiles, collect_facts, lower_keys, stack_depth
+from lamina_ir.extend import CONSUMING_USES, Placement, Tiles, collect_facts, lower_keys, stack_depth
 from lamina_parallel.extend import parse_mesh
 from lamina_tracing import hooks
 from lamina_tracing.extend import eval_jaxpr
@@ -263,8 +263,13 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         else:
             closed, layout = explicit_types.add_types(name, name, closed, args, None, True, True) or (closed, None)
             placement = resolve.resolve_placement("evaluation", name, closed, args, user_shardings=layout)
-            program, layout = explicit_types.compile_typed(layout, placement, lambda at: executable.get_or_compile(
-                "evaluation", closed, name, at, allow_tiers=True))
+
+            def compile_for(placement: Placement) -> executable.CompiledProgram:
+                return executable.get_or_compile("evaluation", closed, name, placement, allow_tiers=True)
+
+            program = compile_for(placement)
+            if isinstance(layout, explicit_types.MixedShardings):
+                program, layout = explicit_types.complete(program, layout, compile_for)
         if not transfer_guard.any_guard_set:
             return program.run(args, layout), program
         with transfer_guard.allowing_scalars(args):

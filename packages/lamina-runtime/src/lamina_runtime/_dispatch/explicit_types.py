@@ -25,7 +25,7 @@ from .._placement.resolve import program_mesh
 from .._sharding import shardings
 from .user_shardings import UserShardings
 
-__all__ = ["MixedShardings", "add_types", "compile_typed"]
+__all__ = ["MixedShardings", "add_types", "complete"]
 
 Entries = tuple[tuple[object, ...], ...]
 
@@ -41,7 +41,7 @@ def add_types(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Value], 
       flat: its arguments, `ArgSpec`s, or types.
       layout: the user's shardings of arguments and results, which take precedence.
       is_library_function: whether the program is that of one operation. Then errors have the line of the call.
-      is_call: whether `compile_typed` compiles the program. Then the compiler chooses shardings over `Auto` axes.
+      is_call: whether `complete` is called with the compiled program. Then the compiler chooses shardings over `Auto` axes.
     Raises:
       ShardingTypeError: the sharding of a result is ambiguous, or arguments are on different meshes.
     """
@@ -87,21 +87,18 @@ class MixedShardings(UserShardings):
         return UserShardings(self.ins, tuple(outs), self.devices, self.in_tree)
 
 
-def compile_typed(layout: UserShardings | None, placement: Placement, compile_for: Callable[[Placement], CompiledProgram],
-                  ) -> tuple[CompiledProgram, UserShardings | None]:
-    """Compile a program, and return it with the shardings of arguments and results.
+def complete(program: CompiledProgram, layout: MixedShardings,
+             compile_for: Callable[[Placement], CompiledProgram]) -> tuple[CompiledProgram, UserShardings]:
+    """Return a compiled program with the shardings of arguments and results.
 
-    For `MixedShardings`, constraints leave a dimension without `Explicit` axes to the compiler. If it shards one of a
-    result over such an axis, the program is compiled again, for the shardings that types require.
+    Constraints leave a dimension without `Explicit` axes to the compiler. If it sharded one of a result over such an axis,
+    the program is compiled again, for the shardings that types require.
     """
-    program = compile_for(placement)
-    if not isinstance(layout, MixedShardings):
-        return program, layout
-    complete = layout.complete(program.out_shardings, program.out_avals)
-    wanted = tuple([None if s is None else s.tiles for s in complete.outs])
+    completed = layout.complete(program.out_shardings, program.out_avals)
+    wanted = tuple([None if s is None else s.tiles for s in completed.outs])
     if wanted != tuple([s.tiles for s in program.out_shardings[:len(wanted)]]):
-        program = compile_for(placement._replace(out_tiles=wanted))
-    return program, complete
+        program = compile_for(program.placement._replace(out_tiles=wanted))
+    return program, completed
 
 
 def _name(mesh: Mesh, entries: Entries) -> Sharding:

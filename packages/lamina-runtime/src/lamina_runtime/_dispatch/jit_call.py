@@ -350,11 +350,14 @@ class _CacheMissHandler:
                 program = piecewise.PiecewiseProgram(kind, spec.name, staged.closed, flat, call.format_arg,
                                                      self.compiler_options)
             else:
-                program, outs_layout = explicit_types.compile_typed(
-                    call.user_shardings, call.placement, lambda placement: executable.get_or_compile(
-                        kind, staged.closed, spec.name, placement, spec.keep_unused, self.compiler_options,
-                        allow_tiers=True))
-                call = call._replace(user_shardings=outs_layout)
+                def compile_for(placement: Placement) -> executable.CompiledProgram:
+                    return executable.get_or_compile(kind, staged.closed, spec.name, placement, spec.keep_unused,
+                                                     self.compiler_options, allow_tiers=True)
+
+                program = compile_for(call.placement)
+                if isinstance(call.user_shardings, explicit_types.MixedShardings):
+                    program, completed = explicit_types.complete(program, call.user_shardings, compile_for)
+                    call = call._replace(user_shardings=completed)
             if call.donated:
                 launch_guards.check_donation(kind, spec.name, flat, call.donated, call.format_arg)
                 if isinstance(program, executable.CompiledProgram) and not program.donation_checked:
