@@ -133,6 +133,15 @@ def test_launches_on_subsets_of_the_processes(system):
     assert "processes 0, 2, 3" in str(found[0][0])
 
 
+def test_failed_launches_are_counted_by_processes_that_launched_on_a_subset(system):
+    # A late notice of the failed launch must not be taken for one of the next launch.
+    s = system(4)
+    assert kinds(s.run("a", [("a", [0, 1])], "a", "a")) == [["AgreementError"]] * 4
+    assert [a.find_group((0, 1, 2, 3)).failures for a in s.all] == [1] * 4
+    assert [a.find_group((0, 1)).failures for a in s.all[:2]] == [1, 1]
+    assert kinds(s.run(*["d"] * 4)) == [["ok"]] * 4
+
+
 def test_difference_is_raised_on_more_than_eight_processes(system):
     s = system(11)
     scripts = [["a", "b", "z"]] * 11

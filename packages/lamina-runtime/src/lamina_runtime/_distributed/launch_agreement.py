@@ -71,13 +71,16 @@ class Agreement:
 
     def _group_and_digest(self, program: MultiProcessProgram) -> tuple[LaunchGroup, bytes]:
         """Compute the group and digest of a program, and store both in it."""
-        ranks = program.processes
+        program.launch_group = pair = (self.find_group(program.processes), self.digest(program))
+        return pair
+
+    def find_group(self, ranks: tuple[int, ...]) -> LaunchGroup:
+        """Return the group of these processes."""
         with self._lock:
             group = self._groups.get(ranks)
             if group is None:
                 group = self._groups[ranks] = LaunchGroup(ranks, self.rank, self.sockets.peer, self.wait_graph)
-        program.launch_group = pair = (group, self.digest(program))
-        return pair
+        return group
 
     def agree(self, program: MultiProcessProgram, launch: Callable[[], T] = _launch_nothing) -> T:
         """Return `launch()`, called once all processes of a program are about to launch it.

@@ -25,6 +25,8 @@ class AgreementServices(Protocol):
     raise_if_lost: Callable[[str, Sequence[int]], None]
     describe: Callable[[MultiProcessProgram], Message]
 
+    def find_group(self, ranks: tuple[int, ...]) -> LaunchGroup: ...
+
 
 def make_token(state: bytes, digest: bytes) -> bytes:
     """Return the token of a program with this digest, for a peer with this state."""
@@ -206,9 +208,23 @@ class LaunchFrames:
             for p in self.pairs:
                 p.send_frame({"descriptions": new})
 
+    def _count_other_failures(self) -> None:
+        """Count the launches of other groups that their processes gave up because of this one.
+
+        This process did not come to them. A notice of one of them may still arrive, and must not be taken for one of the
+        next launch of that group.
+        """
+        described = {(tuple(s["processes"]), s.get("number")) for r, s in self.descriptions.items() if r != self.services.rank}
+        for ranks, number in described:
+            if ranks != self.group.ranks and self.services.rank in ranks:
+                group = self.services.find_group(ranks)
+                group.failures += group.launches + 1 == number
+
     def end(self, failures: int = 1) -> None:
         """Leave the peers in the state from which the next launch continues."""
         self.group.failures += failures
+        if self.descriptions:
+            self._count_other_failures()
         for p in self.pairs:
             if p.notices_sent == p.notices_received:
                 self._reset_state(p)
