@@ -12,7 +12,7 @@ from lamina_parallel import Mesh, PartitionSpec as P, pmap
 from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, Sharding, SingleDeviceSharding,
                             cache_stats, device_put, devices, make_array_from_callback, make_array_from_process_local_data,
                             make_array_from_single_device_arrays)
-from lamina_runtime.multihost_utils import host_local_array_to_global_array
+from lamina_distributed.multihost_utils import host_local_array_to_global_array
 from lamina_runtime._sharding.pmap_spec import Chunked, NoSharding, Replicated, ShardedAxis, ShardingSpec, Unstacked
 from lamina_runtime._sharding.shardings import mapped_sharding, replicated_sharding, single_device_sharding
 from lamina_tracing import jit, lax, make_jaxpr
