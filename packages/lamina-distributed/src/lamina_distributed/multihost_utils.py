@@ -12,7 +12,8 @@ from lamina_ir import prims, trees
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_runtime import make_array_from_process_local_data
 from lamina_runtime.extend.processes import (
-    AXIS, ArrayImpl, Sharding, all_process_collective, arg_aval, host_value, is_replicated, named_sharding, process_count, process_index, process_part, replicated_sharding, sharding_devices, sharding_of)
+    AXIS, ArrayImpl, JaxlibSharding, all_process_collective, arg_aval, host_value, is_replicated, named_sharding,
+    process_count, process_index, process_part, replicated_sharding, sharding_devices, sharding_of)
 from lamina_tracing import jit
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Sharding, Tree, Value
@@ -20,15 +21,15 @@ from lamina_ir.typing import Sharding, Tree, Value
 __all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
            "process_allgather", "sync_global_devices"]
 
+
 def _psum(data: np.ndarray) -> np.ndarray:
-    return all_process_collective(prims.psum_p, data, process_count(), axes=(AXIS,),
-                                          axis_index_groups=None)
+    return all_process_collective(prims.psum_p, data, process_count(), axes=(AXIS,), axis_index_groups=None)
 
 
 def _all_gather(data: np.ndarray) -> np.ndarray:
     count = process_count()
-    return all_process_collective(prims.all_gather_p, data, count, all_gather_dimension=0,
-                                          axis_index_groups=None, axis_name=AXIS, axis_size=count, tiled=False)
+    return all_process_collective(prims.all_gather_p, data, count, all_gather_dimension=0, axis_index_groups=None,
+                                  axis_name=AXIS, axis_size=count, tiled=False)
 
 
 def _as_uint32(data: bytes) -> np.ndarray:
@@ -244,7 +245,7 @@ def global_array_to_host_local_array(global_inputs: Tree, global_mesh: Mesh | No
 
 
 def _is_spec(x: object) -> bool:
-    return x is None or isinstance(x, (Sharding, tuple))
+    return x is None or isinstance(x, (JaxlibSharding, tuple))
 
 
 def _sharding_makers(call: str, inputs: Tree, mesh: Mesh | None, pspecs: Tree) -> list[Callable[..., Sharding]]:
@@ -254,7 +255,7 @@ def _sharding_makers(call: str, inputs: Tree, mesh: Mesh | None, pspecs: Tree) -
 
 
 def _make_sharding(call: str, mesh: Mesh | None, spec: PartitionSpec | Sharding | None, rank: int) -> Sharding:
-    if isinstance(spec, Sharding):
+    if isinstance(spec, JaxlibSharding):
         return spec
     if mesh is None:
         raise TypeError(f"{call}: global_mesh is None, so pspecs must be shardings; got {spec!r}")
