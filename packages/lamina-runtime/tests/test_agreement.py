@@ -36,11 +36,11 @@ def describe(program):
 class System:
     def __init__(self, n, mode="every", keys=None):
         addresses = {}
-        self.all = [Agreement(peer_sockets.PeerSockets(r, "127.0.0.1", (keys or {}).get(r, b"key"),
-                                                lambda text, r=r: addresses.update({r: text}), lambda r: addresses[r]),
+        self.all = [Agreement(peer_sockets.PeerSockets(r, "127.0.0.1", (keys or {}).get(r, b"key"), addresses),
                               mode, raise_if_lost=self.raise_if_lost, digest=digest, describe=describe,
                               has_runnable_thread=lambda waiting, r=r: not self.threads[r] <= {*waiting})
                     for r in range(n)]
+        addresses.update({r: a.sockets.address for r, a in enumerate(self.all)})
         self.threads = [set() for _ in range(n)]  # for each process, the threads that may still launch
 
     @staticmethod
@@ -464,7 +464,7 @@ def test_threads_start_and_number_launches_in_the_agreed_order(system):
 
     for launcher, agreement in zip(launchers, s.all):
         launcher.launch_agreed = agreement.agree
-    launchers[0]._latest = True
+    launchers[0].latest = True
     launchers[0]._await_latest = lambda program: time.sleep(0.5 if program.name == "first" else 0)
 
     def second(rank):

@@ -20,6 +20,10 @@ class FakeConnection:
     def __init__(self, rank=0, count=4):
         self.rank, self.count, self.heartbeat, self.coordinator_lost = rank, count, 2, False
         self.lost, self.left, self.failed, self.changed = {}, {}, {}, threading.Condition()
+        self.named = ()
+
+    def await_membership(self):
+        return tuple(sorted(self.lost))
 
     def add_listener(self, act):
         self.act = act
@@ -142,10 +146,11 @@ def test_python_exits_after_an_abandoned_launch():
 import sys, threading, time
 from types import SimpleNamespace
 from lamina_runtime._distributed import failure_handling
-here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, add_listener=lambda act: None)
+here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, named=(), coordinator_lost=False, add_listener=lambda act: None,
+                       await_membership=lambda: (1,))
 monitor = failure_handling.FailureMonitor(here, lambda: None)
 monitor.set_gloo_addresses({0: [("127.0.0.1", 1)]})
-monitor._failed_at, failure_handling._UNBLOCK_TIMEOUT = time.monotonic(), 0.1
+monitor.failed_at, failure_handling._UNBLOCK_TIMEOUT = time.monotonic(), 0.1
 here.lost[1] = "process 1"
 try:
     monitor.run_in_worker_thread("jit of `f`", lambda: (time.sleep(1), print("ended", flush=True)))
