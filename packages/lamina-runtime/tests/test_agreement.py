@@ -133,13 +133,38 @@ def test_launches_on_subsets_of_the_processes(system):
     assert "processes 0, 2, 3" in str(found[0][0])
 
 
-def test_failed_launches_are_counted_by_processes_that_launched_on_a_subset(system):
+def test_attempts_are_numbered_alike_by_processes_that_launched_on_a_subset(system):
     # A late notice of the failed launch must not be taken for one of the next launch.
     s = system(4)
     assert kinds(s.run("a", [("a", [0, 1])], "a", "a")) == [["AgreementError"]] * 4
-    assert [a.find_group((0, 1, 2, 3)).failures for a in s.all] == [1] * 4
-    assert [a.find_group((0, 1)).failures for a in s.all[:2]] == [1, 1]
+    assert [a.find_group((0, 1, 2, 3)).attempt for a in s.all] == [1] * 4
+    assert [a.find_group((0, 1)).attempt for a in s.all[:2]] == [1, 1]
     assert kinds(s.run(*["d"] * 4)) == [["ok"]] * 4
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_launch_on_a_subset_raises_once_and_the_next_equal_launches_pass(system, n):
+    """Process 1 exchanges nothing with the last one, which gets its notice in a later launch of the same program."""
+    s = system(n)
+    subset = ("a", [0, n - 1])
+    found = kinds(s.run(*[["a", "a", *"aaa"]] * (n - 1), ["a", subset, *"aaa"]))
+    assert found == [["ok", "AgreementError", *["ok"] * 3]] * n
+
+
+@pytest.mark.parametrize("seed", range(40 if os.environ.get("LAMINA_LAWS") else 3))
+def test_equal_launches_pass_after_random_subsets(system, seed):
+    """Whatever the processes have launched, two equal launches of all later none raises."""
+    draw = random.Random(seed)
+    n = draw.choice((3, 4))
+    s = system(n)
+    for _ in range(3):
+        every = ("a", tuple(range(n)))
+        odd = draw.randrange(n)
+        subset = ("a", tuple(sorted({odd, *draw.sample(range(n), 2)})))
+        found = s.run(*[[draw.choice((0.0, 0.1)), subset if r == odd else every] for r in range(n)], timeout=1.0)
+        s.run(*[[draw.choice((0.0, 0.3)), every] for _ in range(n)], timeout=3.0)
+        after = kinds(s.run(*[[every] * 2] * n, timeout=10.0))
+        assert after == [["ok"] * 2] * n, (odd, subset, kinds(found), after)
 
 
 def test_difference_is_raised_on_more_than_eight_processes(system):

@@ -250,7 +250,7 @@ class CoordinatorConnection:
         """
         with self.changed:
             self.changed.wait_for(lambda: self.coordinator_lost or self._leaving or self.rank in self.lost
-                                  or (self.agreed is not None and self.agreed >= set(self.lost)),
+                                  or set(self.lost) <= (self.agreed or frozenset()),
                                   self.heartbeat + _MEMBERSHIP_GRACE)
             return tuple(sorted(self.lost))
 
