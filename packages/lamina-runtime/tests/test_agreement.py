@@ -1,4 +1,5 @@
 """Launch consistency checks between threads with sockets; `tests/multi_process` uses real processes."""
+import json
 import os
 import random
 import socket
@@ -405,6 +406,16 @@ def test_peers_on_one_machine_use_unix_sockets(system, monkeypatch, same_machine
     assert kinds(s.run("ab", "ab")) == [["ok"] * 2] * 2
     family = s.all[0].sockets.peer(1).out_socket.family
     assert family == (socket.AF_UNIX if same_machine else socket.AF_INET) == s.all[1].sockets.peer(0).in_socket.family
+
+
+def test_attempt_to_connect_to_a_stopped_process_ends_with_its_loss(system):
+    """A stopped process accepts connections and does not answer."""
+    s = system(2)
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        s.all[0].sockets._peers[1] = json.dumps([*stopped.getsockname(), "no such name"])
+        threading.Timer(0.3, s.all[0].sockets.abort_connecting).start()
+        begun = time.monotonic()
+        assert kinds(s.run(["a"], [])) == [["ConnectionError"], []] and time.monotonic() - begun < 5
 
 
 def test_polling_without_data_becomes_rare():

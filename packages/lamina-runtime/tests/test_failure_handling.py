@@ -51,6 +51,9 @@ class FakeSockets:
         self.news[rank] = news
         return self.answers[rank]
 
+    def abort_connecting(self):
+        pass
+
 
 def connect_to(listener):
     near = socket.create_connection(listener.getsockname())
@@ -249,7 +252,8 @@ def test_without_coordinator_the_others_are_asked(monitor, monkeypatch):
     monitor.connection.coordinator_lost = True
     assert monitor.confirm_failure()
     error = monitor.make_error("a call")
-    assert isinstance(error, CoordinatorLostError) and error.process_indices == () and "a call: the coordinator is gone" in str(error)
+    assert isinstance(error, CoordinatorLostError) and error.process_indices == ()
+    assert "a call: the coordinator is gone" in str(error)
     answers[2] = ("gone", None)
     assert monitor.confirm_failure() and monitor.make_error("a call").process_indices == (2,)
 

@@ -327,6 +327,8 @@ class FailureMonitor:
         if kind == "coordinator" and not self.connection.lost:
             self._start_thread(self._watch_connections)
         elif kind in ("lost", "failed"):
+            if self._sockets is not None:
+                self._sockets.abort_connecting()
             self._cut_connections()
             if not self._is_cutting:
                 self._is_cutting = True

@@ -88,7 +88,9 @@ class Records:
     def find_unknown_losses(self, previous: Message | None) -> Record | None:
         """Return the record of the system that a process was in, if that lost processes that it does not know of."""
         record = self.find(previous)
-        return record if record is not None and not set(record.lost) <= set(previous["lost"]) else None
+        if previous is None or record is None or set(record.lost) <= set(previous["lost"]):
+            return None
+        return record
 
 
 def is_valid_hello(hello: Message) -> bool:

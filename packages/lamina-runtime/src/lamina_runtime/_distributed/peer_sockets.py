@@ -11,6 +11,7 @@ rare: they follow if tokens differ.
 """
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import os
@@ -214,6 +215,7 @@ class PeerSockets:
         self.rank, self._key, self._peers = rank, key, peers
         self._known: dict[int, Peer] = {}
         self._lock = threading.Lock()
+        self._opening: set[socket.socket] = set()  # connections to peers that have not answered yet
         # Bounds the threads that a stranger without the token can make this process start.
         self._call_limit = threading.BoundedSemaphore(64)
         self.answer: Callable[[Message], Message] = lambda question: {}
@@ -258,6 +260,13 @@ class PeerSockets:
             if self.closed:
                 peer.close()
 
+    def abort_connecting(self) -> None:
+        """End the attempts to connect to peers: a stopped one accepts connections and does not answer."""
+        with self._lock:
+            for s in self._opening:
+                with contextlib.suppress(OSError):
+                    s.shutdown(socket.SHUT_RDWR)
+
     def ask(self, rank: int, question: Message) -> Message | None:
         """Return a peer's answer to a question; None if there is none in time.
 
@@ -293,6 +302,9 @@ class PeerSockets:
         if s is None:
             s = socket.create_connection((host, port), seconds)
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if purpose == "peer":
+            with self._lock:
+                self._opening.add(s)
         try:
             challenge, nonce = _receive_exactly(s, 32).decode(), os.urandom(16).hex()
             proof = rendezvous_protocol.mac(self._key, purpose, name, challenge, str(self.rank), nonce)
@@ -303,6 +315,9 @@ class PeerSockets:
         except BaseException:
             s.close()
             raise
+        finally:
+            with self._lock:
+                self._opening.discard(s)
         return s
 
     def _accept(self, listener: socket.socket) -> None:
