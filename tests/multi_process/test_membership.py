@@ -69,7 +69,7 @@ class Group:
     def __exit__(self, *error):
         for p in self.all:
             p.kill()
-            p.wait()
+            p.communicate()
 
     def await_ready(self):
         for p in self.all:
@@ -189,26 +189,26 @@ def test_process_that_is_stopped_in_a_loop_does_not_hang(seed):
 
 
 SEVERAL_LOST = """
-count, victims, stopped = n, [int(r) for r in sys.argv[5].split(",")], sys.argv[6] == "stop"
-join(n, rank)
-check(n)
-pause()
-me = rank
+count, me, lost = n, rank, ()  # of the system that was formed last
+old = list(range(n))           # the first index of each of its processes
+victims = [int(r) for r in sys.argv[5].split(",")]
 while True:
+    left = [r for r in range(count) if r not in lost]
     try:
-        while True:
-            if connection().count < count:
-                check(len(left))
-                break
+        join(len(left), left.index(me))
+        old, count, me, lost = [old[r] for r in left], len(left), left.index(me), ()
+        check(count)
+        if count == n:
+            pause()
+        while set(old) & set(victims):
             f(ones)
             time.sleep(0.05 * rank)
         break
     except ProcessLostError as e:
-        left = [r for r in range(count) if r not in e.process_indices]
         print("lost", *e.process_indices, flush=True)
+        lost = e.process_indices
         shutdown()
-        join(len(left), left.index(rank))
-assert left == [r for r in range(n) if r not in victims], left
+assert old == [r for r in range(n) if r not in victims], old
 """
 
 

@@ -290,11 +290,13 @@ def test_process_that_leaves_without_coordinator_is_not_lost(monitor):
     here.coordinator_lost = True
     monitor._sockets = FakeSockets({1: ALIVE, 2: ALIVE, 3: ALIVE})
     monitor.announce_leave()
-    assert monitor._sockets.news == {1: {"leaves": True}, 2: {"leaves": True}, 3: {"leaves": True}}
-    assert monitor._answer_status({"status": 1, "leaves": True}) == {"lost": [], "coordinator_lost": True}
+    assert monitor._sockets.news == {1: {"leaves": []}, 2: {"leaves": []}, 3: {"leaves": []}}
+    assert monitor._answer_status({"status": 1, "leaves": []}) == {"lost": [], "coordinator_lost": True}
     monitor._judge_suspect(1)
     with pytest.raises(CoordinatorLostError):
         monitor.check(PROGRAM)
+    assert monitor._answer_status({"status": 3, "leaves": [2]}) == {"lost": [2], "coordinator_lost": True}
+    assert monitor.make_error("a call").process_indices == (2,)
 
 
 def test_client_creation_waits_before_release(monitor, monkeypatch):

@@ -293,6 +293,8 @@ class FailureMonitor:
                     ) -> ProcessLostError | LaunchFailedError:
         here = self.connection
         here.await_membership()
+        if here.coordinator_lost and not here.lost:
+            self._probe_processes()
         self.settle_launches()
         failed = dict(here.failed)
         if failed and not here.lost:
@@ -441,14 +443,20 @@ class FailureMonitor:
         """Answer another process, which asks whom this one considers lost, or says that it leaves."""
         here = self.connection
         rank = question["status"]
-        if question.get("leaves") and isinstance(rank, int) and here.coordinator_lost:
+        if "leaves" in question and isinstance(rank, int) and here.coordinator_lost:
+            for r in question["leaves"]:
+                if r != here.rank and r not in here.lost:
+                    here.mark_lost(r, f"process {r}, which process {rank} considers lost,")
             here.mark_left(rank, f"process {rank}")
         return {"lost": sorted(here.lost), "coordinator_lost": here.coordinator_lost}
 
     def announce_leave(self) -> None:
-        """Say goodbye to the other processes if the coordinator is gone, so that they do not count this one as lost."""
+        """Say goodbye to the other processes if the coordinator is gone, so that they do not count this one as lost.
+
+        They also learn which processes this one considers lost.
+        """
         if self.connection.coordinator_lost and self.connection.rank not in self.connection.lost:
-            self._ask_all(leaves=True)
+            self._ask_all(leaves=sorted(self.connection.lost))
 
     def _is_counted_out(self, has_slept: bool) -> bool:
         """Return whether the other processes continue without this one, after a silence between it and the coordinator.
