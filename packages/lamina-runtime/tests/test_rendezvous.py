@@ -321,7 +321,7 @@ def test_processes_without_a_job_id_learn_that_of_process_0(make_coordinator):
 
 
 def test_two_jobs_without_ids_at_one_address_are_refused(make_coordinator):
-    """Their processes cannot be told apart, so none is grouped."""
+    """Their processes cannot be distinguished, so none is grouped."""
     p = make_coordinator()
     no_id = {"job": None, "timeout": 5}
     found = p.all(*[(r, 2, no_id) for r in (0, 1, 0, 1)])

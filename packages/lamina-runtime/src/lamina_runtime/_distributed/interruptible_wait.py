@@ -1,7 +1,7 @@
 """Wait for arrays such that the wait ends when a process is lost, for platforms whose collectives cannot be aborted.
 
 On CPU the connections of Gloo are cut (`failure_handling`), so pending work fails, with one exception. If a connection
-breaks just as Gloo's thread begins to send on it, the collective is not told, and waits half an hour. This happens in
+breaks just as Gloo's thread begins to send on it, the collective is not notified, and waits half an hour. This happens in
 processes that were suspended. So a wait on CPU that is not over some seconds after the loss raises too, see `CpuWaiter`.
 
 The connections of NCCL cannot be reached from here. The GPU client is configured to abort its collectives when it
