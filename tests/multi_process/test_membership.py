@@ -48,8 +48,8 @@ def pause():  # until the test has killed or stopped something
     print("ready", connection().meeting.pid, flush=True)
     sys.stdin.readline()
 def connection():
-    from lamina_runtime import distributed
-    return distributed._session.connection
+    from lamina_distributed import _session
+    return _session._session.connection
 """
 
 
