@@ -144,7 +144,7 @@ class CpuWaiter:
             return
         while (latest := self._launcher.latest) is not None and not runtime.is_ready(latest):
             if time.monotonic() > failed_at + _CPU_TIMEOUT:
-                for d in latest._sharding._internal_device_list:
+                for d in runtime.sharding_devices(runtime.sharding_of(latest)):
                     runtime.immortalize(d.client)  # its destructor would wait for the launch as well
                 return self._launcher.mark_stuck()
             time.sleep(_MAX_POLL_PAUSE)
