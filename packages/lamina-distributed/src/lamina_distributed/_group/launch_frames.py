@@ -225,8 +225,14 @@ class LaunchFrames:
         """Leave the peers in the state from which the next launch continues."""
         if self.failed:
             self.group.attempt += 1
-        for s in self.descriptions.values():
+        ranks = {p.rank for p in self.pairs}
+        for r, s in self.descriptions.items():
             self._skip_attempts(s["processes"], s["attempt"])
+            # It gave up a launch over this process too, and will send a notice. Its token before that is of that launch.
+            if (self.failed and not self.deadlock and r != self.services.rank and r not in ranks
+                    and self.services.rank in s["processes"] and len(s["processes"]) <= 8):
+                p = self.services.sockets.peer(r)
+                p.expects_notice, p.fast_path_ready = True, False
         for p in self.pairs:
             if p.notices_sent == p.notices_received:
                 self._reset_state(p)
