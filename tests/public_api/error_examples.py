@@ -124,6 +124,13 @@ if lamina.process_index() == 1:  # 64 MB of memory are left in one of the proces
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26, -1))
 f(jnp.ones(1))""", processes=2),
+    "LAM1605": Example("lamina.distributed.CoordinatorLostError", """
+import os, signal, time
+from lamina_distributed import _session
+if _session._session.connection.rank == 0:  # before the devices are known
+    os.kill(_session._session.connection.meeting.pid, signal.SIGKILL)
+time.sleep(1)
+lamina.devices()""", processes=2),
     "LAM1701": Example("lamina.experimental.checkpointing.CheckpointError", """
 import pathlib, tempfile
 from lamina.experimental import checkpointing

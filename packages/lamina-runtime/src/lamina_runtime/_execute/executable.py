@@ -355,6 +355,9 @@ class CompiledProgram:
             launcher = client_state.current.launcher
             if launcher is not None:
                 return launcher.launch_local_first(lambda: self._launch(args, handlers), args)
+        launcher = client_state.current.launcher
+        if launcher is not None and launcher.is_stuck:
+            return launcher.run_in_new_thread(lambda: self._launch(args, handlers))
         return self._launch(args, handlers)
 
     def _launch(self, args: list[Value], handlers: list[ResultHandler]) -> list[Array]:
@@ -390,15 +393,18 @@ class CompiledProgram:
                   user_shardings: UserShardingsLike | None = None) -> FastPath | None:
         """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
 
-        Python is needed for: an executable that is replaced later, multi-process launches, errors of callbacks, launch
-        watchers, NaN checks on several devices, results that are not a jaxlib tree. It is also needed for an argument with
-        the right number of devices but another sharding, because jaxlib would use its shards unchanged.
+        Python is needed for: an executable that is replaced later, multi-process launches, launches after one that
+        never ends, errors of callbacks, launch watchers, NaN checks on several devices, results that are not a jaxlib
+        tree. It is also needed for an argument with the right number of devices but another sharding, because jaxlib
+        would use its shards unchanged.
         """
         if self.launcher is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
         if not self.loaded.is_final(self.name):
             return None
         if observers.watchers:
+            return None
+        if client_state.current.launcher is not None and client_state.current.launcher.is_stuck:
             return None
         n = len(self.placement.devices)
         if (n > 1
