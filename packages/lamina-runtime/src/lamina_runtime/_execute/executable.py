@@ -308,6 +308,8 @@ class CompiledProgram:
             raise RuntimeError(f"{self.call} of `{self.name}`: config no_execution is set, and this would run a "
                                "compiled program. Trace, lower and compile it instead (lower(...).compile()), or unset "
                                "it")
+        if observers.wrappers and not observers.state.is_wrapping:
+            return observers.call_wrappers(self, flat, lambda: self.run(flat, user_shardings))
         # The names of results depend on the arguments, not on the program: one executable serves several meshes.
         handlers = self.result_shardings(flat, user_shardings)[0]
         args = list(self.const_args)
@@ -391,14 +393,14 @@ class CompiledProgram:
         """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
 
         Python is needed for: an executable that is replaced later, multi-process launches, errors of callbacks, launch
-        watchers, NaN checks on several devices, results that are not a jaxlib tree. It is also needed for an argument with
-        the right number of devices but another sharding, because jaxlib would use its shards unchanged.
+        watchers and wrappers, NaN checks on several devices, results that are not a jaxlib tree. It is also needed for
+        an argument with the right number of devices but another sharding, because jaxlib would use its shards unchanged.
         """
         if self.launcher is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
         if not self.loaded.is_final(self.name):
             return None
-        if observers.watchers:
+        if observers.watchers or observers.wrappers:
             return None
         n = len(self.placement.devices)
         if (n > 1
