@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -21,22 +22,24 @@ from ._core.axis_env import PROCESSES
 from ._core.jaxpr import ClosedJaxpr, Eqn
 from ._core.loop_context import format_axes, format_iterations, running_axis_positions, running_iterations
 from ._core.printer import jaxpr_text
-from ._core.rewrite import rewrite
+from ._core.rewrite import rewrite, walk
 from ._evaluate.evaluator import evaluate, observing_equations
 from ._serialize.binary import dumps, loads
 from ._types import dtypes
 from ._typing import Json
 from ._util.short_repr import short_repr
 from ._version import __version__
-from .errors import LaminaError, ProgramError
+from .errors import CheckError, LaminaError, ProgramError
+from .prims.callbacks import HostFunction, debug_callback_p
 from .typing import Value
 
-__all__ = ["FORMAT", "FailedCall", "Failure", "KINDS", "NonFinite", "find_nonfinite_equation", "load", "main",
-           "nonfinite_kind", "run", "save", "settings_of_file", "using_settings"]
+__all__ = ["FORMAT", "FailedCall", "Failure", "KINDS", "NonFinite", "describe_error", "find_nonfinite_equation", "load",
+           "main", "nonfinite_kind", "run", "save", "settings_of_file", "using_settings"]
 
 FORMAT = 1
 KINDS = ("error", "nonfinite", "difference")
 _ABOUT, _PROGRAM, _TEXT = "about.json", "program.lamina", "program.txt"
+_CHECKS = frozenset(("debug_nans", "debug_infs", "check_tracer_leaks"))  # they raise where the file is to show what is wrong
 _MAX_ABOUT = 1 << 20  # bytes of about.json
 _NPY_HEADER = 1 << 14  # bytes by which a .npy member may be longer than its data
 
@@ -96,7 +99,7 @@ def settings_of_file() -> dict[str, Any]:
     """
     values = config.keyed_values(config.cache_key())
     return {name: value for name, value in sorted(values.items())
-            if name in config.options and type(value) in (bool, int, str) and value != config.options[name].initial}
+            if name in config.options and name not in _CHECKS and type(value) in (bool, int, str) and value != config.options[name].initial}
 
 
 @contextmanager
@@ -108,7 +111,7 @@ def using_settings(failed: FailedCall) -> Iterator[None]:
     known = config.keyed_values(config.cache_key())
     with ExitStack() as blocks:
         for name, value in failed.settings.items():
-            if name in known and name in config.options and type(value) in (bool, int, str):
+            if name in known and name in config.options and name not in _CHECKS and type(value) in (bool, int, str):
                 blocks.enter_context(config.options[name](value))
         yield
 
@@ -132,9 +135,29 @@ def _number_devices(program: ClosedJaxpr) -> ClosedJaxpr:
     return rewrite(program, change)
 
 
+def _is_check(e: Eqn) -> bool:
+    return e.primitive is debug_callback_p and e.params["callback"].checks
+
+
 def _drop_prints(program: ClosedJaxpr) -> ClosedJaxpr:
-    """Remove effects without results: their Python functions cannot be saved."""
-    return rewrite(program, lambda e: [] if e.primitive.effectful and not e.outvars else None)
+    """Remove effects without results except checks: their Python functions cannot be saved."""
+    return rewrite(program, lambda e: [] if e.primitive.effectful and not e.outvars and not _is_check(e) else None)
+
+
+def _restore_checks(program: ClosedJaxpr, names: Sequence[str]) -> ClosedJaxpr:
+    """Give the checks of a loaded program a function that raises, in place of the message that was not saved."""
+    def make(name: str) -> HostFunction:
+        def fail(*operands: Value) -> tuple[Value, ...]:
+            raise CheckError(f"{name}: the check failed")
+
+        return HostFunction.of(fail, name)._replace(checks=True)
+
+    def change(e: Eqn) -> list[Eqn] | None:
+        if e.primitive is not debug_callback_p or e.params["callback"].name not in names:
+            return None
+        return [Eqn(e.primitive, e.invars, e.outvars, {**e.params, "callback": make(e.params["callback"].name)}, e.source)]
+
+    return rewrite(program, change) if names else program
 
 
 def _array_member(a: np.ndarray) -> bytes:
@@ -161,6 +184,7 @@ def save(path: str | Path, failed: FailedCall) -> None:
     program, text = None, failed.text
     if failed.program is not None:
         text = jaxpr_text(failed.program)
+        about["checks"] = sorted({e.params["callback"].name for e in walk(failed.program) if _is_check(e)})
         try:
             program = dumps(_number_devices(_drop_prints(failed.program)), sources=True)
         except (LaminaError, TypeError) as e:
@@ -215,7 +239,9 @@ def _read(archive: zipfile.ZipFile) -> FailedCall:
     if failure.kind not in KINDS:
         raise ProgramError(f"the kind of failure must be one of {KINDS}; got {short_repr(failure.kind)}")
     names = archive.namelist()
-    program = loads(_read_member(archive, _PROGRAM)) if _PROGRAM in names else None
+    program = None
+    if _PROGRAM in names:
+        program = _restore_checks(loads(_read_member(archive, _PROGRAM)), [str(n) for n in about.get("checks", ())])
     arguments = [_read_array(archive, f"argument_{i}.npy", t) for i, t in enumerate(about["arguments"])]
     results = [_read_array(archive, f"result_{i}.npy", t) for i, t in enumerate(about["results"])]
     if program is not None and [_type_json(a) for a in arguments] != [[dtypes.portable_name(a.dtype), list(a.shape)]
@@ -249,7 +275,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, declared: Json) -> np.ndarr
 
 # --- running with NumPy -----------------------------------------------------------------------------------------------
 class NonFinite(NamedTuple):
-    """The first equation whose result has a NaN or an infinity, although its operands have none.
+    """The equation that made the first NaN or infinity.
 
     Attributes:
       eqn: the equation.
@@ -264,7 +290,7 @@ class NonFinite(NamedTuple):
     where: str
 
 
-def nonfinite_kind(x: Value, nans: bool = True, infinities: bool = True) -> str | None:
+def nonfinite_kind(x: Value) -> str | None:
     """Return "a NaN" or "an infinity" if an array has one; else None.
 
     >>> nonfinite_kind(np.float32([1, np.nan])), nonfinite_kind(np.int32([1]))
@@ -273,23 +299,21 @@ def nonfinite_kind(x: Value, nans: bool = True, infinities: bool = True) -> str 
     a = np.asarray(x)
     if not dtypes.is_inexact(a.dtype) or np.isfinite(a).all():
         return None
-    if nans and np.isnan(a).any():
-        return "a NaN"
-    return "an infinity" if infinities and np.isinf(a).any() else None
+    return "a NaN" if np.isnan(a).any() else "an infinity"
 
 
 class _Stop(Exception):
     """Raised to stop the evaluation at the equation that was searched for."""
 
 
-def find_nonfinite_equation(program: ClosedJaxpr, arguments: Sequence[Value], nans: bool = True,
-                            infinities: bool = True) -> NonFinite | None:
-    """Evaluate a program with NumPy up to the first equation that makes a NaN or an infinity from finite operands.
+def find_nonfinite_equation(program: ClosedJaxpr, arguments: Sequence[Value]) -> NonFinite | None:
+    """Evaluate a program with NumPy up to the equation that makes the first NaN; without one, the first infinity.
+
+    A NaN is made from operands without NaNs, perhaps from infinities; an infinity from finite operands.
 
     Args:
       program: the program.
       arguments: one value per invar.
-      nans, infinities: what to search for.
     Returns:
       The equation; None if there is none.
 
@@ -298,17 +322,22 @@ def find_nonfinite_equation(program: ClosedJaxpr, arguments: Sequence[Value], na
     >>> find_nonfinite_equation(program, [0.0]).eqn.primitive.name
     'log'
     """
-    found: list[NonFinite] = []
+    found: dict[str, NonFinite] = {}
 
     def observe(eqn: Eqn, operands: Value, results: Value) -> None:
         if eqn.primitive.subprograms:
             return  # the equations inside were observed
         for members in results:
             for i, x in enumerate(members):
-                kind = nonfinite_kind(x, nans, infinities)
-                ins = [np.asarray(xs[i]) for xs in operands] if kind else []
-                if kind and not any(nonfinite_kind(a, nans, infinities) for a in ins):
-                    found.append(NonFinite(eqn, ins, kind, _describe_place(eqn, i)))
+                kind = nonfinite_kind(x)
+                if kind is None or kind in found:
+                    continue
+                ins = [np.asarray(xs[i]) for xs in operands]
+                before = {nonfinite_kind(a) for a in ins}
+                if "a NaN" in before or kind == "an infinity" and kind in before:
+                    continue
+                found[kind] = NonFinite(eqn, ins, kind, _describe_place(eqn, i))
+                if kind == "a NaN":
                     raise _Stop
 
     try:
@@ -316,13 +345,25 @@ def find_nonfinite_equation(program: ClosedJaxpr, arguments: Sequence[Value], na
             evaluate(program, *arguments)
     except _Stop:
         pass
-    return found[0] if found else None
+    return found.get("a NaN") or found.get("an infinity")
 
 
 def _describe_place(eqn: Eqn, member: int) -> str:
     line = f" at {eqn.source}" if eqn.source is not None else ""
     axes = format_axes([a for a in running_axis_positions(member) if a.name is not PROCESSES])
     return f"{line}{format_iterations(running_iterations())}{f', at {axes}' if axes else ''}"
+
+
+def describe_error(error: BaseException) -> tuple[str, ...]:
+    """Return what identifies the kind of an error: its class, its code, and the status of the backend, if they are known.
+
+    >>> from lamina_ir import ExecutionError
+    >>> describe_error(ExecutionError("jit of `f`: the compiled program failed: RESOURCE_EXHAUSTED: Out of memory"))
+    ('ExecutionError', 'LAM1500', 'RESOURCE_EXHAUSTED')
+    """
+    status = re.search(r"(RESOURCE_EXHAUSTED|INTERNAL|INVALID_ARGUMENT|UNIMPLEMENTED|UNKNOWN): ", str(error))
+    names = [type(error).__name__, getattr(error, "code", ""), status[1] if status else ""]
+    return tuple([name for name in names if name])
 
 
 def run(failed: FailedCall) -> tuple[bool, str]:
@@ -346,7 +387,7 @@ def run(failed: FailedCall) -> tuple[bool, str]:
         with np.errstate(all="ignore"):
             outs = evaluate(program, *failed.arguments)
     except Exception as e:
-        return kind == "error" and type(e).__name__ in failed.failure.error, f"{type(e).__name__}: {e}"
+        return kind == "error" and describe_error(e) == failed.failure.error, f"{type(e).__name__}: {e}"
     if kind == "error":
         return False, "NumPy runs it without an error"
     differing = [i for i, (a, b) in enumerate(zip(failed.results, outs)) if not _is_roughly_equal(a, b)]

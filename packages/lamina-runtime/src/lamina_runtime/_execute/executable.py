@@ -309,7 +309,7 @@ class CompiledProgram:
                                "compiled program. Trace, lower and compile it instead (lower(...).compile()), or unset "
                                "it")
         if observers.wrappers and not observers.state.is_wrapping:
-            return observers.call_wrappers(self, flat, lambda: self.run(flat, user_shardings))
+            return observers.call_wrappers(self, flat, lambda: self._run_translated(flat, user_shardings))
         # The names of results depend on the arguments, not on the program: one executable serves several meshes.
         handlers = self.result_shardings(flat, user_shardings)[0]
         args = list(self.const_args)
@@ -346,6 +346,13 @@ class CompiledProgram:
         if observers.watchers:
             observers.notify(self, flat, outs)
         return list(outs)
+
+    def _run_translated(self, flat: Sequence[Value], user_shardings: UserShardingsLike | None) -> list[Array]:
+        """Run for a wrapper of launches, which gets the errors of this package."""
+        try:
+            return self.run(flat, user_shardings)
+        except _jaxlib.JaxRuntimeError as e:
+            raise make_execution_error(self.call, self.name, e, flat) from e
 
     def _start(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
         if self.launcher is not None:
