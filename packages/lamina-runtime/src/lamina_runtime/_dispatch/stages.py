@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .._placement.plan import Plan
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "OutInfo", "STAGE_METHODS", "Traced", "Wrapped",
-           "check_call_args", "lower", "trace"]
+           "check_call_args", "compiled_program", "lower", "trace"]
 
 STAGE_METHODS = ("lower", "trace", "eval_shape", "clear_cache")
 
@@ -447,6 +447,11 @@ class Compiled(_Stage):
     def runtime_executable(self) -> Executable:
         """Return jaxlib's executable."""
         return self._program.executable
+
+
+def compiled_program(compiled: Compiled) -> executable.CompiledProgram:
+    """Return the compiled program of a compiled call."""
+    return compiled._program
 
 
 def _is_layout(x: object) -> bool:

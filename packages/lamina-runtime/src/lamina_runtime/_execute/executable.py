@@ -64,14 +64,19 @@ def compile_and_log(low: Lowered, devices: tuple[Device, ...], options: executab
         return executable_cache.compile(low, devices, options, has_two_tiers)
     start, stats_before = time.perf_counter(), executable_cache.cache_stats()
     executable = executable_cache.compile(low, devices, options, has_two_tiers)
-    stats_after = executable_cache.cache_stats()
-    source = ("found in memory" if stats_after.memory_hits > stats_before.memory_hits else "loaded from disk"
-              if stats_after.disk_hits > stats_before.disk_hits else "compiled" if executable.tier == "optimized" else
-              "compiled quickly")
+    source = {"memory": "found in memory", "disk": "loaded from disk", "compiled": "compiled" if
+              executable.tier == "optimized" else "compiled quickly"}[_executable_source(stats_before)]
     types = ", ".join(a.str_long() for a in closed.in_avals)
     logger.warning("`%s` (%s) for %s: %s in %.4f s", name, types, device_names(devices), source,
                    time.perf_counter() - start)
     return executable
+
+
+def _executable_source(before: executable_cache.CacheStats) -> str:
+    """Return where the last executable comes from: `memory`, `disk` or `compiled`; `before` are the counts before."""
+    after = executable_cache.cache_stats()
+    return ("memory" if after.memory_hits > before.memory_hits else "disk" if after.disk_hits > before.disk_hits
+            else "compiled")
 
 
 class CompiledProgram:
@@ -87,6 +92,7 @@ class CompiledProgram:
       rules: the lowering rules.
       payload: the serialized executable, which is loaded; None: the program is compiled.
       allow_tiers: whether the first calls may run an executable that is not optimised.
+      reasons: for watchers of compilations: why it is compiled again.
 
     Attributes:
       loaded: the executable in the memory cache, which may be replaced by an optimised one between two calls.
@@ -110,7 +116,7 @@ class CompiledProgram:
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  compiler_options: OptionPairs, rules: LoweringRules, payload: bytes | None = None,
-                 allow_tiers: bool = False) -> None:
+                 allow_tiers: bool = False, reasons: Sequence[str] = ()) -> None:
         devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
@@ -125,8 +131,11 @@ class CompiledProgram:
         self.donation_checked = not placement.donated
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
         self._mesh = _program_mesh_of(closed, placement)
+        start, stats = time.perf_counter(), executable_cache.cache_stats()
         self.lowered = self._lower(closed, keep_unused, rules)
+        lowered_at = time.perf_counter()
         self.loaded = self._compile(closed, compiler_options, payload, allow_tiers)
+        compiled_at, source = time.perf_counter(), _executable_source(stats)
         ordered = self.effect_order is not None
         self.used_args = self.lowered.used_args[:-1] if ordered else self.lowered.used_args
         # In the local view jaxlib sees only the devices of this process, and must not take a part for a single-device
@@ -151,6 +160,9 @@ class CompiledProgram:
         self.result_handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
         self.named_results: dict[CacheKey, tuple[list[ResultHandler], list[Sharding]]] = {}
         self.window = self._choose_window(facts)
+        if observers.compilation_watchers:
+            observers.notify_compiled(observers.Compilation(call, name, self, lowered_at - start, compiled_at - lowered_at,
+                                                            source, tuple(reasons)))
 
     def _find_effect_order(self) -> effects.EffectOrder:
         """Return the sequence of ordered effects of the device.
@@ -487,9 +499,11 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
     key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None)
 
     def make() -> CompiledProgram:
-        if config.explain_cache_misses.ever_enabled and config.explain_cache_misses.value:
-            _explain_miss(closed, name, key)
-        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules, None, allow_tiers)
+        is_explained = config.explain_cache_misses.ever_enabled and config.explain_cache_misses.value
+        reasons = _explain_miss(closed, key) if is_explained or observers.compilation_watchers else ()
+        if is_explained and reasons:
+            log_cache_miss("compile", name, reasons)
+        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules, None, allow_tiers, reasons)
 
     made = executable_cache.memoize(closed, key, make)
     if not allow_tiers and made.loaded.tier != "optimized" and not made.loaded.wait():
@@ -498,11 +512,14 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
     return made
 
 
-def _explain_miss(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
-    """Log why a program that was compiled before is compiled again: the difference from the most similar cached key."""
+def _explain_miss(closed: ClosedJaxpr, key: tuple[Any, ...]) -> Sequence[str]:
+    """Return why a program that was compiled before is compiled again: the differences from the most similar cached key.
+
+    Empty if it was not compiled before.
+    """
     known = [k for k in closed.memo_keys() if isinstance(k, tuple) and k[0] == "xla"]
     if not known:
-        return
+        return []
     new: Placement = key[1]
 
     def reasons(old: tuple[Any, ...]) -> list[str]:
@@ -525,7 +542,7 @@ def _explain_miss(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
             found.append(f"compiler_options changed from {dict(old[4])} to {dict(key[4])}")
         return found
 
-    log_cache_miss("compile", name, min(map(reasons, known), key=len) or ["it was evicted from the cache"])
+    return min(map(reasons, known), key=len) or ["it was evicted from the cache"]
 
 
 def _format_tiles(tiles: Tiles | None) -> str:

@@ -1,10 +1,11 @@
-"""Notify watchers of each launch of a compiled program, and let wrappers make the launch.
+"""Notify watchers of each launch of a compiled program and of each compilation, and let wrappers make launches.
 
 A watcher gets the program, its arguments and results after a launch. A wrapper is called instead of the launch and makes
 it itself, so it sees errors, and arguments before they are donated.
 
-While a watcher or wrapper is registered, all calls pass through Python: jaxlib's fast path gets no new entries, and its
-old ones are invalidated. Otherwise the cost is one test of an empty list, in calls that pass through Python anyway.
+While a watcher or wrapper of launches is registered, all calls pass through Python: jaxlib's fast path gets no new
+entries, and its old ones are invalidated. Otherwise the cost is one test of an empty list, in calls that pass through
+Python anyway. Watchers of compilations are called only when a program is compiled.
 """
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ from lamina_ir.typing import Value
 
 from .._typing import Array
 
-__all__ = ["Launch", "call_wrappers", "notify", "state", "unwatch_launches", "unwrap_launches", "watch_launches", "watchers",
-           "watching_launches", "wrap_launches", "wrappers"]
+__all__ = ["Compilation", "Launch", "call_wrappers", "compilation_watchers", "notify", "notify_compiled", "state",
+           "unwatch_launches", "unwrap_launches", "watch_launches", "watchers", "watching_compilations", "watching_launches",
+           "wrap_launches", "wrappers"]
 
 
 class Launch(NamedTuple):
@@ -100,6 +102,59 @@ def watching_launches(watcher: Callable[[Launch], object]) -> Iterator[None]:
         yield
     finally:
         unwatch_launches(watcher)
+
+
+class Compilation(NamedTuple):
+    """One compilation of a program, or its replacement by an executable from a cache.
+
+    Attributes:
+      call: the kind of call: `jit`, `pmap`, `evaluation`.
+      name: of the function, or of the primitive.
+      program: the compiled program: it has `executable`, `lowered`, `placement`, `in_avals`, `in_shardings`, ...
+      lower_seconds: time to lower it.
+      compile_seconds: time to compile it, or to load it from the disk.
+      source: `compiled`, `disk` or `memory`: where the executable comes from.
+      reasons: why it is compiled, if another compilation of the same staged program is cached.
+    """
+
+    call: str
+    name: str
+    program: Any
+    lower_seconds: float
+    compile_seconds: float
+    source: str
+    reasons: tuple[str, ...]
+
+
+compilation_watchers: list[Callable[[Compilation], object]] = []
+
+
+@contextmanager
+def watching_compilations(watcher: Callable[[Compilation], object]) -> Iterator[None]:
+    """Context in which a function is called after every compilation, in all threads.
+
+    Calls that find their program in memory compile nothing. Later optimisations in the background are not reported.
+
+    Args:
+      watcher: called with a `Compilation`. If it raises, the call that needs the program raises.
+
+    >>> from lamina_tracing import jit
+    >>> f = jit(lambda x: x * 3 + 2)
+    >>> with watching_compilations(lambda compilation: print(compilation.call, compilation.name)):
+    ...     y = f(2.0), f(3.0)
+    jit <lambda>
+    """
+    compilation_watchers.append(watcher)
+    try:
+        yield
+    finally:
+        compilation_watchers.remove(watcher)
+
+
+def notify_compiled(compilation: Compilation) -> None:
+    """Call the watchers after a compilation."""
+    for watcher in list(compilation_watchers):
+        watcher(compilation)
 
 
 def notify(program: Any, flat: Sequence[Value], outs: Sequence[Value]) -> None:
