@@ -184,9 +184,13 @@ def save(path: str | Path, failed: FailedCall) -> None:
     program, text = None, failed.text
     if failed.program is not None:
         text = jaxpr_text(failed.program)
-        about["checks"] = sorted({e.params["callback"].name for e in walk(failed.program) if _is_check(e)})
+        kept = _drop_prints(failed.program)
+        about["checks"] = sorted({e.params["callback"].name for e in walk(kept) if _is_check(e)})
+        functions = sorted({e.params["callback"].name for e in walk(kept) if e.primitive.family == "callbacks" and not _is_check(e)})
         try:
-            program = dumps(_number_devices(_drop_prints(failed.program)), sources=True)
+            if functions:
+                raise ProgramError(f"it calls the Python functions {', '.join(functions)}")
+            program = dumps(_number_devices(kept), sources=True)
         except (LaminaError, TypeError) as e:
             about["unsaved"] = str(e)
     members = {_ABOUT: json.dumps(about, indent=1).encode(), _TEXT: text.encode()}

@@ -130,11 +130,6 @@ def _wrong_after_product(old):
     return rule
 
 
-def _wrong_accumulation(old):
-    return lambda ctx, a, **params: old(ctx, ctx.op("stablehlo.abs", (a,), ctx.avals_in[0] if hasattr(ctx, "avals_in") else a),
-                                        **params)
-
-
 # name -> (primitive, rule made of the old rule, function)
 DIFFERENCES = {
     "tanh": (prims.tanh_p, lambda old: _replace("cosine"), in_layers(lambda x: x)),
@@ -159,3 +154,8 @@ def planted(name):
     """Return the context in which the lowering rule of a difference is wrong."""
     prim, change, _ = DIFFERENCES[name]
     return lowering_rules.override(prim, change(lowering_rules[prim]))
+
+
+def wrong_sine():
+    """Return the context in which the compiled sine has the wrong sign."""
+    return lowering_rules.override(prims.sin_p, _then("negate")(lowering_rules[prims.sin_p]))
