@@ -187,15 +187,6 @@ class EquationTable:
             found = self._costs[id(e)] = cost.flops + cost.transcendentals, cost.bytes
         return found
 
-    def weight(self, number: int) -> float:
-        """Return the estimated work of one execution of an equation, to divide the time of a fused instruction."""
-        e = self.rows[number - 1].eqn
-        if e.primitive.subprograms:
-            return 1.0
-        cost = eqn_cost(e)
-        # A transcendental function takes about ten operations. Each byte counts too, so that copies have a weight.
-        return 1.0 + cost.flops + 10.0 * cost.transcendentals + 0.25 * cost.bytes
-
     def lines(self, times: dict[int, float] | None, step: float) -> list[Row]:
         """Return the rows on source lines.
 
