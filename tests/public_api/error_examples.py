@@ -100,6 +100,14 @@ host_callback.barrier_wait()"""),
 x = jnp.ones(3)
 y = lamina.jit(lambda x: x + 1, donate_argnums=0)(x)
 x + 1"""),
+    "LAM1507": Example("lamina.errors.OutOfMemoryError", "lamina.lax.full((10**9, 10**9), 1.0).block_until_ready()"),
+    "LAM1508": Example("lamina_see.replay.DifferenceError", """
+from lamina.extend import lowering_rules
+from lamina_ir import prims
+from lamina_see import replay
+wrong = lowering_rules.override(prims.sin_p, lambda ctx, x: ctx.op("stablehlo.cosine", (x,), ctx.aval_out))
+with replay.shadow_every(1), wrong:
+    lamina.jit(lambda x: jnp.sin(x))(1.0)"""),
     "LAM1601": Example("lamina.distributed.AgreementError", """
 f = lamina.pmap(lambda x: lamina.lax.psum(x, "i"), "i")
 g = lamina.pmap(lambda x: lamina.lax.pmax(x, "i"), "i")

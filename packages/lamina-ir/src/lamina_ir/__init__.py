@@ -14,8 +14,8 @@ from ._passes.thread_effects import (has_host_callbacks, mask_checks, find_unrep
                                      thread_effect_token)
 from .errors import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
                      KeyReuseError, LaminaError,
-                     LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, ShardingMismatchError,
-                     ShardingTypeError, SimplifiedTraceback,
+                     LeakedTracerError, MissingRuleError, OutOfBoundsError, OutOfMemoryError, ProgramError, ShapeError,
+                     ShardingMismatchError, ShardingTypeError, SimplifiedTraceback,
                      StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                      UnboundAxisError, UnboundedLoopError)
 from ._evaluate.evaluator import evaluate, evaluate_primitive, evaluate_spmd
@@ -37,7 +37,7 @@ _export_checked(globals())
 __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CallbackRuleError", "CheckError", "ClosedJaxpr",
            "ConcretizationError", "Cost", "DTypeError", "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError",
            "IOEffect", "Jaxpr", "KeyReuseError", "LaminaError", "LeakedTracerError", "Literal", "MissingRuleError",
-           "OutOfBoundsError", "PartialEval", "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct",
+           "OutOfBoundsError", "OutOfMemoryError", "PartialEval", "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct",
            "ShapeError", "ShapedArray", "ShardingMismatchError", "ShardingTypeError",
            "SimplifiedTraceback", "Source", "StaticArgumentError",
            "TracerArrayError",

@@ -315,7 +315,7 @@ class Compiled(_Stage):
         try:
             self._program = self._program_at(self._place)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(spec.call, spec.name, e) from e
+            raise executable.make_execution_error(spec.call, spec.name, e, program=lowered._staged.closed) from e
         if not self._program.donation_checked:
             donation_warnings.warn_unusable(self._program, functools.partial(spec.argument_path, self._in_tree))
 
@@ -350,7 +350,7 @@ class Compiled(_Stage):
             else:
                 outs = program.run(flat, self._layout)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(spec.call, spec.name, e, flat, format_arg) from e
+            raise executable.make_execution_error(spec.call, spec.name, e, flat, format_arg, staged.closed) from e
         outs = key_array.wrap_keys(outs, staged.closed.out_avals) if has_key_values else outs
         if reuse_check is not None:
             reuse_check.finish(outs)

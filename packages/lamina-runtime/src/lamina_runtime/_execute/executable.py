@@ -19,7 +19,7 @@ from lamina_parallel import Mesh
 
 from .. import _jaxlib
 from .._array import arrays, transfer
-from .._backend import backends, client_state, error_translation, launch_guards, peer_errors
+from .._backend import backends, client_state, error_translation, launch_guards, memory_errors, peer_errors
 from .._compile import compile_tiers, dump_ir, executable_cache, lowering
 from .._debug import nan_checks
 from . import effects
@@ -364,7 +364,7 @@ class CompiledProgram:
         try:
             return self.run(flat, user_shardings)
         except _jaxlib.JaxRuntimeError as e:
-            raise make_execution_error(self.call, self.name, e, flat) from e
+            raise make_execution_error(self.call, self.name, e, flat, program=self.source_program) from e
 
     def _start(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
         if self.launcher is not None:
@@ -550,11 +550,12 @@ def _format_tiles(tiles: Tiles | None) -> str:
 
 
 def make_execution_error(call: str, name: str, error: Exception, flat: Iterable[Value] = (),
-                         describe: Callable[[int], str] | None = None) -> BaseException:
+                         describe: Callable[[int], str] | None = None, program: ClosedJaxpr | None = None) -> BaseException:
     """Convert a jaxlib error to an error of this package; the original becomes its cause.
 
     If a callback raised an exception, that exception becomes the cause of the original. KeyboardInterrupt and
-    SystemExit of a callback are returned unchanged. If another thread deleted one of the arguments `flat` during the
+    SystemExit of a callback are returned unchanged. If memory is exhausted, the result is an OutOfMemoryError, which
+    describes the memory of `program`. If another thread deleted one of the arguments `flat` during the
     launch, the result is a DeletedArrayError with its name, `describe(i)`.
     """
     try:
@@ -570,6 +571,8 @@ def make_execution_error(call: str, name: str, error: Exception, flat: Iterable[
     peer_error = peer_errors.peer_error_for(f"{call} of `{name}`", error)
     if peer_error is not None:
         return peer_error
+    if memory_errors.is_memory_error(error):
+        return memory_errors.make_memory_error(f"{call} of `{name}`", error, program, None, list(flat), describe)
     if "Disallowed" in str(error):
         return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it "
                               "with device_put before the call, or allow it with lamina.transfer_guard('allow')")
