@@ -100,8 +100,8 @@ host_callback.barrier_wait()"""),
 x = jnp.ones(3)
 y = lamina.jit(lambda x: x + 1, donate_argnums=0)(x)
 x + 1"""),
-    "LAM1507": Example("lamina.errors.OutOfMemoryError", "lamina.lax.full((10**9, 10**9), 1.0).block_until_ready()"),
-    "LAM1508": Example("lamina_see.replay.DifferenceError", """
+    "LAM1510": Example("lamina.errors.OutOfMemoryError", "lamina.lax.full((10**9, 10**9), 1.0).block_until_ready()"),
+    "LAM1511": Example("lamina_see.replay.DifferenceError", """
 from lamina.extend import lowering_rules
 from lamina_ir import prims
 from lamina_see import replay

@@ -306,7 +306,7 @@ class OutOfMemoryError(ExecutionError, MemoryError):
     (`SerialLoop`, `lax.map`), or use more devices.
     """
 
-    code: ClassVar[str] = "LAM1507"
+    code: ClassVar[str] = "LAM1510"
 
 
 class KeyReuseError(LaminaError, TypeError):

@@ -15,4 +15,4 @@ class DifferenceError(ExecutionError):
     is involved, correct it; otherwise report the shrunk file.
     """
 
-    code: ClassVar[str] = "LAM1508"
+    code: ClassVar[str] = "LAM1511"
