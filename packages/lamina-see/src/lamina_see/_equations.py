@@ -24,6 +24,11 @@ class Sources:
         self._numbers: dict[str, int] = {}
         self._ranges: dict[str, tuple[int, int]] = {}
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """File -> its number."""
+        return self._numbers
+
     def place(self, file: str, line: int) -> Row:
         """Return `source` and `line` of a row; both empty if there is no file."""
         if not file:

@@ -7,6 +7,7 @@ returns the program of a compiled call, and `parse_collectives` lists the collec
 from .._array.arrays import aligned_empty
 from .._array.host_shards import (Block, array_from_host, blocks_of_array, is_array, own_blocks, placement, read_shard)
 from .._array.key_array import KeyArray
+from .._backend.memory_errors import MemoryRequest, set_memory_explainer
 from .._debug.nan_locator import NonFiniteResult, locate_nan
 from .._dispatch.stages import compiled_program
 from .._distributed.host_gather import GatherSeries, HostGather, begin_gather
@@ -14,6 +15,6 @@ from .._execute.executable import CompiledProgram
 from .._launch.observers import Compilation, watching_compilations
 from .._placement.hlo_collectives import CollectiveInstruction, parse_collectives
 
-__all__ = ["Block", "CollectiveInstruction", "Compilation", "CompiledProgram", "GatherSeries", "HostGather", "KeyArray",
+__all__ = ["Block", "CollectiveInstruction", "Compilation", "CompiledProgram", "GatherSeries", "HostGather", "KeyArray", "MemoryRequest",
            "NonFiniteResult", "aligned_empty", "array_from_host", "begin_gather", "blocks_of_array", "compiled_program",
-           "is_array", "locate_nan", "own_blocks", "parse_collectives", "placement", "read_shard", "watching_compilations"]
+           "is_array", "locate_nan", "own_blocks", "parse_collectives", "placement", "read_shard", "set_memory_explainer", "watching_compilations"]
