@@ -41,13 +41,14 @@ class History:
 
     Attributes:
       rows: one per compilation, as in a report, with `file` in place of `source`.
-      programs: the compiled programs of functions, without those of single operations, if they are kept.
+      programs: if they are kept, the compiled programs of functions, without those of single operations, with the staging
+        that made them.
     """
 
     def __init__(self, limit: int | None = None, keep_programs: bool = False) -> None:
         self.limit, self.keep_programs = limit, keep_programs
         self.rows: list[Row] = []
-        self.programs: list[Any] = []
+        self.programs: list[tuple[Any, Staging | None]] = []
         self._staged: dict[tuple[int, str], Staging] = {}
         self._stack = ExitStack()
 
@@ -85,7 +86,7 @@ class History:
             "hit" if source == "disk" else "miss",
             "reason": "; ".join(reasons) or ("first use of this operation with these types" if is_eager else None)})
         if self.keep_programs and not is_eager:
-            self.programs.append(compilation.program)
+            self.programs.append((compilation.program, staging))
         if self.limit is not None and source != "memory":
             made = [row for row in self.rows if row["memory_cache"] == "miss"]
             if len(made) > self.limit:

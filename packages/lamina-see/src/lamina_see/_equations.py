@@ -87,20 +87,21 @@ class EquationTable:
       rows: its equations by number.
       blocks: their blocks.
       sources: collects the files.
+      fallback: the line of equations that have none, such as those of a library function: that of the call.
 
     Attributes:
       values, equations: the rows.
       row_of: number of an equation -> index of its row. A call whose body is listed has none.
     """
 
-    def __init__(self, rows: Sequence[Numbered], blocks: Sequence[Any], sources: Sources) -> None:
+    def __init__(self, rows: Sequence[Numbered], blocks: Sequence[Any], sources: Sources, fallback: Row | None = None) -> None:
         self.values: list[Row] = []
         self.equations: list[Row] = []
         self.row_of: dict[int, int] = {}
         self.rows = rows
         self._sources = sources
         self._ids: dict[Any, int] = {}
-        self._lines = self._resolve_lines(rows)
+        self._lines = self._resolve_lines(rows, fallback)
         bodies = {block.parent_number for block in blocks if block.parent_number}
         self._costs: dict[int, tuple[int, int]] = {}
         at = 0
@@ -110,9 +111,9 @@ class EquationTable:
             at += len(block.eqns)
         self._alias_results(blocks)
 
-    def _resolve_lines(self, rows: Sequence[Numbered]) -> dict[int, Row]:
+    def _resolve_lines(self, rows: Sequence[Numbered], fallback: Row | None) -> dict[int, Row]:
         """Return the line of each equation: its own, else that of the equation whose program holds it."""
-        found: dict[int, Row] = {0: self._sources.place("", 0)}
+        found: dict[int, Row] = {0: fallback or self._sources.place("", 0)}
         for row in rows:
             found[row.number] = (self._sources.of(row.eqn.source) if row.eqn.source is not None else
                                  found.get(row.parent, found[0]))

@@ -40,11 +40,11 @@ class _Function:
     """Common parts of a compiled and a traced function."""
 
     def __init__(self, name: str, kind: str, blocks: Sequence[Any], parts: dict[int, str], members: int, sources: Sources,
-                 problems: list[str]) -> None:
+                 problems: list[str], called: Row | None) -> None:
         self.sources, self.problems = sources, problems
         rows, self.scopes, unknown = read_blocks(blocks, name, parts, members)
         problems += [f"`{name}`: {text[0].lower()}{text[1:]}" for text in unknown]
-        self.table = EquationTable(rows, blocks, sources)
+        self.table = EquationTable(rows, blocks, sources, called)
         self.row: Row = {"name": name, "kind": kind}
         self.blocks = blocks
 
@@ -125,7 +125,7 @@ def compiled_function(program: Any, closed: ClosedJaxpr | None, sources: Sources
         blocks = [Block(closed.jaxpr, closed.jaxpr.eqns, None, 0)]
     members = program.placement.replicas if program.placement.one_member_per_device else 1
     parts = {n: line.part for n, line in lowered.source_map().items()}
-    f = _Function(program.name, kind or program.call, blocks, parts, members, sources, problems)
+    f = _Function(program.name, kind or program.call, blocks, parts, members, sources, problems, called)
     main = blocks[0].program if blocks else None
     if main is not None:
         names = [a.name for a in plan.arguments] if plan is not None else [f"argument {i}" for i in range(len(main.invars))]
@@ -205,7 +205,7 @@ def traced_function(closed: ClosedJaxpr, name: str, sources: Sources, problems: 
       argument_names, result_names: names of its arguments and results.
     """
     blocks = number_program(closed)
-    f = _Function(name, kind, blocks, {}, 1, sources, problems)
+    f = _Function(name, kind, blocks, {}, 1, sources, problems, called)
     jaxpr = closed.jaxpr
     f.add_arguments(jaxpr, argument_names or [f"argument {i}" for i in range(len(jaxpr.invars))],
                     result_names or [f"result {i}" for i in range(len(jaxpr.outvars))])

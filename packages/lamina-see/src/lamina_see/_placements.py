@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from ._equations import EquationTable, Sources
 from ._hlo import Module
 
-__all__ = ["collective_rows", "mesh_rows", "placement_rows"]
+__all__ = ["collective_rows", "mesh_rows", "placement_rows", "plan_of_program"]
 
 Row = dict[str, Any]
 _MAX_BLOCKS = 4096  # per array
@@ -25,7 +26,7 @@ def collective_rows(program: Any, plan: Any, module: Module, times: dict[str, fl
     """
     if len(program.placement.devices) < 2:
         return []
-    if plan is None:
+    if plan is None or plan.collectives is None:
         from lamina_runtime.extend import parse_collectives  # noqa: PLC0415 (absent on the NumPy-only install)
         text = "\n".join([m.to_string() for m in program.executable.hlo_modules()])
         moves = [(move, "") for move in parse_collectives(text, program.lowered.source_map())]
@@ -67,6 +68,22 @@ def placement_rows(plan: Any, table: EquationTable, arguments: Sequence[int], re
                       for block, devices in array.blocks().items() for d in devices]
             rows.append({"value": value, "name": array.name, "role": role, "sharding": text, "blocks": blocks[:_MAX_BLOCKS]})
     return rows
+
+
+def plan_of_program(program: Any, names: Sequence[str]) -> Any:
+    """Return the placements of a compiled program, as a plan has them: `arguments` and `results`.
+
+    Args:
+      program: the `CompiledProgram`.
+      names: of its arguments.
+    """
+    from lamina_runtime.plans import ArrayPlan  # noqa: PLC0415 (absent on the NumPy-only install)
+    here = program.placement.visible_devices
+    arguments = [ArrayPlan(name, aval, s.tiles, None, (), here, used)
+                 for name, aval, s, used in zip(names, program.in_avals, program.in_shardings, program.used_args)]
+    results = [ArrayPlan(f"output {i}", aval, s.tiles, None, (), here)
+               for i, (aval, s) in enumerate(zip(program.out_avals, program.out_shardings))]
+    return SimpleNamespace(arguments=arguments, results=results, collectives=None)
 
 
 def mesh_rows(meshes: Sequence[Any]) -> list[Row]:

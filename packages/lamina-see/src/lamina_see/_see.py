@@ -20,7 +20,7 @@ from ._placements import mesh_rows
 from ._report import Report, empty_report
 from ._runtime import has_runtime
 
-__all__ = ["see", "timeline_rows"]
+__all__ = ["history_rows", "kind_of", "see", "timeline_rows"]
 
 Row = dict[str, Any]
 _MAX_TIMELINE = 20_000
@@ -96,7 +96,7 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
     measured, events, step = measure(lambda: block_until_ready(_call(call, copy)), module, seconds, problems)
     plan = compiled.plan()
     closed = traced.program
-    row = compiled_function(program, closed, sources, problems, kind=_kind(program.call, closed), plan=plan,
+    row = compiled_function(program, closed, sources, problems, kind=kind_of(program.call, closed), plan=plan,
                             donated=compiled.donate_argnums, measured=measured, module=module,
                             defined=_definition(fun, sources), called=_place(caller, sources))
     report = empty_report(_platform(program))
@@ -133,9 +133,9 @@ def _copier(args: tuple[Any, ...], kwargs: Row, donated: tuple[int, ...]) -> Cal
     return copy
 
 
-def _kind(call: str, closed: Any) -> str:
+def kind_of(call: str, closed: Any) -> str:
     """Return the kind of a call: a jitted program that is one map counts as that map."""
-    eqns = closed.jaxpr.eqns
+    eqns = () if closed is None else closed.jaxpr.eqns
     names = {e.primitive.name for e in eqns if e.primitive.region_signature is not None
              and e.primitive.region_signature.axis_binding is not None}
     if call == "jit" and len(eqns) == 1 and len(names) == 1:
