@@ -11,6 +11,7 @@ from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from ._command import COMMANDS, run_command_line
 from ._compilations import CompilationLimitError, max_compiles
+from ._replay import settings as _replay_settings
 from ._report import Report, ReportError, load
 from ._see import see
 from ._version import __version__

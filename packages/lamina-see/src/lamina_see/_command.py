@@ -122,8 +122,18 @@ def _save(path: str, save: Callable[[str], Any]) -> int:
     return 0
 
 
+def run_replay(arguments: Sequence[str]) -> int:
+    """Run the command `replay`; return the exit status: 1 if the call fails in the same way, 2 for errors of the command.
+
+    Args:
+      arguments: the arguments after `replay`.
+    """
+    from ._replay.command import main  # noqa: PLC0415 (other commands do not need it)
+    return main(arguments)
+
+
 # command -> function of its arguments, which returns the exit status
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"see": run_see}
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"see": run_see, "replay": run_replay}
 
 
 def run_command_line(arguments: Sequence[str]) -> int:

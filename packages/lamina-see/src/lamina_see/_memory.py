@@ -15,7 +15,7 @@ from ._wire import read_fields
 __all__ = ["Buffer", "Schedule", "buffers_of", "live_bytes"]
 
 Leaves = dict[tuple[int, ...], frozenset[int]]  # position in a tuple -> the values that may be there
-_FORWARDED = frozenset(("bitcast", "copy-done", "optimization-barrier", "domain", "add-dependency", "async-done",
+_FORWARDED = frozenset(("bitcast", "copy-done", "opt-barrier", "domain", "add-dependency", "async-done",
                         "async-update"))
 
 
@@ -163,7 +163,7 @@ class _Allocation:
 
     def __init__(self, data: bytes) -> None:
         self.size, self.parameter, self.kind, self.assigned = 0, 0, "temporary", []
-        is_thread_local = False
+        is_thread_local = has_tuple = False
         for number, value in read_fields(data):
             if number == 2:
                 self.size = value
@@ -178,10 +178,12 @@ class _Allocation:
             elif number == 12 and value:
                 self.kind = "constant"
             elif number == 11 and value:
-                self.kind = "tuple"
+                has_tuple = True
             elif number == 9:
                 fields: dict[int, Any] = dict(read_fields(value))
                 self.assigned.append((fields.get(1, 0), fields.get(2, 0), fields.get(3, 0)))
+        if has_tuple and len(self.assigned) == 1:  # with others, it is memory in which a tuple is, too
+            self.kind = "tuple"
         if is_thread_local:
             self.kind = "local"
 

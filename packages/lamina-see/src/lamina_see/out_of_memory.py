@@ -32,6 +32,7 @@ class LiveValue(NamedTuple):
       place: the source line; "": unknown.
       argument: the position of the argument in the compiled program, or None.
       dims: the sizes of the value.
+      first: the position in the schedule where it is made.
     """
 
     type: str
@@ -40,6 +41,7 @@ class LiveValue(NamedTuple):
     place: str
     argument: int | None
     dims: tuple[int, ...]
+    first: int = 0
 
 
 class PeakMemory(NamedTuple):
@@ -118,7 +120,7 @@ def peak_memory(request: MemoryRequest) -> PeakMemory | None:
             held_by = f"argument {name}"
         elif held_by == "temporary" and phases.get(b["first"]) == {"forward"} and phases.get(b["last"], set()) - {"forward"}:
             held_by = "residual"  # made by the forward pass and read by the backward pass
-        values.append(LiveValue(b["type"], b["bytes"], held_by, place(b), argument, _dims(b["type"])))
+        values.append(LiveValue(b["type"], b["bytes"], held_by, place(b), argument, _dims(b["type"]), b["first"]))
     values.sort(key=lambda v: -v.nbytes)
     where = place(memory["instructions"][at]) if memory["instructions"] else ""
     return PeakMemory(memory["peak"], values, where, _donatable(program, compiled, kept))
@@ -193,11 +195,13 @@ def find_changes(peak: PeakMemory, available: int, devices: int = 1, more_device
     if peak.donated:
         changes.append(("donate", f"donate the {format_size(peak.donated)} of arguments that have the type of a result "
                         "(donate_argnums)", needed - peak.donated))
-    residuals = [v for v in peak.values if v.held_by == "residual"]
-    if len(residuals) > 1:
-        saved = sum([v.nbytes for v in residuals]) - residuals[0].nbytes
-        changes.append(("checkpoint", f"recompute the {len(residuals)} residuals, one at a time (lamina.checkpoint of the "
-                        f"function at {residuals[0].place or 'each layer'})", needed - saved))
+    residuals = sorted([v for v in peak.values if v.held_by == "residual"], key=lambda v: v.first)
+    groups, kept = _group([v.nbytes for v in residuals])
+    if groups:
+        place = max(residuals, key=lambda v: v.nbytes).place
+        changes.append(("checkpoint", f"save {groups} of the {len(residuals)} residuals and recompute the others (lamina.checkpoint "
+                        f"of {groups} consecutive parts of the function{f' at {place}' if place else ''})",
+                        needed - sum([v.nbytes for v in residuals]) + kept))
     chunk = _chunk(peak, needed, available)
     if chunk is not None:
         changes.append(chunk)
@@ -205,6 +209,23 @@ def find_changes(peak: PeakMemory, available: int, devices: int = 1, more_device
         share = more_devices // devices
         changes.append(("placement", f"split the arguments over {more_devices} devices (NamedSharding)", needed // share))
     return [Change(kind, how, max(0, n), n <= available) for kind, how, n in changes]
+
+
+def _group(sizes: Sequence[int]) -> tuple[int, int]:
+    """Divide residuals, in the order in which they are made, into groups that need the least memory.
+
+    The last one of each group is saved. The others are recomputed group by group, so one group of them is alive at a time.
+
+    Returns:
+      (number of groups, bytes); (0, 0) if no division saves memory.
+    """
+    best = 0, sum(sizes)
+    for length in range(2, len(sizes) + 1):
+        groups = [sizes[i:i + length] for i in range(0, len(sizes), length)]
+        nbytes = sum([g[-1] for g in groups]) + max([sum(g[:-1]) for g in groups])
+        if nbytes < best[1]:
+            best = len(groups), nbytes
+    return best if best[0] else (0, 0)
 
 
 def _chunk(peak: PeakMemory, needed: int, available: int) -> tuple[str, str, int] | None:

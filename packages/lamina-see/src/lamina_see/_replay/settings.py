@@ -1,6 +1,7 @@
 """The settings of files of failed calls and of shadow mode. `capture` is imported when one of them is first on."""
 from __future__ import annotations
 
+import sys
 import threading
 from importlib import import_module
 
@@ -28,6 +29,7 @@ shadow_every = config.Option(
     help="compare the first and then every n-th launch of each program with its NumPy evaluation, and raise where they "
          "differ; 0: none")
 
+_CAPTURE = "lamina_see._replay.capture"
 _SWITCHES = (replay_folder, shadow_every)
 _blocks: dict[tuple[str, int], bool] = {}  # (setting, thread) -> whether it is on in a block of the thread
 
@@ -40,11 +42,9 @@ def _on_change(name: str, value: object, is_local: bool) -> None:
         if value is not config.UNSET:
             _blocks[key] = bool(value)
     is_on = any(_blocks.values()) or any(option._default for option in _SWITCHES)
-    if is_on or "lamina_see._replay.capture" in _loaded:
-        _loaded.add("lamina_see._replay.capture")
-        import_module("lamina_see._replay.capture").set_enabled(is_on)
+    if is_on or _CAPTURE in sys.modules:
+        import_module(_CAPTURE).set_enabled(is_on)
 
 
-_loaded: set[str] = set()
 replay_folder.watch(lambda value, is_local: _on_change("replay_folder", value, is_local))
 shadow_every.watch(lambda value, is_local: _on_change("shadow_every", value, is_local))
