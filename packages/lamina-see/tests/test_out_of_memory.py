@@ -103,15 +103,16 @@ def test_failed_primitive_is_explained():
 
 PROGRAM = """
 import resource
+import lamina_runtime
 import lamina_numpy as np, numpy as onp
 from lamina_tracing import jit, lax
 x, points = onp.ones((4000, 3), "float32"), onp.ones((5000, 3), "float32")
-f = jit(lambda x: np.sort(x @ points.T, axis=-1)[:, 0])
-g = jit(lambda x: lax.map(lambda row: np.sort(row @ points.T)[0], x, batch_size=500))
+f = jit(lambda x: (x @ points.T).max(-1))
+g = jit(lambda x: lax.map(lambda row: (row @ points.T).max(), x, batch_size=500))
 x = np.asarray(x) + 0
 f.lower(x).compile(), g(x)  # the limit is for the memory of the programs, not for that of the compiler
 pages = int(open("/proc/self/statm").read().split()[0])
-resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 120 * 2**20, -1))
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 60 * 2**20, -1))
 try:
     print(f(x).sum())
 except MemoryError as error:
@@ -124,7 +125,7 @@ print(g(x).sum())
 def test_limit_of_the_process_is_what_a_change_must_fit():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
-    assert "out of memory: RESOURCE_EXHAUSTED" in done.stdout and "MiB can be allocated. The largest live values:" in done.stdout
+    assert "Out of memory allocating" in done.stdout and "MiB can be allocated. The largest live values:" in done.stdout
     assert "What would have fitted: compute the axis of size 4,000 in" in done.stdout
     assert done.stdout.splitlines()[-1] == "12000.0"  # in parts it fits
 

@@ -110,16 +110,21 @@ def _absent() -> None:
 
 
 def _find_compiled(program: ClosedJaxpr | None, nbytes: int | None, result: ShapedArray | None) -> Any:
-    """Return the compiled program that needed the memory; None if it is not known."""
-    sized = None
+    """Return the compiled program that needed the memory; None if it is not known.
+
+    Of several programs with an allocation of that size, it is the latest that gives `result`. If none gives it, the array
+    was computed from the results of the program.
+    """
+    exact = sized = None
     for loaded, source, compiled in _compiled_programs():
         if source is program:
             return compiled
-        if nbytes is None or sized is not None:
+        if nbytes is None or exact is not None:
             continue
         stats = loaded.executable.get_compiled_memory_stats()
         sizes = {stats.temp_size_in_bytes, stats.output_size_in_bytes, *[a.size * a.dtype.itemsize for a in source.out_avals]}
-        if nbytes in sizes and (result is None or any(a.shape == result.shape and a.dtype == result.dtype
-                                                      for a in source.out_avals)):
-            sized = compiled
-    return sized
+        if nbytes in sizes:
+            sized = sized or compiled
+            if result is not None and any(a.shape == result.shape and a.dtype == result.dtype for a in source.out_avals):
+                exact = compiled
+    return exact or sized
