@@ -92,12 +92,14 @@ class EquationTable:
     Attributes:
       values, equations: the rows.
       row_of: number of an equation -> index of its row. A call whose body is listed has none.
+      row_of_eqn: id of an equation -> index of its row.
     """
 
     def __init__(self, rows: Sequence[Numbered], blocks: Sequence[Any], sources: Sources, fallback: Row | None = None) -> None:
         self.values: list[Row] = []
         self.equations: list[Row] = []
         self.row_of: dict[int, int] = {}
+        self.row_of_eqn: dict[int, int] = {}
         self.rows = rows
         self._sources = sources
         self._ids: dict[Any, int] = {}
@@ -142,7 +144,7 @@ class EquationTable:
         results = [self.value(v, None, line) for v in e.outvars]
         signature = e.primitive.region_signature
         flops, size = (0, 0) if signature is not None and signature.operands else self._cost(e)
-        self.row_of[row.number] = len(self.equations)
+        self.row_of[row.number] = self.row_of_eqn[id(e)] = len(self.equations)
         self.equations.append({
             "primitive": e.primitive.name, "scope": row.scope, **line, "operands": operands, "results": results,
             "flops": flops * row.count, "bytes": size * row.count, "count": row.count, "phase": row.phase, "time": None,

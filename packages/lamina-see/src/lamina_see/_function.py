@@ -103,7 +103,8 @@ class _Function:
 
 def compiled_function(program: Any, closed: ClosedJaxpr | None, sources: Sources, problems: list[str], *, kind: str = "",
                       plan: Any = None, donated: Sequence[int] = (), measured: Measured | None = None,
-                      module: Module | None = None, defined: Row | None = None, called: Row | None = None) -> Row:
+                      module: Module | None = None, defined: Row | None = None, called: Row | None = None,
+                      equation_rows: dict[int, int] | None = None) -> Row:
     """Return the row of a compiled program.
 
     Args:
@@ -117,6 +118,7 @@ def compiled_function(program: Any, closed: ClosedJaxpr | None, sources: Sources
       measured: its times; None: not measured.
       module: its compiled module, if it was read already.
       defined, called: lines of its definition and of its call.
+      equation_rows: gets id of an equation -> index of its row.
     """
     module = read_module(program) if module is None else module
     lowered = program.lowered
@@ -126,6 +128,8 @@ def compiled_function(program: Any, closed: ClosedJaxpr | None, sources: Sources
     members = program.placement.replicas if program.placement.one_member_per_device else 1
     parts = {n: line.part for n, line in lowered.source_map().items()}
     f = _Function(program.name, kind or program.call, blocks, parts, members, sources, problems, called)
+    if equation_rows is not None:
+        equation_rows.update(f.table.row_of_eqn)
     main = blocks[0].program if blocks else None
     if main is not None:
         names = [a.name for a in plan.arguments] if plan is not None else [f"argument {i}" for i in range(len(main.invars))]

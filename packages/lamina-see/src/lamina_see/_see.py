@@ -16,9 +16,12 @@ from ._compilations import History
 from ._equations import Sources
 from ._function import compiled_function, read_module, traced_function
 from ._measure import measure
+from ._nonfinite import find_nonfinite, has_nonfinite
 from ._placements import mesh_rows
+from ._precision import measure_precision
 from ._report import Report, empty_report
 from ._runtime import has_runtime
+from ._savings import MAX_EQUATIONS, find_savings
 
 __all__ = ["history_rows", "kind_of", "see", "timeline_rows"]
 
@@ -26,7 +29,7 @@ Row = dict[str, Any]
 _MAX_TIMELINE = 20_000
 
 
-def see(fun: Callable[..., Any], *, seconds: float = 0.5, savings: bool = True, nonfinite: bool = True,
+def see(fun: Callable[..., Any], *, seconds: float = 0.5, savings: bool | None = None, nonfinite: bool = True,
         precision: bool = False) -> Callable[..., Report]:
     """Make a function that runs `fun` and returns a report on it, in place of its result.
 
@@ -36,7 +39,8 @@ def see(fun: Callable[..., Any], *, seconds: float = 0.5, savings: bool = True, 
     Args:
       fun: a function, also one made by `jit`, `pmap`, `xmap` or `shard_map`. Other functions are jitted.
       seconds: how long to run it, at least three times.
-      savings: whether to compile variants, to find what donation or checkpoints would save.
+      savings: whether to compile variants, to find what donation or checkpoints would save; None: if the program has at
+        most 300 equations, because each variant takes as long to compile as the program.
       nonfinite: whether to search for the first NaN or infinity, if a result has one. The function runs once more, operation
         by operation.
       precision: whether to compare each equation with 64 bits on the NumPy evaluator. That may take long.
@@ -80,7 +84,7 @@ def _see_traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, cal
     return Report(report)
 
 
-def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float, savings: bool,
+def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float, savings: bool | None,
                   nonfinite: bool, precision: bool) -> Report:
     from lamina_runtime import block_until_ready  # noqa: PLC0415 (absent on the NumPy-only install)
     from lamina_runtime.extend import compiled_program  # noqa: PLC0415
@@ -96,9 +100,12 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
     measured, events, step = measure(lambda: block_until_ready(_call(call, copy)), module, seconds, problems)
     plan = compiled.plan()
     closed = traced.program
+    equation_rows: dict[int, int] = {}
     row = compiled_function(program, closed, sources, problems, kind=kind_of(program.call, closed), plan=plan,
                             donated=compiled.donate_argnums, measured=measured, module=module,
-                            defined=_definition(fun, sources), called=_place(caller, sources))
+                            defined=_definition(fun, sources), called=_place(caller, sources), equation_rows=equation_rows)
+    if row["memory"] is not None and _wants_savings(savings, row, problems):
+        row["memory"]["savings"] = find_savings(program, closed, row, problems)
     report = empty_report(_platform(program))
     report["functions"] = [row]
     report["devices"] = [{"id": d.id, "process": d.process_index, "kind": d.device_kind} for d in program.placement.devices]
@@ -106,9 +113,22 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
     report["compilations"] = history_rows(history, sources)
     report["meshes"] = mesh_rows([plan.mesh])
     report["problems"] = problems
-    del first, nonfinite, precision, savings
+    flat = call.spec.split(*copy())[0] if hasattr(call, "spec") else trees.tree_leaves(copy())
+    kind = has_nonfinite(trees.tree_leaves(first)) if nonfinite else None
+    if kind is not None:
+        report["nonfinite"] = find_nonfinite(closed, flat, kind, sources, equation_rows, problems)
+    if precision:
+        report["precision"] = measure_precision(closed, flat, sources, equation_rows, problems)
     report["sources"] = sources.rows()
     return Report(report)
+
+
+def _wants_savings(savings: bool | None, row: Row, problems: list[str]) -> bool:
+    if savings is None and len(row["equations"]) > MAX_EQUATIONS:
+        problems.append(f"What donation and checkpoints would save was not computed for {len(row['equations'])} equations; pass "
+                        "savings=True.")
+        return False
+    return savings is not False
 
 
 def _call(call: Callable[..., Any], copy: Callable[[], tuple[tuple[Any, ...], Row]]) -> Any:
