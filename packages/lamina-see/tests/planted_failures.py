@@ -74,7 +74,8 @@ NONFINITE = {
     "branch": in_layers(lambda x: lax.cond(x.sum() < 100, lambda y: np.arccosh(y), lambda y: y, x)),
     "vmap of a derivative": jit(lambda x: after(vmap(grad(lambda row: np.sqrt(np.maximum(row, 0.0)).sum()))(before(x)))),
     "half precision": in_layers(lambda x: (x.astype("float16") * 60000).astype("float32")),
-    "member of a map": lambda x: pmap(lambda row: after(np.log(before(row + np.zeros((3, N)))) + lax.psum(row.sum(), "i")), "i")(x[:1]),
+    "member of a map": lambda x: pmap(
+        lambda row: after(np.log(before(row + np.zeros((3, N)))) + lax.psum(row.sum(), "i")), "i")(x[:1]),
 }
 
 

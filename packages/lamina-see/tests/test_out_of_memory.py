@@ -89,7 +89,8 @@ def test_failed_run_raises_with_explanation_at_every_call():
         with pytest.raises(OutOfMemoryError) as error:
             float(f(onp.ones(n, "float32")))
         first, *lines = str(error.value).splitlines()
-        assert first == ("np.asarray of float32[]: out of memory: RESOURCE_EXHAUSTED: Out of memory allocating 4000008000016 bytes.")
+        assert first == ("np.asarray of float32[]: out of memory: RESOURCE_EXHAUSTED: Out of memory allocating "
+                         "4000008000016 bytes.")
         assert lines[0].startswith("`<lambda>` needs 3.64 TiB at its peak at " + __file__)
         assert "3.64 TiB  float32[1000000,1000000]  temporary, " in lines[1]
         assert any(line.startswith("What would have fitted: compute the axis of size 1,000,000 in ") for line in lines)

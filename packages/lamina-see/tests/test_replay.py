@@ -205,10 +205,12 @@ def test_file_runs_with_lamina_ir_alone(tmp_path):
     replay.save(path, example())
     assert onp.load(path)["argument_0"].tolist() == [0, 0]
     source = ("import sys\nclass Block:\n def find_spec(self, name, *_):\n"
-              "  if name.partition('.')[0] in ('jaxlib', 'lamina_tracing', 'lamina_runtime', 'lamina_see'): raise ImportError(name)\n"
+              "  if name.partition('.')[0] in ('jaxlib', 'lamina_tracing', 'lamina_runtime', 'lamina_see'):\n"
+              "   raise ImportError(name)\n"
               "sys.meta_path.insert(0, Block())\nimport runpy\n"
               "runpy.run_module('lamina_ir.replay', run_name='__main__')")
-    done = subprocess.run([sys.executable, "-c", source, str(path), "--json"], capture_output=True, text=True, env=dict(os.environ))
+    done = subprocess.run([sys.executable, "-c", source, str(path), "--json"], capture_output=True, text=True,
+                          env=dict(os.environ))
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["result"] == "`log` produced a NaN in its result"
 

@@ -99,7 +99,8 @@ def settings_of_file() -> dict[str, Any]:
     """
     values = config.keyed_values(config.cache_key())
     return {name: value for name, value in sorted(values.items())
-            if name in config.options and name not in _CHECKS and type(value) in (bool, int, str) and value != config.options[name].initial}
+            if name in config.options and name not in _CHECKS and type(value) in (bool, int, str)
+            and value != config.options[name].initial}
 
 
 @contextmanager
@@ -186,7 +187,8 @@ def save(path: str | Path, failed: FailedCall) -> None:
         text = jaxpr_text(failed.program)
         kept = _drop_prints(failed.program)
         about["checks"] = sorted({e.params["callback"].name for e in walk(kept) if _is_check(e)})
-        functions = sorted({e.params["callback"].name for e in walk(kept) if e.primitive.family == "callbacks" and not _is_check(e)})
+        functions = sorted({e.params["callback"].name for e in walk(kept)
+                            if e.primitive.family == "callbacks" and not _is_check(e)})
         try:
             if functions:
                 raise ProgramError(f"it calls the Python functions {', '.join(functions)}")

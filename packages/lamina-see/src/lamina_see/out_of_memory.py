@@ -199,8 +199,8 @@ def find_changes(peak: PeakMemory, available: int, devices: int = 1, more_device
     groups, kept = _group([v.nbytes for v in residuals])
     if groups:
         place = max(residuals, key=lambda v: v.nbytes).place
-        changes.append(("checkpoint", f"save {groups} of the {len(residuals)} residuals and recompute the others (lamina.checkpoint "
-                        f"of {groups} consecutive parts of the function{f' at {place}' if place else ''})",
+        changes.append(("checkpoint", f"save {groups} of the {len(residuals)} residuals and recompute the others "
+                        f"(lamina.checkpoint of {groups} consecutive parts of the function{f' at {place}' if place else ''})",
                         needed - sum([v.nbytes for v in residuals]) + kept))
     chunk = _chunk(peak, needed, available)
     if chunk is not None:
@@ -306,7 +306,8 @@ def _describe_changes(peak: PeakMemory, available: int, device: Any, devices: in
         more = len(device.client.devices())
     changes = find_changes(peak, available, devices, more)
     if _new_bytes(peak) <= available:
-        return ["This would fit into the memory that can be allocated now: other threads used it then, or it is in small pieces."]
+        return ["This would fit into the memory that can be allocated now: other threads used it then, or it is in small "
+                "pieces."]
     fitting = next((c for c in changes if c.fits), None)
     if fitting is not None:
         smaller = changes[:changes.index(fitting)]
@@ -314,7 +315,8 @@ def _describe_changes(peak: PeakMemory, available: int, device: Any, devices: in
         return [f"What would have fitted: {fitting.how}; this needs {format_size(fitting.nbytes)}.", *not_enough]
     if not changes:
         return ["No donation, checkpoint, split or placement would have fitted: use smaller types or arguments."]
-    return ["No single change would have fitted.", *[f"Not enough: {c.how}; this needs {format_size(c.nbytes)}." for c in changes]]
+    return ["No single change would have fitted.",
+            *[f"Not enough: {c.how}; this needs {format_size(c.nbytes)}." for c in changes]]
 
 
 set_memory_explainer(explain)

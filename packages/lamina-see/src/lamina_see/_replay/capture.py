@@ -60,8 +60,8 @@ def _warn(text: str, kind: type[Warning]) -> None:
 # --- launches ---------------------------------------------------------------------------------------------------------
 def _on_launch(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
     """Make a launch, and write it to a file if it fails."""
-    every = settings.shadow_every.value
-    if launch.program is None or not (every or settings.replay_folder.value is not None):
+    every, program = settings.shadow_every.value, launch.program
+    if program is None or not (every or settings.replay_folder.value is not None):
         return run()
     if launch.placement.local_devices or not all(_is_readable(x) for x in launch.arguments):
         _warn_once("lamina.replay: programs over several processes are neither written nor compared")
@@ -83,7 +83,7 @@ def _on_launch(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
         _check_finite(launch)
     if every:
         with _lock:
-            count = _counts[launch.program] = _counts.get(launch.program, 0) + 1
+            count = _counts[program] = _counts.get(program, 0) + 1
         if count % every == 1 % every:
             _check_against_numpy(launch)
     return outs

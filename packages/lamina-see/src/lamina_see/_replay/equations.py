@@ -1,7 +1,7 @@
 """Programs made of parts of a program: one equation, or all intermediate values as results."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, evaluate, evaluate_spmd, prims, rewrite
@@ -33,7 +33,7 @@ def single_equation(e: Eqn) -> ClosedJaxpr:
     return ClosedJaxpr(Jaxpr((), list(new.values()), [Eqn(e.primitive, ins, outs, e.params, e.source)], outs))
 
 
-def evaluate_equation(e: Eqn, values: dict[Var, Sequence[np.ndarray]],
+def evaluate_equation(e: Eqn, values: Mapping[Var, Sequence[np.ndarray]],
                       axes: Sequence[tuple[AxisName, int]] = ()) -> list[list[np.ndarray]]:
     """Evaluate an equation with NumPy.
 

@@ -10,10 +10,11 @@ bisection: the shortest program whose last results differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import (Atom, ClosedJaxpr, Eqn, Jaxpr, LaminaError, Literal, Source, Var, dce, dtypes, eqn_axis_names, evaluate)
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, LaminaError, Literal, Source, Var, dce, dtypes, eqn_axis_names, evaluate)
 from lamina_ir.extend import AxisPosition, LoopIteration, RegionView, format_axes, format_iterations
 from lamina_ir.typing import AxisName, Value
 from lamina_tracing import hooks
@@ -67,7 +68,8 @@ class Difference(NamedTuple):
                 f"{element} of {aval}{at}{format_iterations(self.iterations)}{axes}{devices}{together}")
 
 
-def find_difference(program: ClosedJaxpr, arguments: Sequence[Value], results: Sequence[Value] | None = None) -> Difference | None:
+def find_difference(program: ClosedJaxpr, arguments: Sequence[Value],
+                    results: Sequence[Value] | None = None) -> Difference | None:
     """Find the first equation of a program that the compiled program computes otherwise than NumPy.
 
     Args:
@@ -142,16 +144,16 @@ def _check_equation(e: Eqn, env: dict[Var, Arrays], line: Source | None,
                         return _at_member(found, i, axes, member_devices)
                 continue
 
-            def again(values: Arrays) -> Arrays:
-                # The bound of a sum over members is evaluated with the absolute values of all members.
-                new = {a: [*env[a][:i], x, *env[a][i + 1:]] if not axes else [_absolute(y) for y in env[a]]
-                       for a, x in zip(operand_vars(e), values)}
-                return [r[i] for r in evaluate_equation(e, new, axes)]
-
-            mask = compare.differing_elements(e, operands, got, want, index, again)
+            mask = compare.differing_elements(e, operands, got, want, index, partial(_sum_of_terms, e, env, i, axes))
             if mask is not None:
                 return _at_member(Difference(e, operands, got, want, _first(mask), line, iterations), i, axes, member_devices)
     return None
+
+
+def _sum_of_terms(e: Eqn, env: dict[Var, Arrays], i: int, axes: Sequence[tuple[AxisName, int]], values: Arrays) -> Arrays:
+    """Evaluate an equation on absolute values: `values` outside of maps, else those of all members; return those of `i`."""
+    new = {a: [_absolute(y) for y in env[a]] if axes else [x] for a, x in zip(operand_vars(e), values)}
+    return [r[i] for r in evaluate_equation(e, new, axes)]
 
 
 def _absolute(a: np.ndarray) -> np.ndarray:
@@ -297,8 +299,7 @@ def _bisect(program: ClosedJaxpr, arguments: Sequence[Value]) -> Difference | No
     if found is None:
         return None
     e, (v, got) = exposed.eqns[compared[low] - 1], found
-    values: dict[Atom, np.ndarray] = {**dict(zip(program.jaxpr.invars, host)), **expected,
-                                      **{c: np.asarray(x) for c, x in consts.items()}}
+    values = {**dict(zip(program.jaxpr.invars, host)), **expected, **{c: np.asarray(x) for c, x in consts.items()}}
     size = np.abs(np.asarray(got, np.complex128) - np.asarray(expected[v], np.complex128))
     return Difference(e, [values[a] for a in operand_vars(e)], got, expected[v], _first(np.asarray(size == np.max(size))),
                       e.source, is_alone=False)

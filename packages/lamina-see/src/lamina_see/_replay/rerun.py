@@ -91,8 +91,8 @@ class Rerun:
         if not any(kinds):
             return False, "all results are finite"
         i = next(i for i, k in enumerate(kinds) if k)
-        found = replay.find_nonfinite_equation(self.program, self.failed.arguments)
-        where = f"; with NumPy, first `{found.eqn.primitive.name}`{found.where}" if found else "; with NumPy all are finite"
+        first = replay.find_nonfinite_equation(self.program, self.failed.arguments)
+        where = f"; with NumPy, first `{first.eqn.primitive.name}`{first.where}" if first else "; with NumPy all are finite"
         return True, f"result {i} has {kinds[i]}{where}"
 
     def _results(self, program: ClosedJaxpr, arguments: Sequence[Value]) -> list[np.ndarray]:

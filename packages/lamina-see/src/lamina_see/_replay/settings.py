@@ -30,20 +30,18 @@ shadow_every = config.Option(
          "differ; 0: none")
 
 _CAPTURE = "lamina_see._replay.capture"
-_SWITCHES = (replay_folder, shadow_every)
-_blocks: dict[tuple[str, int], bool] = {}  # (setting, thread) -> whether it is on in a block of the thread
+# (setting, thread) -> whether it is on in a block of the thread; thread None: whether it is on in the process.
+_is_on: dict[tuple[str, int | None], bool] = {}
 
 
 def _on_change(name: str, value: object, is_local: bool) -> None:
     """Wrap launches while a setting is on in some thread."""
-    if is_local:
-        key = name, threading.get_ident()
-        _blocks.pop(key, None)
-        if value is not config.UNSET:
-            _blocks[key] = bool(value)
-    is_on = any(_blocks.values()) or any(option._default for option in _SWITCHES)
-    if is_on or _CAPTURE in sys.modules:
-        import_module(_CAPTURE).set_enabled(is_on)
+    key = name, threading.get_ident() if is_local else None
+    _is_on.pop(key, None)
+    if value is not config.UNSET:
+        _is_on[key] = bool(value)
+    if any(_is_on.values()) or _CAPTURE in sys.modules:
+        import_module(_CAPTURE).set_enabled(any(_is_on.values()))
 
 
 replay_folder.watch(lambda value, is_local: _on_change("replay_folder", value, is_local))

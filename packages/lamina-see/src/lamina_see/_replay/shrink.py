@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import (Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, LaminaError, Literal, ShapedArray, Var, check, dce, eqn_has_effects,
-                       evaluate, inline_calls, prims, rewrite, shaped, subprograms, walk)
+from lamina_ir import (Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, LaminaError, Literal, ShapedArray, Var, check, dce,
+                       eqn_has_effects, evaluate, inline_calls, prims, rewrite, shaped, subprograms, walk)
 from lamina_ir.extend import RegionView, SCANNED
 
 from .equations import expose_values, operand_vars, single_equation
@@ -106,8 +106,8 @@ class _Shrinker:
                  self._drop_equations, self._reduce_sizes)
         changed = True
         while changed and not self.is_out_of_time:
-            # A list, because every step must run.
-            changed = any([step() for step in steps])
+            successes = [step() for step in steps]
+            changed = any(successes)
 
     # --- the steps ------------------------------------------------------------------------------------------------
     def _inline(self) -> bool:
@@ -137,7 +137,8 @@ class _Shrinker:
     def _prefix(self, eqns: Sequence[Eqn], n: int) -> Case:
         program, arguments = self.best
         outs = [v for v in eqns[n - 1].outvars if not isinstance(v, DropVar)]
-        return Case(ClosedJaxpr(Jaxpr(program.jaxpr.constvars, program.jaxpr.invars, eqns[:n], outs), program.consts), arguments)
+        jaxpr = Jaxpr(program.jaxpr.constvars, program.jaxpr.invars, eqns[:n], outs)
+        return Case(ClosedJaxpr(jaxpr, program.consts), arguments)
 
     def _replace_by_values(self) -> bool:
         """Make values arguments, and drop the equations that compute them: sets of equations, in halves (ddmin)."""
@@ -310,7 +311,7 @@ def _iterations(e: Eqn, values: list[Any]) -> Iterator[tuple[ClosedJaxpr, list[A
             yield body.program, [values[i] for i in body.ins]
         return
     state, scanned = list(values), [i for i, k in enumerate(w.kinds) if k == SCANNED]
-    length = e.params[flow.length] if flow.length else None
+    length: Any = e.params[flow.length] if flow.length else None
     is_reversed = bool(flow.reverse) and e.params[flow.reverse]
     for count in range(_MAX_ITERATIONS if length is None else min(length, _MAX_ITERATIONS)):
         for i in scanned:
@@ -402,7 +403,7 @@ def _resized(case: Case, old: int, new: int) -> Case:
         return value
 
     def resize(program: ClosedJaxpr) -> ClosedJaxpr:
-        env: dict[Atom, Atom] = {}
+        env: dict[Atom, Var] = {}
         jaxpr = program.jaxpr
 
         def renew(v: Var) -> Var:
