@@ -10,13 +10,13 @@ from . import _version as _version  # first: it checks the versions of sibling p
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from ._command import COMMANDS, run_command_line
+from . import replay
 from ._compilations import CompilationLimitError, max_compiles
-from ._replay import settings as _replay_settings
 from ._report import Report, ReportError, load
 from ._see import see
 from ._version import __version__
 
-__all__ = ["COMMANDS", "CompilationLimitError", "Report", "ReportError", "__version__", "load", "max_compiles", "run_command_line",
-           "see"]
+__all__ = ["COMMANDS", "CompilationLimitError", "Report", "ReportError", "__version__", "load", "max_compiles",
+           "replay", "run_command_line", "see"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

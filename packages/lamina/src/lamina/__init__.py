@@ -20,8 +20,8 @@ if _typing.TYPE_CHECKING:
                    errors, example_libraries as example_libraries, experimental as experimental, export as export, extend as
                    extend, flatten_util as flatten_util, image as image, launch as launch, lax as lax, lib as lib, memory as
                    memory, monitoring as monitoring, nn as nn, numpy as numpy, ops as ops, parallel as parallel, profiler as
-                   profiler, random as random, ref as ref, replay as replay, scipy as scipy, sharding as sharding, stages as stages, test_util as
-                   test_util, tools as tools, tree as tree, tree_util as tree_util, typing as typing)
+                   profiler, random as random, ref as ref, replay as replay, scipy as scipy, sharding as sharding,
+                   stages as stages, test_util as test_util, tools as tools, tree as tree, tree_util as tree_util, typing as typing)
     from ._packages import *
     from .experimental.serialize_executable import load_compiled
     from lamina_see import max_compiles, see
@@ -42,10 +42,12 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
            "lax", "layers", "legacy_prng_key", "lib", "linear_transpose", "linearize", "live_arrays", "load_compiled",
            "local_device_count",
            "local_devices", "log_compiles", "make_array_from_callback", "make_array_from_process_local_data",
-           "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "max_compiles", "memory", "monitoring", "named_call",
+           "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "max_compiles", "memory", "monitoring",
+           "named_call",
            "named_scope", "new_ref", "nn", "no_execution", "no_tracing", "numpy", "numpy_dtype_promotion",
            "numpy_rank_promotion", "ops", "parallel", "pmap", "print_environment_info", "process_count", "process_index",
-           "process_indices", "profiler", "pure_callback", "random", "ref", "remat", "replay", "reshard", "scipy", "see", "set_mesh",
+           "process_indices", "profiler", "pure_callback", "random", "ref", "remat", "replay", "reshard", "scipy", "see",
+           "set_mesh",
            "shard_map", "sharding", "smap", "softmax_custom_jvp", "spmd_mode", "stages", "test_util", "thread_guard",
            "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
            "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves",
@@ -56,8 +58,8 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
 _ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
                        "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
                        "example_libraries", "experimental", "export", "extend", "flatten_util", "image", "launch", "lax",
-                       "lib", "memory", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "replay", "scipy",
-                       "sharding",
+                       "lib", "memory", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "replay",
+                       "scipy", "sharding",
                        "stages", "test_util", "tools", "tree", "tree_util", "typing"))
 
 # Settings as blocks, found by name where the others are. Of these only no_execution and no_tracing change something here.
