@@ -102,7 +102,7 @@ y = lamina.jit(lambda x: x + 1, donate_argnums=0)(x)
 x + 1"""),
     "LAM1510": Example("lamina.errors.OutOfMemoryError", "lamina.lax.full((10**9, 10**9), 1.0).block_until_ready()"),
     "LAM1511": Example("lamina_see.replay.DifferenceError", """
-from lamina.extend import lowering_rules
+from lamina_lowering.extend import lowering_rules
 from lamina_ir import prims
 from lamina_see import replay
 wrong = lowering_rules.override(prims.sin_p, lambda ctx, x: ctx.op("stablehlo.cosine", (x,), ctx.aval_out))

@@ -21,7 +21,8 @@ if _typing.TYPE_CHECKING:
                    extend, flatten_util as flatten_util, image as image, launch as launch, lax as lax, lib as lib, memory as
                    memory, monitoring as monitoring, nn as nn, numpy as numpy, ops as ops, parallel as parallel, profiler as
                    profiler, random as random, ref as ref, replay as replay, scipy as scipy, sharding as sharding,
-                   stages as stages, test_util as test_util, tools as tools, tree as tree, tree_util as tree_util, typing as typing)
+                   stages as stages, test_util as test_util, tools as tools, tree as tree, tree_util as tree_util,
+                   typing as typing)
     from ._packages import *
     from .experimental.serialize_executable import load_compiled
     from lamina_see import max_compiles, see
