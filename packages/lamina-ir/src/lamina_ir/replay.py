@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import sys
 import zipfile
@@ -226,15 +227,15 @@ def load(path: str | Path) -> FailedCall:
       ProgramError: it is not such a file, is damaged, or was written by a newer version.
       OSError: it cannot be read.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _read(archive)
-    except (zipfile.BadZipFile, KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, EOFError,
-            NotImplementedError) as e:
-        if isinstance(e, ProgramError):
+    with Path(path).open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return _read(archive)
+        except ProgramError as e:
             raise ProgramError(f"load: {path}: {e}") from None
-        raise ProgramError(f"load: {path} must be a file of a failed call, written by lamina.replay; got other or damaged "
-                           f"data ({type(e).__name__}: {e})") from e
+        except Exception as e:  # the readers of damaged zip, JSON and .npy data raise many kinds
+            raise ProgramError(f"load: {path} must be a file of a failed call, written by lamina.replay; got other or "
+                               f"damaged data ({type(e).__name__}: {e})") from e
 
 
 def _read(archive: zipfile.ZipFile) -> FailedCall:
@@ -268,15 +269,16 @@ def _read_member(archive: zipfile.ZipFile, name: str, limit: int = 1 << 62) -> b
 
 def _read_array(archive: zipfile.ZipFile, name: str, declared: Json) -> np.ndarray:
     dtype, shape = dtypes.from_short_name(declared[0]), tuple([int(n) for n in declared[1]])
-    # `ZipFile.read` stops at the declared size, so a small file cannot expand to more than its arguments.
-    n_bytes = dtype.itemsize * int(np.prod(shape, dtype=object))
+    n_bytes = dtype.itemsize * math.prod(shape)
+    # `ZipFile.read` stops at the size of the member, so a small file cannot expand to more than its arguments.
     data = io.BytesIO(_read_member(archive, name, n_bytes + _NPY_HEADER))
-    a = np.lib.format.read_array(data, allow_pickle=False)
-    if dtype.isbuiltin != 1:
-        a = np.ascontiguousarray(a).reshape(-1).view(dtype)
-    if a.dtype != dtype or a.size != int(np.prod(shape)):
-        raise ProgramError(f"{name} must be {declared}; got {a.dtype}{list(a.shape)}")
-    return a.reshape(shape)
+    header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    found_shape, is_fortran, found = header[np.lib.format.read_magic(data)](data)
+    plain = (dtype, shape) if dtype.isbuiltin == 1 else (np.dtype(np.uint8), (n_bytes,))
+    rest = data.read()
+    if (found, found_shape, len(rest)) != (*plain, n_bytes):
+        raise ProgramError(f"{name} must be {declared}; got {found}{list(found_shape)} of {len(rest)} bytes")
+    return np.frombuffer(rest, dtype).reshape(shape, order="F" if is_fortran else "C").copy()
 
 
 # --- running with NumPy -----------------------------------------------------------------------------------------------

@@ -68,8 +68,12 @@ def _on_launch(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
         return run()
     # A launch deletes donated arguments; copies on the device have the same placement.
     donated = launch.placement.donated or (False,) * len(launch.arguments)
-    launch = launch._replace(arguments=[copy(x) if d and isinstance(x, Array) else x
-                                        for x, d in zip(launch.arguments, donated)])
+    try:
+        launch = launch._replace(arguments=[copy(x) if d and isinstance(x, Array) else x
+                                            for x, d in zip(launch.arguments, donated)])
+    except Exception as e:  # no memory for the copies
+        _warn_once(f"lamina.replay: the donated arguments of `{launch.name}` could not be copied: {e}")
+        return run()
     try:
         outs = run()
         for x in outs:
@@ -78,7 +82,17 @@ def _on_launch(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
         kind = "nonfinite" if isinstance(e, FloatingPointError) else "error"
         _write(launch, _failure_of(e, kind), (), e)
         raise
-    launch = launch._replace(results=outs)
+    try:
+        _examine(launch._replace(results=outs), program, every)
+    except DifferenceError:
+        raise
+    except Exception as e:  # the call itself was right
+        _warn_once(f"lamina.replay: a call of `{launch.name}` could not be examined: {type(e).__name__}: {e}")
+    return outs
+
+
+def _examine(launch: Launch, program: ClosedJaxpr, every: int) -> None:
+    """Look for numbers that are not finite and for differences from NumPy, as the settings say."""
     if settings.replay_folder.value is not None and settings.replay_nonfinite.value:
         _check_finite(launch)
     if every:
@@ -86,7 +100,6 @@ def _on_launch(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
             count = _counts[program] = _counts.get(program, 0) + 1
         if count % every == 1 % every:
             _check_against_numpy(launch)
-    return outs
 
 
 def _is_readable(x: Value) -> bool:
