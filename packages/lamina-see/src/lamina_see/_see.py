@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -84,11 +83,12 @@ def _see_traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, cal
     return Report(report)
 
 
-def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float, savings: bool | None,
-                  nonfinite: bool, precision: bool) -> Report:
+def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float,
+                  savings: bool | None, nonfinite: bool, precision: bool) -> Report:
     from lamina_runtime import block_until_ready  # noqa: PLC0415 (absent on the NumPy-only install)
     from lamina_runtime.extend import compiled_program  # noqa: PLC0415
-    sources, problems = Sources(), []
+    sources = Sources()
+    problems: list[str] = []
     call: Any = fun if hasattr(fun, "lower") and hasattr(fun, "trace") else jit(fun)
     with History() as history:
         traced = call.trace(*args, **kwargs)
@@ -125,8 +125,8 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
 
 def _wants_savings(savings: bool | None, row: Row, problems: list[str]) -> bool:
     if savings is None and len(row["equations"]) > MAX_EQUATIONS:
-        problems.append(f"What donation and checkpoints would save was not computed for {len(row['equations'])} equations; pass "
-                        "savings=True.")
+        problems.append(f"What donation and checkpoints would save was not computed for {len(row['equations'])} equations; "
+                        "pass savings=True.")
         return False
     return savings is not False
 
