@@ -213,10 +213,12 @@ def timeline_rows(events: Any, step: tuple[float, float], row: Row, function: in
     from lamina_runtime import process_index  # noqa: PLC0415 (absent on the NumPy-only install)
     here = process_index()
     devices = [d for d in program.placement.visible_devices if d.process_index == here]
+    by_id = {d.id: d for d in devices}
     rows = []
     for e in sorted(events, key=lambda e: e.start)[:_MAX_TIMELINE]:
         source, line = lines.get(e.name, (None, 0))
-        device = devices[e.device] if e.device < len(devices) else devices[0]
+        # The profiler numbers the devices of one process from 0, and those of several processes by their ids.
+        device = by_id.get(e.device) or devices[e.device if e.device < len(devices) else 0]
         rows.append({"process": device.process_index, "device": device.id, "function": function, "name": e.name,
                      "start": int(e.start - step[0]), "duration": int(e.end - e.start), "source": source, "line": line})
     return rows
