@@ -96,7 +96,7 @@ def _function(draw: random.Random, count: int, layers: int, devices: int, timed:
         low, high = _SCOPES[name]
         for k in range(per_leaf):
             line = low + k * (high - low + 1) // per_leaf
-            size = draw.choice((1 << 12, 1 << 16, 1 << 20, 1 << 22))
+            size = (1 << 12, 1 << 16, 1 << 20, 1 << 22, 1 << 18)[(k * k + k) % 5]
             values.append({"name": f"v{len(values)}", "type": f"float32[8,{size // 32}]", "bytes": size, "source": 0,
                            "line": line, "sharding": None})
             operands = [previous, draw.randrange(max(0, len(values) - 12), len(values) - 1)]
@@ -108,16 +108,16 @@ def _function(draw: random.Random, count: int, layers: int, devices: int, timed:
                          "parameters": "dimension_numbers=(((1,), (0,)), ((), ()))" if k % 10 == 0 else "",
                          "instruction": [len(rows)]})
             previous = len(values) - 1
-    for row in (28, 33, 39):
+    for row in (28, 30, 36):
         values.append({"name": f"v{len(values)}", "type": "float32[]", "bytes": 4, "source": 0, "line": row, "sharding": None})
-        rows.append({"primitive": "psum" if row == 39 else "gather", "scope": 0, "source": 0, "line": row, "operands": [previous],
+        rows.append({"primitive": "psum" if row == 36 else "gather", "scope": 0, "source": 0, "line": row, "operands": [previous],
                      "results": [len(values) - 1], "flops": 100, "bytes": 4096, "count": 1, "phase": "forward",
                      "time": 20_000 if timed else None, "parameters": "", "instruction": [len(rows)]})
     return {"name": "step", "kind": "jit", "signature": ["float32[512,512]"] * 3 + ["int32[8,128]"], "donated": [0],
             "defined_at": {"source": 0, "line": 37}, "called_from": {"source": 1, "line": 4}, "scopes": scopes, "equations": rows,
             "values": values, "arguments": list(range(layers + 2)), "results": [len(values) - 1],
             **_costs(rows, timed), "memory": _memory(rows, values, layers + 2),
-            "collectives": [{"kind": "all-reduce", "axis": "data", "bytes": 4 << 20, "devices": devices, "source": 0, "line": 39,
+            "collectives": [{"kind": "all-reduce", "axis": "data", "bytes": 4 << 20, "devices": devices, "source": 0, "line": 36,
                              "count": 2, "time": 150_000 if timed else None}],
             "placements": _placements(devices)}
 

@@ -1,6 +1,7 @@
 // The page of two reports: totals, lines, memory and compilations side by side.
 import uPlot from "uplot";
 import { baseName, bytes, colour, count, empty, h, plural, replace, table, time } from "./dom.js";
+import { niceBytes } from "./memory.js";
 import { card } from "./tables.js";
 
 const UNITS = { ns: time, B: bytes, flop: count, "": (n) => n === null ? "–" : n.toLocaleString("en") };
@@ -23,7 +24,7 @@ export function comparePage(x, main) {
     return { cells: [row.name, text(row.values[0]), text(row.values[1]), change(row.values, text)] };
   })));
   const compiled = card("compilations", "Compilations", x.compilations.length ? table([{ text: "function" }, { text: "A", class: "n" }, { text: "B", class: "n" }, { text: "change", class: "n" }, { text: "time A", class: "n" }, { text: "time B", class: "n" }, { text: "reasons in B" }], x.compilations.map((row) => ({
-    cells: [h("b", {}, row.function), row.count[0], row.count[1], change(row.count, String), time(row.time[0]), time(row.time[1]), row.reasons[1].length ? row.reasons[1].join("; ") : h("span", { class: "muted" }, "–")] }))) : empty("Neither report has compilations."));
+    cells: [h("b", {}, row.function), row.count[0], row.count[1], change(row.count, String), time(row.time[0]), time(row.time[1]), row.reasons[1].length ? row.reasons[1].join("; ") : h("span", { class: "muted" }, "–")] })), { class: "stack" }) : empty("Neither report has compilations."));
   const problems = x.about.flatMap((r, k) => r.problems.map((p) => `${"AB"[k]}: ${p}`));
   let plot = null;
   function show(number) {
@@ -40,7 +41,7 @@ export function comparePage(x, main) {
     replace(body, card("function", f.name, h("p", { class: "signature" }, h("code", {}, f.signatures.map((s2) => s2 ? `(${s2.slice(0, 6).join(", ")}${s2.length > 6 ? ", …" : ""})` : "absent").filter((t, k, all) => k === 0 || t !== all[0]).join("  →  "))),
       table([{ text: "" }, { text: "A", class: "n" }, { text: "B", class: "n" }, { text: "change", class: "n" }], facts.map(([name, pair, text]) => ({ cells: [name, text(pair[0]), text(pair[1]), change(pair, text)] })))),
     card("memory", "Memory over the schedule", f.memory.some((m) => m) ? [h("div", { class: "legend" }, h("span", {}, h("i", { class: "argument" }), "A"), h("span", {}, h("i", { class: "result" }), "B"), h("span", { class: "muted" }, "each schedule from its start to its end")), chart] : empty("The memory of this function is unknown.")),
-    card("lines", "Source lines", rows.length ? [h("p", { class: "about" }, `${plural(f.lines.length, "line")}, the largest change first${f.lines.length > 400 ? "; 400 are shown" : ""}.`), table([{ text: "line" }, { text: timed ? "time A" : "flop A", class: "n" }, { text: timed ? "time B" : "flop B", class: "n" }, { text: "change", class: "n" }, { text: "at the peak", class: "n" }], rows, { class: "tall" })] : empty("No line has facts.")));
+    card("lines", "Source lines", rows.length ? [h("p", { class: "about" }, `${plural(f.lines.length, "line")}, the largest change first${f.lines.length > 400 ? "; 400 are shown" : ""}.`), table([{ text: "line" }, { text: timed ? "time A" : "flop A", class: "n" }, { text: timed ? "time B" : "flop B", class: "n" }, { text: "change", class: "n" }, { text: "at the peak", class: "n" }], rows, { class: "tall stack" })] : empty("No line has facts.")));
     if (plot) plot.destroy();
     plot = f.memory.some((m) => m) ? curves(f.memory, chart) : null;
   }
@@ -55,7 +56,7 @@ function curves(memory, chart) {
   const axis = { stroke: () => colour("--muted"), grid: { stroke: () => colour("--rule"), width: 1 }, ticks: { stroke: () => colour("--rule"), width: 1 }, font: "11px system-ui, sans-serif" };
   const line = (name) => ({ stroke: () => colour(name), width: 2, points: { show: false } });
   const plot = new uPlot({ width: Math.max(200, chart.clientWidth), height: 190, legend: { show: false }, cursor: { y: false, drag: { x: true, y: false } }, scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.06] } },
-    axes: [{ ...axis, values: (_, t) => t.map((v) => `${v} %`), size: 30 }, { ...axis, size: 72, values: (_, t) => t.map((v) => v ? bytes(v) : "0") }], series: [{}, line("--argument"), line("--result")] }, [xs, sample(memory[0]), sample(memory[1])], chart);
+    axes: [{ ...axis, values: (_, t) => t.map((v) => `${v} %`), space: 60, size: 30 }, { ...axis, size: 72, values: (_, t) => t.map((v) => v ? bytes(v) : "0"), splits: (u, _, low, high) => niceBytes(high) }], series: [{}, line("--argument"), line("--result")] }, [xs, sample(memory[0]), sample(memory[1])], chart);
   new ResizeObserver(() => { if (chart.isConnected && chart.clientWidth > 50) plot.setSize({ width: chart.clientWidth, height: 190 }); }).observe(chart);
   return plot;
 }

@@ -9,7 +9,7 @@ const KEYS = [
 ];
 const PANES = [
   ["Source", "bars show the time of each line: forward, backward, recomputed"], ["Program", "equations as a graph; boxes fold named scopes, called functions, loops and repeated parts"],
-  ["Memory", "live bytes over the schedule; click an instant for the values that are alive, by line; drag to zoom, double click to see all"], ["Time line", "what each device ran in one measured step"],
+  ["Memory", "live bytes over the schedule, loops once; click an instant for the values that are alive, by line; drag to zoom, double click to see all"], ["Time line", "what each device ran in one measured step; drag moves, double click and Ctrl with the wheel zoom"],
   ["Compilations", "each compilation with its time, and why no compiled program was found"], ["Devices and placements", "which device holds which block of a value"],
 ];
 

@@ -3,13 +3,13 @@ import { Graph, layout as dagreLayout } from "@dagrejs/dagre";
 
 const LETTER = 6.7, PAD = 12, HEAD = 26;
 
-function leafSize(node) {
+function leafSize(tree, node) {
   if (node.type === "equation") return { width: Math.max(56, (node.title.length + node.note.length + 1) * LETTER + 22), height: 24 };
-  return { width: Math.max(120, (node.title.length + 7) * LETTER + 34, 25 * 5.6 + 30), height: 42 };
+  return { width: Math.max(120, (node.title.length + 7) * 7.1 + 34, tree.note(node).length * 6.4 + 44), height: 42 };
 }
 
 export function layoutNode(tree, node, open, kept) {
-  if (!node.raw || !open.has(node.key)) return { node, ...leafSize(node), boxes: null };
+  if (!node.raw || !open.has(node.key)) return { node, ...leafSize(tree, node), boxes: null };
   const inner = tree.items(node).map((item) => layoutNode(tree, item, open, kept));
   const stamp = inner.map((box) => `${box.node.key} ${box.width} ${box.height}`).join("|");
   const old = kept.get(node.key);

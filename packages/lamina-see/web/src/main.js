@@ -27,7 +27,9 @@ function storedTheme() {
 
 function toggleTheme() {
   const theme = root.dataset.theme === "dark" ? "light" : "dark";
-  try { localStorage.setItem("lamina-theme", theme); } catch { /* the choice ends with the page */ }
+  try {
+    if (theme === (system.matches ? "dark" : "light")) localStorage.removeItem("lamina-theme"); else localStorage.setItem("lamina-theme", theme);
+  } catch { /* the choice ends with the page */ }
   applyTheme(theme);
 }
 
@@ -61,7 +63,8 @@ function reportPage(report) {
     if (!pane) return;
     const offset = pane.getBoundingClientRect().top + scrollY - head.offsetHeight - 8;
     scrollTo({ top: Math.max(0, offset), behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-    (pane.querySelector("[tabindex='0'], button, select") || pane).focus({ preventScroll: true });
+    pane.tabIndex = -1;
+    (pane.querySelector("canvas[tabindex]") || pane).focus({ preventScroll: true });
   };
   const say = () => {
     const c = selection.current, parts = [];

@@ -4,6 +4,7 @@ import { bar, baseName, bytes, colour, empty, h, plural, replace, table } from "
 import { lineKey, sourceText } from "./data.js";
 
 const KINDS = ["argument", "constant", "result", "temporary"];
+const PLURALS = { argument: "arguments", constant: "constants", result: "results", temporary: "temporary values" };
 const MOST = 60;
 
 export class MemoryPane {
@@ -32,7 +33,7 @@ export class MemoryPane {
       for (const element of [this.legend, this.at, this.live, this.savings]) replace(element);
       return;
     }
-    replace(this.legend, KINDS.filter((k) => this.memory.buffers.some((b) => b.kind === k)).map((k) => h("span", {}, h("i", { class: k }), `${k}s`)), h("span", {}, h("i", { class: "mark" }), "selection"),
+    replace(this.legend, KINDS.filter((k) => this.memory.buffers.some((b) => b.kind === k)).map((k) => h("span", {}, h("i", { class: k }), PLURALS[k])), h("span", {}, h("i", { class: "mark" }), "selection"),
       h("span", { class: "muted" }, `peak ${bytes(this.memory.peak)}${this.memory.xla_peak === null ? "" : `; XLA reports ${bytes(this.memory.xla_peak)}`}`));
     this.build();
     this.list();
@@ -160,7 +161,7 @@ export class MemoryPane {
         });
       }
     }
-    replace(this.live, rows.length ? table([{ text: "bytes", class: "n" }, { text: "", class: "w" }, { text: "values alive, by line" }, { text: "", class: "n" }], rows, { class: "tall" }) : empty("No value is alive at this instant."));
+    replace(this.live, rows.length ? table([{ text: "bytes", class: "n" }, { text: "", class: "w" }, { text: "values alive, by line" }, { text: "", class: "n last" }], rows, { class: "tall" }) : empty("No value is alive at this instant."));
   }
 
   showSavings() {
@@ -169,12 +170,12 @@ export class MemoryPane {
       ? table([{ text: "saves", class: "n" }, { text: "change" }, { text: "of" }, { text: "how" }], this.memory.savings.map((row) => ({
         action: row.source === null ? null : () => this.selection.line(row, "savings"),
         cells: [bytes(row.bytes), row.kind, [h("code", {}, row.what), row.source === null ? "" : h("span", { class: "place" }, ` ${baseName(report.sources[row.source].file)}:${row.line}`)], h("code", {}, row.how)],
-      })))
+      })), { class: "stack" })
       : empty("No donation, checkpoint or chunk that was tried lowers the peak."));
   }
 }
 
-function niceBytes(high) {
+export function niceBytes(high) {
   let unit = 1;
   while (unit * 1024 <= high) unit *= 1024;
   const most = high / unit;

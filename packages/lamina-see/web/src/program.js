@@ -41,6 +41,7 @@ export class ProgramPane {
       return;
     }
     this.tree = new Tree(f);
+    this.tree.note = (node) => this.note(node);
     this.tree.producers = indexOf(f).producers;
     this.kept = new Map();
     this.open = this.tree.initial();
@@ -68,6 +69,13 @@ export class ProgramPane {
       this.totals.set(node.key, found);
     }
     return found;
+  }
+
+  note(node) {
+    const { f } = this.selection, total = this.total(node), parts = [plural(node.equations.length, "eqn")];
+    parts.push(total.time === null ? `${count(total.flops)} flop` : time(total.time));
+    if (f.step && f.step.time) parts.push(share((total.time || 0) / f.step.time));
+    return parts.join(" · ");
   }
 
   render() {
@@ -113,7 +121,7 @@ export class ProgramPane {
       group.append(s("text", { x: 12, y: 16 }, node.title, s("tspan", { class: "note", dx: 6 }, node.note)));
     } else {
       group.append(s("text", { x: 32, y: 18, class: "name" }, node.title + times));
-      const note = `${plural(node.equations.length, "eqn")} · ${total.time === null ? `${count(total.flops)}flop` : time(total.time)}${this.selection.f.step ? ` · ${share((total.time || 0) / this.selection.f.step.time)}` : ""}`;
+      const note = this.note(node);
       if (!box.boxes) group.append(s("text", { x: 32, y: 34, class: "note" }, note));
       else if (box.width > (node.title.length + times.length) * 7 + note.length * 6 + 60) group.append(s("text", { x: box.width - 10, y: 18, "text-anchor": "end", class: "note" }, note));
     }
@@ -192,7 +200,7 @@ export class ProgramPane {
 
   fit() {
     if (!this.tree) return;
-    this.zoom = Math.max(0.4, Math.min(1, (this.view.clientWidth - 4) / this.size.width));
+    this.zoom = Math.max(0.65, Math.min(1, (this.view.clientWidth - 4) / this.size.width));
     this.resize();
   }
 

@@ -111,7 +111,7 @@ export class SourcePane {
         onkeydown: row && ((e) => { if (e.key === "Enter") this.selection.line(line, "source"); }),
       }, h("span", { class: "no", style: { width } }, line.line), v ? bar(v.parts, most) : h("span", { class: "bar" }),
       h("span", { class: "of" }, v && v.total ? v.text(v.total) : ""), h("span", { class: "text" }, coloured(text, state)));
-      if (row) this.rows.set(lineKey(line), element);
+      this.rows.set(lineKey(line), element);
       return element;
     }));
   }
@@ -139,7 +139,7 @@ export class SourcePane {
 
   // Select the next line with facts (or the one before).
   step(by) {
-    const keys = [...this.rows.keys()];
+    const keys = [...this.rows].filter(([, element]) => element.classList.contains("has")).map(([key]) => key);
     if (!keys.length) return;
     const at = keys.findIndex((key) => this.selection.current.lines.has(key));
     const next = keys[at < 0 ? (by > 0 ? 0 : keys.length - 1) : Math.max(0, Math.min(keys.length - 1, at + by))];

@@ -9,6 +9,8 @@ export function place(report, row) {
   return [h("span", { class: "place" }, `${baseName(report.sources[row.source].file)}:${row.line}`), h("code", {}, sourceText(report, row))];
 }
 
+const rate = (n, unit) => { const text = count(n); return /\d$/.test(text) ? `${text} ${unit}` : text + unit; };
+
 // Keep `chosen` on the rows of the selected lines.
 function follow(selection, element) {
   selection.listen(() => {
@@ -30,7 +32,7 @@ export function overviewPane(selection) {
     const stats = [
       stat("time of a step", step ? time(step.time) : "not measured", step && `median of ${plural(step.runs, "run")}`),
       stat("peak of memory", f.memory ? bytes(f.memory.peak) : "unknown", f.memory && f.memory.xla_peak !== null && `XLA reports ${bytes(f.memory.xla_peak)}`),
-      stat("operations", `${count(flops)}flop`.replace(/(\d)flop/, "$1 flop"), step && step.time ? `${count(flops / (step.time / 1e9))}flop/s` : `${bytes(sum("bytes"))} moved`),
+      stat("operations", rate(flops, "flop"), step && step.time ? rate(flops / (step.time / 1e9), "flop/s") : `${bytes(sum("bytes"))} moved`),
       stat("equations", f.equations.length.toLocaleString("en"), `${plural(f.scopes.length, "scope")}`),
       stat("compilations", String(misses.length), misses.length > 1 ? "see the reasons below" : compiled.length ? time(misses.reduce((n, c) => n + (c.trace || 0) + (c.lower || 0) + (c.xla || 0), 0)) : ""),
     ];
@@ -56,7 +58,7 @@ function nonfinite(selection) {
   const { report } = selection, x = report.nonfinite;
   return h("div", { class: "alarm" }, h("b", {}, `First ${x.kind === "nan" ? "NaN" : "infinity"}: `), h("button", { type: "button", class: "link", onclick: () => selection.line(x, "overview") }, place(report, x)),
     x.before.length > 0 && table([{ text: "computed before" }, { text: "type" }, { text: "line" }, { text: "content" }], x.before.map((b) => ({
-      data: { line: lineKey(b) }, action: () => selection.line(b, "overview"), cells: [h("code", {}, b.name), b.type, place(report, b), b.summary] }))));
+      data: { line: lineKey(b) }, action: () => selection.line(b, "overview"), cells: [h("code", {}, b.name), b.type, place(report, b), b.summary] })), { class: "stack" }));
 }
 
 export function compilationsPane(selection) {
@@ -70,8 +72,8 @@ export function compilationsPane(selection) {
     h("div", { class: "legend" }, ["trace", "lower", "xla"].map((p) => h("span", {}, h("i", { class: p }), p))),
     table([{ text: "", class: "n" }, { text: "function and call" }, { text: "time", class: "n" }, { text: "", class: "w" }, { text: "found" }, { text: "reason of the miss" }], rows.map((c, k) => ({
       data: { line: lineKey(c) }, action: lineKey(c) ? () => selection.line(c, "compilations") : null,
-      cells: [k + 1, [h("b", {}, c.function), h("span", { class: "muted" }, ` ${c.kind} `), place(report, c), h("div", { class: "types" }, c.signature)], time(total(c) || null), bar(parts(c), most), badge(c), c.reason || h("span", { class: "muted" }, c.memory_cache === "hit" ? "" : "first call")],
-    })))));
+      cells: [k + 1, [h("b", {}, c.function), h("span", { class: "muted" }, ` ${c.kind} `), place(report, c), h("div", { class: "types", title: c.signature }, c.signature)], time(total(c) || null), bar(parts(c), most), badge(c), c.reason || h("span", { class: "muted" }, c.memory_cache === "hit" ? "" : "first call")],
+    })), { class: "stack" })));
 }
 
 export function collectivesPane(selection) {
@@ -79,7 +81,7 @@ export function collectivesPane(selection) {
   const render = () => {
     const { f, report } = selection;
     replace(body, f && f.collectives.length ? table([{ text: "kind" }, { text: "axis" }, { text: "bytes", class: "n" }, { text: "devices", class: "n" }, { text: "count", class: "n" }, { text: "time", class: "n" }, { text: "line" }],
-      f.collectives.map((c) => ({ data: { line: lineKey(c) }, action: lineKey(c) ? () => selection.line(c, "collectives") : null, cells: [c.kind, h("code", {}, c.axis), bytes(c.bytes), c.devices, c.count, time(c.time), place(report, c)] })))
+      f.collectives.map((c) => ({ data: { line: lineKey(c) }, action: lineKey(c) ? () => selection.line(c, "collectives") : null, cells: [c.kind, h("code", {}, c.axis), bytes(c.bytes), c.devices, c.count, time(c.time), place(report, c)] })), { class: "stack" })
       : empty("This function exchanges no data between devices."));
   };
   selection.listen((what) => { if (what === "function") render(); });
@@ -93,7 +95,7 @@ export function precisionPane(selection) {
   const rows = [...report.precision].sort((a, b) => (b.born || 0) - (a.born || 0)).slice(0, 100);
   const number = (x) => x === null ? "–" : x.toExponential(1);
   return follow(selection, card("precision", "Precision", rows.length ? table([{ text: "error born here", class: "n" }, { text: "relative error", class: "n" }, { text: "digits lost", class: "n" }, { text: "" }, { text: "line" }],
-    rows.map((r) => ({ data: { line: lineKey(r) }, action: () => { if (r.function !== selection.number) selection.showFunction(r.function); selection.line(r, "precision"); }, cells: [number(r.born), number(r.relative_error), r.digits_lost === null ? "–" : r.digits_lost.toFixed(1), r.overflow ? h("span", { class: "badge bad" }, "overflow") : "", place(report, r)] })))
+    rows.map((r) => ({ data: { line: lineKey(r) }, action: () => { if (r.function !== selection.number) selection.showFunction(r.function); selection.line(r, "precision"); }, cells: [number(r.born), number(r.relative_error), r.digits_lost === null ? "–" : r.digits_lost.toFixed(1), r.overflow ? h("span", { class: "badge bad" }, "overflow") : "", place(report, r)] })), { class: "stack" })
     : empty("No equation loses precision.")));
 }
 
