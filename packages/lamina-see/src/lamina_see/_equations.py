@@ -82,20 +82,23 @@ class EquationTable:
       rows: its equations by number.
       blocks: their blocks.
       sources: collects the files.
+      fallback: the line of equations that have none, such as those of a library function: that of the call.
 
     Attributes:
       values, equations: the rows.
       row_of: number of an equation -> index of its row. A call whose body is listed has none.
+      row_of_eqn: id of an equation -> index of its row.
     """
 
-    def __init__(self, rows: Sequence[Numbered], blocks: Sequence[Any], sources: Sources) -> None:
+    def __init__(self, rows: Sequence[Numbered], blocks: Sequence[Any], sources: Sources, fallback: Row | None = None) -> None:
         self.values: list[Row] = []
         self.equations: list[Row] = []
         self.row_of: dict[int, int] = {}
+        self.row_of_eqn: dict[int, int] = {}
         self.rows = rows
         self._sources = sources
         self._ids: dict[Any, int] = {}
-        self._lines = self._resolve_lines(rows)
+        self._lines = self._resolve_lines(rows, fallback)
         bodies = {block.parent_number for block in blocks if block.parent_number}
         self._costs: dict[int, tuple[int, int]] = {}
         at = 0
@@ -105,9 +108,9 @@ class EquationTable:
             at += len(block.eqns)
         self._alias_results(blocks)
 
-    def _resolve_lines(self, rows: Sequence[Numbered]) -> dict[int, Row]:
+    def _resolve_lines(self, rows: Sequence[Numbered], fallback: Row | None) -> dict[int, Row]:
         """Return the line of each equation: its own, else that of the equation whose program holds it."""
-        found: dict[int, Row] = {0: self._sources.place("", 0)}
+        found: dict[int, Row] = {0: fallback or self._sources.place("", 0)}
         for row in rows:
             found[row.number] = (self._sources.of(row.eqn.source) if row.eqn.source is not None else
                                  found.get(row.parent, found[0]))
@@ -136,7 +139,7 @@ class EquationTable:
         results = [self.value(v, None, line) for v in e.outvars]
         signature = e.primitive.region_signature
         flops, size = (0, 0) if signature is not None and signature.operands else self._cost(e)
-        self.row_of[row.number] = len(self.equations)
+        self.row_of[row.number] = self.row_of_eqn[id(e)] = len(self.equations)
         self.equations.append({
             "primitive": e.primitive.name, "scope": row.scope, **line, "operands": operands, "results": results,
             "flops": flops * row.count, "bytes": size * row.count, "count": row.count, "phase": row.phase, "time": None,
@@ -186,15 +189,6 @@ class EquationTable:
             cost = eqn_cost(e)
             found = self._costs[id(e)] = cost.flops + cost.transcendentals, cost.bytes
         return found
-
-    def weight(self, number: int) -> float:
-        """Return the estimated work of one execution of an equation, to divide the time of a fused instruction."""
-        e = self.rows[number - 1].eqn
-        if e.primitive.subprograms:
-            return 1.0
-        cost = eqn_cost(e)
-        # A transcendental function takes about ten operations. Each byte counts too, so that copies have a weight.
-        return 1.0 + cost.flops + 10.0 * cost.transcendentals + 0.25 * cost.bytes
 
     def lines(self, times: dict[int, float] | None, step: float) -> list[Row]:
         """Return the rows on source lines.

@@ -207,6 +207,34 @@ class Module:
                     found.setdefault(o, found[i.id][:1])
         return {i.name: found[i.id] for i in self.instructions.values() if i.id in found}
 
+    @cached_property
+    def weights(self) -> dict[str, dict[int, float]]:
+        """Name of an instruction -> number of an equation -> its estimated part of the instruction's work.
+
+        The work of a fused instruction is its number of elements, times ten for a transcendental function. A compiler
+        copies parts of an equation into several fusions, so the cost of the whole equation is not used.
+        """
+        found = {}
+        for i in self.instructions.values():
+            numbers = self.numbers.get(i.name, ())
+            if len(numbers) < 2:
+                found[i.name] = dict.fromkeys(numbers, 1.0)
+                continue
+            parts = dict.fromkeys(numbers, 1e-6)  # not 0, so that the parts have a sum
+            self._add_work(i, parts)
+            total = sum(parts.values())
+            found[i.name] = {n: work / total for n, work in parts.items()}
+        return found
+
+    def _add_work(self, i: Instruction, parts: dict[int, float]) -> None:
+        for c in i.called:
+            held = self.computations[c].instructions
+            for inner in held.values():
+                if inner.number in parts and inner.opcode not in _FREE:
+                    parts[inner.number] += _work(inner, held)
+                if inner.opcode in ("fusion", "call"):
+                    self._add_work(inner, parts)
+
     def _inner_numbers(self, i: Instruction) -> list[int]:
         found = []
         for c in i.called:
@@ -214,6 +242,24 @@ class Module:
                 found += [inner.number] if inner.number else []
                 found += self._inner_numbers(inner) if inner.called else []
         return found
+
+
+_FREE = frozenset(("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "fusion", "call", "broadcast", "iota",
+                   "reshape"))
+_TRANSCENDENTAL = frozenset(("tanh", "exponential", "log", "power", "sine", "cosine", "logistic", "erf", "expm1", "log-plus-one",
+                             "exponential-minus-one", "rsqrt", "sqrt", "cbrt", "atan2", "tan", "divide", "remainder"))
+_MOVING = frozenset(("copy", "transpose", "slice", "pad", "concatenate", "reverse", "dynamic-slice", "convert"))
+
+
+def _work(i: Instruction, held: dict[int, Instruction]) -> float:
+    """Return the estimated operations of an instruction in a fusion."""
+    out = max(1, sum([math.prod(s.dims) for _, s in i.shape.leaves()]))
+    inputs = [math.prod(held[o].shape.dims) for o in i.operands if o in held]
+    if i.opcode in ("dot", "convolution") and len(inputs) == 2:
+        return 2.0 * out * math.sqrt(max(1.0, inputs[0] * inputs[1] / out))
+    if i.opcode in ("reduce", "reduce-window") and inputs:
+        return float(max(out, inputs[0]))
+    return out * (10.0 if i.opcode in _TRANSCENDENTAL else 0.25 if i.opcode in _MOVING else 1.0)
 
 
 def _read_order(data: bytes) -> tuple[int, list[int]]:

@@ -177,6 +177,8 @@ class _Allocation:
                 self.kind = "result"
             elif number == 12 and value:
                 self.kind = "constant"
+            elif number == 11 and value:
+                self.kind = "tuple"
             elif number == 9:
                 fields: dict[int, Any] = dict(read_fields(value))
                 self.assigned.append((fields.get(1, 0), fields.get(2, 0), fields.get(3, 0)))
@@ -217,7 +219,7 @@ def buffers_of(module: Module, assignment: bytes) -> tuple[list[Instruction], li
     end = len(schedule.instructions) - 1
     found: list[Buffer] = []
     for a in allocations:
-        if a.kind == "local" or not a.size:
+        if a.kind in ("local", "tuple") or not a.size:  # the table of a tuple is a few bytes
             continue
         held = _values(a, schedule, of_value, module)
         if a.kind in ("argument", "constant"):

@@ -20,9 +20,9 @@ _IGNORED = ("ThreadpoolListener", "end: ")
 
 
 class Event(NamedTuple):
-    """A part of a profile: an instruction, a transfer or a step. Times are in nanoseconds."""
+    """A part of a profile: an instruction, a transfer, a call or a step. Times are in nanoseconds."""
 
-    kind: str  # "instruction", "transfer" or "step"
+    kind: str  # "instruction", "transfer", "call" or "step"
     name: str
     thread: int
     start: float
@@ -62,6 +62,8 @@ def read_events(data: Any) -> list[Event]:
                 start, end = e.start_ns, e.start_ns + e.duration_ns
                 if name.startswith(STEP):
                     found.append(Event("step", name, thread, start, end, 0))
+                elif name.startswith("PjitFunction("):
+                    found.append(Event("call", name[13:-1], thread, start, end, 0))
                 elif name.startswith(_TRANSFERS):
                     found.append(Event("transfer", name, thread, start, end, 0))
                 elif (stats := dict(e.stats)) and (op := stats.get("hlo_op")) is not None:

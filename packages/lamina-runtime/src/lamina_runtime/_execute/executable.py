@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, thread_effect_token
-from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles
+from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles, lower_keys
 from lamina_parallel.extend import mesh_in_scope, lower_xmaps
 from lamina_tracing.extend import logger, log_cache_miss
 from lamina_ir.typing import CacheKey, Device, Sharding, Value
@@ -34,7 +34,7 @@ from .._typing import Array, Executable, LaunchReceipt, LoweringRules, OpShardin
 if TYPE_CHECKING:
     from lamina_lowering import Lowered
 
-__all__ = ["CompiledProgram", "FastPath", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
+__all__ = ["CompiledProgram", "FastPath", "compile_variant", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
 
 no_execution = config.Option("no_execution", False, help="raise an error instead of running a compiled program, also "
                                                          "for "
@@ -501,6 +501,19 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
         executable_cache.evict(made.loaded)
         made = executable_cache.memoize(closed, key, make)  # raises the error of the compilation in the background
     return made
+
+
+def compile_variant(program: CompiledProgram, closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> CompiledProgram:
+    """Compile a changed program for the placement of a compiled one. It is not cached in memory.
+
+    Args:
+      program: the compiled program.
+      closed: the changed program, of the same argument and result types.
+      donated: for each argument whether it is donated; (): as in `program`.
+    """
+    placement = program.placement if not donated else program.placement._replace(donated=tuple(donated))
+    rules = lowering.merged_rules(backends.lowering_platform(placement.devices[0]))
+    return CompiledProgram(program.call, lower_keys(closed), program.name, placement, False, (), rules)
 
 
 def _explain_miss(closed: ClosedJaxpr, key: tuple[Any, ...]) -> Sequence[str]:

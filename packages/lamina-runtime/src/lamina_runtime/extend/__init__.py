@@ -2,18 +2,18 @@
 
 `read_shard` and `array_from_host` move one shard. `blocks_of_array` and `own_blocks` list the parts of an array that
 devices hold. `begin_gather` and `GatherSeries` exchange small JSON values between all processes. `watching_compilations` reports each compilation, `compiled_program`
-returns the program of a compiled call, and `parse_collectives` lists the collectives of its text.
+returns the program of a compiled call, `compile_variant` compiles a changed one for the same devices, and
+`parse_collectives` lists the collectives of its text.
 """
 from .._array.arrays import aligned_empty
 from .._array.host_shards import (Block, array_from_host, blocks_of_array, is_array, own_blocks, placement, read_shard)
 from .._array.key_array import KeyArray
-from .._debug.nan_locator import NonFiniteResult, locate_nan
 from .._dispatch.stages import compiled_program
 from .._distributed.host_gather import GatherSeries, HostGather, begin_gather
-from .._execute.executable import CompiledProgram
+from .._execute.executable import CompiledProgram, compile_variant
 from .._launch.observers import Compilation, watching_compilations
 from .._placement.hlo_collectives import CollectiveInstruction, parse_collectives
 
 __all__ = ["Block", "CollectiveInstruction", "Compilation", "CompiledProgram", "GatherSeries", "HostGather", "KeyArray",
-           "NonFiniteResult", "aligned_empty", "array_from_host", "begin_gather", "blocks_of_array", "compiled_program",
-           "is_array", "locate_nan", "own_blocks", "parse_collectives", "placement", "read_shard", "watching_compilations"]
+           "aligned_empty", "array_from_host", "begin_gather", "blocks_of_array", "compile_variant", "compiled_program",
+           "is_array", "own_blocks", "parse_collectives", "placement", "read_shard", "watching_compilations"]

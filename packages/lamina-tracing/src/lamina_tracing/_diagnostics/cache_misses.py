@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from lamina_ir import Source, config, trees
 from lamina_ir.extend import explain_mismatch
+from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Function
 
 from .._core.args import argument_path
@@ -34,6 +35,7 @@ class Staging(NamedTuple):
     Attributes:
       call, name: the transformation and the function, as in `jit of f`.
       fun: the function.
+      tree: the structure of its (args, kwargs).
       reasons: why no cached program was found.
       source: the user's line of the call; None if unknown.
       seconds: how long it took.
@@ -42,6 +44,7 @@ class Staging(NamedTuple):
     call: str
     name: str
     fun: Function
+    tree: PyTreeDef
     reasons: tuple[str, ...]
     source: Source | None
     seconds: float

@@ -96,7 +96,8 @@ class SignatureCache:
         if cache_misses.staging_watchers:
             start, where = time.perf_counter(), find_user_source(1)
             found = trace(avals, tree, static)
-            staging = cache_misses.Staging(self.call, self.name, self.fun, tuple(reasons), where, time.perf_counter() - start)
+            staging = cache_misses.Staging(self.call, self.name, self.fun, tree, tuple(reasons), where,
+                                           time.perf_counter() - start)
             for watcher in list(cache_misses.staging_watchers):
                 watcher(staging)
         elif _log_compiles.ever_enabled and _log_compiles.value:
