@@ -1,12 +1,15 @@
 """The page of a report in headless Chromium: content, links between panes, keys, sizes, times, themes and a phone."""
+import hashlib
 import json
+import sys
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from lamina_see._page import compare_reports, notebook_html, report_html, write_comparison, write_html
+from lamina_see._page import compare_reports, notebook_html, perfetto_trace, report_html, write_comparison, write_html
+from lamina_see._wire import read_fields
 
-import sys
 sys.path.insert(0, str(Path(__file__).parent))  # for `devtools` and `synthetic_reports`
 from devtools import Browser, find_chromium
 from synthetic_reports import make_report
@@ -259,3 +262,47 @@ def test_a_folder_that_is_missing_is_an_error_and_leaves_no_file(tmp_path):
     with pytest.raises(OSError):
         write_html(make_report(), tmp_path / "missing" / "report.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_committed_page_is_built_from_the_sources():
+    """`nox -s page` builds it; this needs no Node.js."""
+    web = Path(__file__).parent.parent / "web"
+    if not web.exists():
+        pytest.skip("the sources of the page are not here")
+    digest = hashlib.sha256()
+    for name in sorted(["build.mjs", "package-lock.json", *(f"src/{path.name}" for path in (web / "src").iterdir())]):
+        digest.update(f"{name}\n".encode() + (web / name).read_bytes())
+    assets = resources.files("lamina_see") / "_page" / "assets"
+    assert (assets / "sources.sha256").read_text().strip() == digest.hexdigest()
+    assert all(name in (assets / "LICENSES.txt").read_text() for name in ("uplot", "@dagrejs/dagre", "@dagrejs/graphlib"))
+
+
+def _packets(data):
+    """Return the fields of each packet of a trace, by number."""
+    return [dict(read_fields(packet)) for _, packet in read_fields(data)]
+
+
+def test_trace_has_balanced_slices_with_lines_and_live_bytes():
+    report = make_report()
+    row = report["timeline"][3]
+    report["timeline"].append({**row, "name": "half", "start": row["start"] + row["duration"] // 2})  # overlaps two others
+    packets = _packets(perfetto_trace(report))
+    tracks, counters, names = {}, 0, []
+    for packet in packets:
+        if 60 in packet:
+            names.append(dict(read_fields(packet[60])).get(2, b"").decode())
+            continue
+        event = dict(read_fields(packet[11]))
+        if event[9] == 4:
+            counters += event[30] > 0
+            continue
+        opened = tracks.setdefault(event[11], [])
+        if event[9] == 1:
+            opened.append((packet[8], event[23].decode()))
+        else:
+            start, _ = opened.pop()
+            assert packet[8] > start
+    assert not any(tracks.values()) and counters == 2 * len(report["functions"][0]["equations"])
+    assert {"cpu:0", "cpu:1", "cpu:0 (2)", "live bytes of 0"} <= set(names)
+    times = [p[8] for p in packets if 11 in p and dict(read_fields(p[11]))[11] == 2]
+    assert times == sorted(times)

@@ -1,7 +1,8 @@
 // Bundle the page: src/main.js and src/page.css, with uPlot and dagre, into ../src/lamina_see/_page/assets.
 // `--check` compares the result with the committed files instead of writing them; exit status 1 if one differs.
 import { build } from "esbuild";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -27,11 +28,20 @@ function licences() {
   return parts.join(`\n\n${"-".repeat(80)}\n\n`) + "\n";
 }
 
+// A check without Node.js compares this with the sources, so a change that was not built is found everywhere.
+function hashOfSources() {
+  const hash = createHash("sha256");
+  const names = ["build.mjs", "package-lock.json", ...readdirSync(join(here, "src")).map((name) => `src/${name}`)].sort();
+  for (const name of names) hash.update(`${name}\n`).update(readFileSync(join(here, name)));
+  return `${hash.digest("hex")}\n`;
+}
+
 const files = {
   // In a script element, `</script` and `<!--` would end or change the script; the strings of minified code have none of them.
   "page.js": await bundle("main.js", { format: "iife", target: "es2022" }),
   "page.css": await bundle("page.css", { target: ["chrome110", "firefox115", "safari16.4"] }),
   "LICENSES.txt": licences(),
+  "sources.sha256": hashOfSources(),
 };
 for (const name of ["page.js", "page.css"]) {
   if (/<\/(script|style)|<!--/i.test(files[name])) throw new Error(`${name} has text that ends an element of HTML`);

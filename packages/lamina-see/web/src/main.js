@@ -55,7 +55,7 @@ function reportPage(report) {
   const said = h("span", { class: "said", role: "status" });
   const clear = h("button", { type: "button", hidden: true, title: "clear the selection (Esc)", onclick: () => selection.clear() }, "Clear");
   const about = `${report.created.replace("T", " ").slice(0, 16)} UTC · ${report.platform} · lamina ${report.versions.lamina}`;
-  const head = h("div", { class: "head" }, top(report.command || "lamina", about, report.functions.length > 1 && pick), h("nav", { "aria-label": "panes" }, links), h("div", { class: "selected" }, said, clear));
+  const head = h("div", { class: "head" }, top(report.command || (report.functions[0] ? report.functions[0].name : "lamina"), about, report.functions.length > 1 && pick), h("nav", { "aria-label": "panes" }, links), h("div", { class: "selected" }, said, clear));
   document.body.append(head, h("main", { class: "panes" }, source.element, h("div", { class: "others" }, panes.filter((p) => p !== source.element))));
 
   const jump = (k) => {

@@ -80,7 +80,7 @@ export function collectivesPane(selection) {
   const body = h("div", {});
   const render = () => {
     const { f, report } = selection;
-    replace(body, f && f.collectives.length ? table([{ text: "kind" }, { text: "axis" }, { text: "bytes", class: "n" }, { text: "devices", class: "n" }, { text: "count", class: "n" }, { text: "time", class: "n" }, { text: "line" }],
+    replace(body, f && f.collectives.length ? table([{ text: "kind", class: "keep" }, { text: "axis", class: "keep" }, { text: "bytes", class: "n" }, { text: "devices", class: "n" }, { text: "count", class: "n" }, { text: "time", class: "n" }, { text: "line" }],
       f.collectives.map((c) => ({ data: { line: lineKey(c) }, action: lineKey(c) ? () => selection.line(c, "collectives") : null, cells: [c.kind, h("code", {}, c.axis), bytes(c.bytes), c.devices, c.count, time(c.time), place(report, c)] })), { class: "stack" })
       : empty("This function exchanges no data between devices."));
   };
