@@ -177,7 +177,7 @@ class _Allocation:
                 self.kind = "result"
             elif number == 12 and value:
                 self.kind = "constant"
-            elif number == 11 and value:
+            elif number == 11 and value and self.kind == "result":
                 self.kind = "tuple"
             elif number == 9:
                 fields: dict[int, Any] = dict(read_fields(value))

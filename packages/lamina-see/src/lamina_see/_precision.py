@@ -53,13 +53,16 @@ def _wide_params(e: Eqn) -> dict[str, Any]:
 
 
 def _relative(own: np.ndarray, wide: np.ndarray) -> float:
-    """Return the error of an array, relative to its largest value in 64 bits; values that are not finite are left out."""
+    """Return the error of an array, relative to its largest value in 64 bits, at most 1: no digit is right.
+
+    Values that are not finite are left out.
+    """
     with np.errstate(all="ignore"):
         exact, found = _widen(wide), _widen(own)
         finite = np.isfinite(exact) & np.isfinite(found)
         scale = float(np.abs(exact[finite]).max(initial=0.0))
         error = float(np.abs(found[finite] - exact[finite]).max(initial=0.0))
-        return error / scale if scale > _TINY else 0.0
+        return min(1.0, error / scale) if scale > _TINY else 0.0
 
 
 class _Run:
