@@ -100,9 +100,10 @@ class Browser:
         elif name == "Page.loadEventFired":
             self.loaded = True
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def call(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
         self.count += 1
-        data = json.dumps({"id": self.count, "method": method, "params": parameters}).encode()
+        about = {"sessionId": session} if session else {}
+        data = json.dumps({"id": self.count, "method": method, "params": parameters, **about}).encode()
         size = bytes([128 | len(data)]) if len(data) < 126 else (b"\xfe" + struct.pack(">H", len(data)) if len(data) < 65536
                                                                  else b"\xff" + struct.pack(">Q", len(data)))
         self.socket.sendall(b"\x81" + size + b"\0\0\0\0" + data)
@@ -121,10 +122,20 @@ class Browser:
             raise AssertionError(answer["exceptionDetails"].get("exception", {}).get("description", code))
         return answer["result"].get("value")
 
+    def run_in_frame(self, code: str) -> Any:
+        """Return the value of JavaScript code in the first frame of the page, which may be a process of its own."""
+        other = [t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "iframe"]
+        if other:
+            session = self.call("Target.attachToTarget", targetId=other[0]["targetId"], flatten=True)["sessionId"]
+            return self.call("Runtime.evaluate", session, expression=code, returnByValue=True)["result"].get("value")
+        frame = self.call("Page.getFrameTree")["frameTree"]["childFrames"][0]["frame"]["id"]
+        world = self.call("Page.createIsolatedWorld", frameId=frame)["executionContextId"]
+        return self.call("Runtime.evaluate", expression=code, contextId=world, returnByValue=True)["result"].get("value")
+
     def open(self, file: str | Path, width: int = 1400, height: int = 900, dark: bool = False) -> None:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
-                                                           {"name": "prefers-reduced-motion", "value": "reduce"}])
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme, {"name": "prefers-reduced-motion", "value": "reduce"}])
         self.errors.clear()
         self.requests.clear()
         self.call("Page.navigate", url=Path(file).resolve().as_uri())

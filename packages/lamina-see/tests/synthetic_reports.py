@@ -59,7 +59,8 @@ def make_report(equations: int = 120, layers: int = 4, devices: int = 2, timed: 
         "devices": [{"id": k, "process": 0, "kind": "cpu"} for k in range(devices)],
         "sources": [{"file": "/home/user/project/model.py", "first_line": 1, "lines": list(_LINES)},
                     {"file": "/home/user/project/train.py", "first_line": 1,
-                     "lines": ["from model import step", "", "for batch in batches:", "    value, weights = step(weights, batch)"]}],
+                     "lines": ["from model import step", "", "for batch in batches:",
+                               "    value, weights = step(weights, batch)"]}],
         "functions": functions, "timeline": _timeline(functions[0], devices) if timed else [],
         "compilations": [_compilation(draw, k) for k in range(5)],
         "meshes": [{"axes": [{"name": "data", "size": max(1, devices // 2)}, {"name": "model", "size": min(2, devices)}],
@@ -110,15 +111,16 @@ def _function(draw: random.Random, count: int, layers: int, devices: int, timed:
             previous = len(values) - 1
     for row in (28, 30, 36):
         values.append({"name": f"v{len(values)}", "type": "float32[]", "bytes": 4, "source": 0, "line": row, "sharding": None})
-        rows.append({"primitive": "psum" if row == 36 else "gather", "scope": 0, "source": 0, "line": row, "operands": [previous],
-                     "results": [len(values) - 1], "flops": 100, "bytes": 4096, "count": 1, "phase": "forward",
+        rows.append({"primitive": "psum" if row == 36 else "gather", "scope": 0, "source": 0, "line": row,
+                     "operands": [previous], "results": [len(values) - 1], "flops": 100, "bytes": 4096, "count": 1,
+                     "phase": "forward",
                      "time": 20_000 if timed else None, "parameters": "", "instruction": [len(rows)]})
     return {"name": "step", "kind": "jit", "signature": ["float32[512,512]"] * 3 + ["int32[8,128]"], "donated": [0],
-            "defined_at": {"source": 0, "line": 37}, "called_from": {"source": 1, "line": 4}, "scopes": scopes, "equations": rows,
-            "values": values, "arguments": list(range(layers + 2)), "results": [len(values) - 1],
+            "defined_at": {"source": 0, "line": 37}, "called_from": {"source": 1, "line": 4}, "scopes": scopes,
+            "equations": rows, "values": values, "arguments": list(range(layers + 2)), "results": [len(values) - 1],
             **_costs(rows, timed), "memory": _memory(rows, values, layers + 2),
-            "collectives": [{"kind": "all-reduce", "axis": "data", "bytes": 4 << 20, "devices": devices, "source": 0, "line": 36,
-                             "count": 2, "time": 150_000 if timed else None}],
+            "collectives": [{"kind": "all-reduce", "axis": "data", "bytes": 4 << 20, "devices": devices, "source": 0,
+                             "line": 36, "count": 2, "time": 150_000 if timed else None}],
             "placements": _placements(devices)}
 
 
@@ -195,8 +197,9 @@ def _timeline(function: dict[str, Any], devices: int) -> list[dict[str, Any]]:
 
 def _compilation(draw: random.Random, k: int) -> dict[str, Any]:
     hit = k == 3
+    changed = f"the shape of argument batch['tokens'] changed from int32[8,128] to int32[{8 + k},128]"
     return {"function": "step", "kind": "jit", "source": 1, "line": 4, "signature": f"float32[512,512], int32[{8 + k},128]",
             "trace": None if hit else draw.randrange(4_000_000, 90_000_000), "lower": None if hit else 8_000_000,
             "xla": None if hit else draw.randrange(40_000_000, 900_000_000), "memory_cache": "hit" if hit else "miss",
             "disk_cache": ("off", "miss", "hit", "off", "miss")[k],
-            "reason": None if k == 0 or hit else f"the shape of argument batch['tokens'] changed from int32[8,128] to int32[{8 + k},128]"}
+            "reason": None if k == 0 or hit else changed}

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import sys
+import time
 from importlib import resources
 from pathlib import Path
 
@@ -53,8 +54,9 @@ def number(browser, selector):
 def test_all_panes_show_their_facts_without_network_or_errors(browser, pages):
     browser.open(pages / "small.html")
     assert "median of 7 runs" in text(browser, "#overview")
-    for selector, least in (("#source .line.has", 6), ("#program .box", 8), ("#memory tr.group", 3), ("#memory .uplot canvas", 1),
-                            ("#compilations tbody tr", 5), ("#mesh svg rect", 4), ("#collectives tbody tr", 1),
+    for selector, least in (("#source .line.has", 6), ("#program .box", 8), ("#memory tr.group", 3),
+                            ("#memory .uplot canvas", 1), ("#compilations tbody tr", 5), ("#mesh svg rect", 4),
+                            ("#collectives tbody tr", 1),
                             ("#precision tbody tr", 2), ("#problems li", 1), ("#overview .alarm tbody tr", 3)):
         assert number(browser, selector) >= least, selector
     drawn = browser.run("""(() => { const c = document.querySelector("#timeline canvas");
@@ -130,7 +132,8 @@ def test_keys_work(browser, pages):
     browser.press("k")
     assert text(browser, ".said") == first
     browser.press("m")
-    assert browser.run("document.querySelector('#source header select:last-child').selectedOptions[0].text") == "memory at the peak"
+    metric = browser.run("document.querySelector('#source header select:last-child').selectedOptions[0].text")
+    assert metric == "memory at the peak"
     browser.press("?")
     assert browser.run("document.querySelector('dialog').open") and "unfold" in text(browser, "dialog")
     browser.press("?")
@@ -203,7 +206,8 @@ def test_missing_facts_are_named(browser, pages):
 
 def test_comparison_shows_totals_lines_memory_and_compilations(browser, pages):
     browser.open(pages / "comparison.html")
-    for selector, least in (("#totals tbody tr", 10), ("#lines tbody tr", 6), ("#memory canvas", 1), ("#compilations tbody tr", 1)):
+    for selector, least in (("#totals tbody tr", 10), ("#lines tbody tr", 6), ("#memory canvas", 1),
+                            ("#compilations tbody tr", 1)):
         assert number(browser, selector) >= least, selector
     browser.press("t")
     browser.press("?")
@@ -217,8 +221,12 @@ def test_notebook_output_shows_the_page_in_a_frame(browser, tmp_path):
     browser.open(tmp_path / "cell.html")
     browser.run("document.querySelector('details').open = true")
     browser.run("document.querySelector('iframe').scrollIntoView()")
-    loaded = "new Promise((r) => { const f = document.querySelector('iframe'); f.addEventListener('load', () => r(1)); setTimeout(r, 3000, 1); })"
-    browser.run(loaded)
+    shown = "document.querySelector('#overview .signature')?.textContent"
+    for _ in range(200):
+        if browser.run_in_frame(shown):
+            break
+        time.sleep(0.05)
+    assert browser.run_in_frame(shown).startswith("step jit")
     assert not browser.errors
     assert len(notebook_html(make_report(), frame=False)) < 20_000
 

@@ -12,7 +12,6 @@ export class MeshPane {
     this.body = h("div", {});
     this.element = card("mesh", "Devices and placements", this.body);
     this.chosen = 0;
-    this.element.addEventListener("placement", () => {});
     selection.listen((what, current, origin) => { if (what === "function") { this.chosen = 0; this.render(); } else if (origin !== "mesh") this.mark(); });
     this.render();
   }
@@ -60,12 +59,13 @@ export class MeshPane {
       blocks.get(key).devices.push(b.device);
     }
     const holder = new Map([...blocks.values()].flatMap((b) => b.devices.map((d) => [d, b])));
-    replace(this.picture, report.meshes.map((mesh) => this.mesh(mesh, holder)), p && this.array(p, [...blocks.values()]));
+    const meshes = report.meshes.length || report.devices.length < 2 ? report.meshes : [{ axes: [], devices: report.devices.map((d) => d.id) }];
+    replace(this.picture, meshes.map((mesh) => this.mesh(mesh, holder)), p && this.array(p, [...blocks.values()]));
   }
 
   mesh(mesh, holder) {
     const ids = flat(mesh.devices), shape = size(mesh.devices), axes = mesh.axes;
-    const columns = shape.length > 1 ? shape[shape.length - 1] : shape[0] || 1, rows = Math.ceil(ids.length / columns), w = 46, top = 24, left = shape.length > 1 ? 26 : 4;
+    const columns = shape.length > 1 ? shape[shape.length - 1] : axes.length ? shape[0] || 1 : Math.min(8, shape[0] || 1), rows = Math.ceil(ids.length / columns), w = 46, top = axes.length ? 24 : 4, left = shape.length > 1 ? 26 : 4;
     const shown = Math.min(rows, 32), across = Math.min(columns, 32);
     const parts = [];
     for (let r = 0; r < shown; r += 1) for (let c = 0; c < across; c += 1) {
@@ -76,7 +76,7 @@ export class MeshPane {
     const label = (axis) => `${axis.name} ${axis.size}`;
     const last = axes[axes.length - 1], others = axes.slice(0, -1);
     const height = top + shown * w + 2, width = Math.max(left + across * w + 2, 130);
-    return h("figure", {}, h("figcaption", {}, `mesh of ${plural(ids.length, "device")}`, shown < rows || across < columns ? `; the first ${shown * across} are shown` : ""),
+    return h("figure", {}, h("figcaption", {}, `${axes.length ? "mesh of " : ""}${plural(ids.length, "device")}`, shown < rows || across < columns ? `; the first ${shown * across} are shown` : ""),
       s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `mesh ${axes.map(label).join(", ")}` }, last && s("text", { x: left, y: 14, class: "note" }, `${label(last)} →`),
         others.length > 0 && s("text", { x: 14, y: top + 4, class: "note", transform: `rotate(90 14 ${top + 4})` }, `${others.map(label).join(", ")} →`), parts));
   }

@@ -1,6 +1,6 @@
 // Pane: the program as a graph that folds by scope, repeated part and line.
 import { bytes, count, empty, h, plural, replace, s, share, time } from "./dom.js";
-import { indexOf } from "./data.js";
+import { indexOf, sourceText } from "./data.js";
 import { layoutNode } from "./layout.js";
 import { Tree } from "./tree.js";
 
@@ -40,7 +40,7 @@ export class ProgramPane {
       replace(this.about);
       return;
     }
-    this.tree = new Tree(f);
+    this.tree = new Tree(f, (e) => sourceText(this.selection.report, e));
     this.tree.note = (node) => this.note(node);
     this.tree.producers = indexOf(f).producers;
     this.kept = new Map();
@@ -202,6 +202,8 @@ export class ProgramPane {
     if (!this.tree) return;
     this.zoom = Math.max(0.65, Math.min(1, (this.view.clientWidth - 4) / this.size.width));
     this.resize();
+    this.view.scrollLeft = (this.view.scrollWidth - this.view.clientWidth) / 2;
+    this.view.scrollTop = 0;
   }
 
   scale(by) {

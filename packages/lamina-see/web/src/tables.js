@@ -1,5 +1,5 @@
 // Panes that are mostly tables: overview, compilations, collectives, precision, problems.
-import { bar, baseName, bytes, count, empty, h, plural, replace, share, table, time } from "./dom.js";
+import { bar, baseName, bytes, count, empty, h, NONE, plural, replace, share, table, time } from "./dom.js";
 import { lineKey, sourceText } from "./data.js";
 
 export const card = (id, title, ...children) => h("section", { class: "card", id }, h("header", {}, h("h2", {}, title)), children);
@@ -81,7 +81,7 @@ export function collectivesPane(selection) {
   const render = () => {
     const { f, report } = selection;
     replace(body, f && f.collectives.length ? table([{ text: "kind", class: "keep" }, { text: "axis", class: "keep" }, { text: "bytes", class: "n" }, { text: "devices", class: "n" }, { text: "count", class: "n" }, { text: "time", class: "n" }, { text: "line" }],
-      f.collectives.map((c) => ({ data: { line: lineKey(c) }, action: lineKey(c) ? () => selection.line(c, "collectives") : null, cells: [c.kind, h("code", {}, c.axis), bytes(c.bytes), c.devices, c.count, time(c.time), place(report, c)] })), { class: "stack" })
+      f.collectives.map((c) => ({ data: { line: lineKey(c) }, action: lineKey(c) ? () => selection.line(c, "collectives") : null, cells: [c.kind, c.axis ? h("code", {}, c.axis) : NONE, bytes(c.bytes), c.devices, c.count, time(c.time), place(report, c)] })), { class: "stack" })
       : empty("This function exchanges no data between devices."));
   };
   selection.listen((what) => { if (what === "function") render(); });

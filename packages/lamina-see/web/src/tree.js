@@ -2,8 +2,9 @@
 const MOST = 40; // items that an unfolded node shows
 
 export class Tree {
-  constructor(f) {
+  constructor(f, text) {
     this.f = f;
+    this.text = text; // of the source line of an equation
     this.kinds = new Map(); // text -> number, for comparing items
     this.children = f.scopes.map(() => []);
     this.own = f.scopes.map(() => []);
@@ -90,7 +91,7 @@ export class Tree {
       while (e && n < items.length && items[n].type === "equation" && same(e, this.f.equations[items[n].equations[0]])) n += 1;
       if (n - i < 2) found.push(items[i]);
       else {
-        const node = this.group(`${key}/l${i}`, e.source === null ? "no line" : `line ${e.line}`, items.slice(i, n));
+        const node = this.group(`${key}/l${i}`, e.source === null ? "no line" : clip(`${e.line}  ${this.text(e)}`), items.slice(i, n));
         node.type = "line";
         found.push(node);
       }
@@ -137,6 +138,7 @@ export class Tree {
   }
 }
 
+const clip = (text) => text.length > 34 ? `${text.slice(0, 33)}…` : text;
 const same = (a, b) => a.line === b.line && a.source === b.source;
 const part_title = (items) => {
   const names = [...new Set(items.filter((i) => i.type !== "equation").map((i) => i.title.replace(/\d+/g, "*")))];
