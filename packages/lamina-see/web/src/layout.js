@@ -8,6 +8,29 @@ function leafSize(tree, node) {
   return { width: Math.max(120, (node.title.length + 7) * 7.1 + 34, tree.note(node).length * 6.4 + 44), height: 42 };
 }
 
+// Remove the long edges that a chain of other edges implies, so that these do not spread the boxes; return them.
+function takeFarEdges(pairs, n) {
+  const next = Array.from({ length: n }, () => []);
+  for (const key of pairs.keys()) {
+    const from = Math.floor(key / n), to = key % n;
+    if (from < to) next[from].push(to);
+  }
+  const far = [];
+  for (const key of [...pairs.keys()]) {
+    const from = Math.floor(key / n), to = key % n;
+    if (to - from <= 4) continue;
+    const seen = new Set(), open = next[from].filter((k) => k < to);
+    while (open.length) {
+      const k = open.pop();
+      if (seen.has(k)) continue;
+      seen.add(k);
+      for (const m of next[k]) if (m <= to) open.push(m);
+    }
+    if (seen.has(to)) { far.push({ from, to }); pairs.delete(key); }
+  }
+  return far;
+}
+
 export function layoutNode(tree, node, open, kept) {
   if (!node.raw || !open.has(node.key)) return { node, ...leafSize(tree, node), boxes: null };
   const inner = tree.items(node).map((item) => layoutNode(tree, item, open, kept));
@@ -15,7 +38,7 @@ export function layoutNode(tree, node, open, kept) {
   const old = kept.get(node.key);
   if (old && old.stamp === stamp) {
     inner.forEach((box, k) => Object.assign(box, old.places[k]));
-    return { node, width: old.width, height: old.height, boxes: inner, edges: old.edges };
+    return { node, width: old.width, height: old.height, boxes: inner, edges: old.edges, far: old.far };
   }
   const owner = new Map();
   inner.forEach((box, k) => { for (const e of box.node.equations) owner.set(e, k); });
@@ -28,6 +51,7 @@ export function layoutNode(tree, node, open, kept) {
       if (from !== undefined && from !== to) pairs.set(from * inner.length + to, (pairs.get(from * inner.length + to) || 0) + 1);
     }
   }
+  const far = takeFarEdges(pairs, inner.length);
   const linked = new Set();
   for (const key of pairs.keys()) { linked.add(Math.floor(key / inner.length)); linked.add(key % inner.length); }
   const g = new Graph();
@@ -73,6 +97,6 @@ export function layoutNode(tree, node, open, kept) {
   for (const box of inner) { box.x += PAD + shift; box.y += HEAD + 6; }
   for (const edge of edges) edge.points = edge.points.map((p) => ({ x: p.x + PAD + shift, y: p.y + HEAD + 6 }));
   const size = { width: Math.max(width + 2 * PAD, least), height: height + HEAD + 6 + PAD };
-  kept.set(node.key, { stamp, ...size, edges, places: inner.map(({ x, y }) => ({ x, y })) });
-  return { node, ...size, boxes: inner, edges };
+  kept.set(node.key, { stamp, ...size, edges, far, places: inner.map(({ x, y }) => ({ x, y })) });
+  return { node, ...size, boxes: inner, edges, far };
 }

@@ -80,6 +80,7 @@ export class ProgramPane {
 
   render() {
     const box = layoutNode(this.tree, this.tree.root, this.open, this.kept);
+    this.first = box.boxes && box.boxes[0];
     this.size = { width: box.width + 4, height: box.height + 4 };
     this.boxes = [];
     this.edges = [];
@@ -90,7 +91,7 @@ export class ProgramPane {
     replace(this.view, this.svg);
     this.resize();
     const shown = this.boxes.length;
-    replace(this.about, `${plural(this.selection.f.equations.length, "equation")} in ${plural(this.selection.f.scopes.length, "scope")}; ${plural(shown, "box", "boxes")} shown. Click selects, + unfolds.`);
+    replace(this.about, `${plural(this.selection.f.equations.length, "equation")} in ${plural(this.selection.f.scopes.length, "scope")}; ${plural(shown, "box", "boxes")} shown. Click selects, + unfolds. Long edges that others imply show when an end is selected.`);
     this.mark();
   }
 
@@ -132,6 +133,13 @@ export class ProgramPane {
         const path = s("path", { d: smooth(edge.points), class: "edge", "marker-end": "url(#tip)" });
         group.append(path);
         this.edges.push({ path, from: box.boxes[edge.from].node, to: box.boxes[edge.to].node });
+      }
+      for (const { from, to } of box.far) {
+        const a = box.boxes[from], b = box.boxes[to];
+        const x0 = a.x + a.width / 2, y0 = a.y + a.height, x1 = b.x + b.width / 2, bend = Math.max(20, (b.y - y0) / 3);
+        const path = s("path", { d: `M${x0} ${y0}C${x0} ${y0 + bend} ${x1} ${b.y - bend} ${x1} ${b.y}`, class: "edge far", "marker-end": "url(#tip)" });
+        group.append(path);
+        this.edges.push({ path, from: a.node, to: b.node });
       }
       for (const inner of box.boxes) this.draw(inner, group, depth + 1);
     }
@@ -202,7 +210,8 @@ export class ProgramPane {
     if (!this.tree) return;
     this.zoom = Math.max(0.65, Math.min(1, (this.view.clientWidth - 4) / this.size.width));
     this.resize();
-    this.view.scrollLeft = (this.view.scrollWidth - this.view.clientWidth) / 2;
+    const first = this.first; // the first box inside the root, in the middle
+    this.view.scrollLeft = first ? (first.x + first.width / 2) * this.zoom - this.view.clientWidth / 2 : 0;
     this.view.scrollTop = 0;
   }
 

@@ -9,7 +9,7 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write `data` to a file beside `path`, then rename that.
+    """Write `data` to a file in the folder of `path`, then rename that.
 
     Raises:
       OSError: the folder does not exist or cannot be written.

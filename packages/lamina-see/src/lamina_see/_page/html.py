@@ -9,7 +9,6 @@ import base64
 import hashlib
 import os
 from collections.abc import Mapping
-from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -22,19 +21,14 @@ from .packing import pack_report
 __all__ = ["comparison_html", "report_html", "write_comparison", "write_html"]
 
 
-@cache
 def _asset(name: str) -> str:
     return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 
-@cache
-def _script_hash() -> str:
-    digest = hashlib.sha256(_asset("page.js").encode()).digest()
-    return base64.b64encode(digest).decode("ascii")
-
-
 def _document(title: str, facts: Any) -> str:
-    policy = (f"default-src 'none'; script-src 'sha256-{_script_hash()}'; style-src 'unsafe-inline'; img-src data:; "
+    script = _asset("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    policy = (f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
               "base-uri 'none'; form-action 'none'")
     return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -43,7 +37,7 @@ def _document(title: str, facts: Any) -> str:
             f'<title>{escape_html(title)}</title>\n<style>{_asset("page.css")}</style>\n</head>\n<body>\n'
             '<noscript>This page needs JavaScript. It loads nothing from a network.</noscript>\n'
             f'<script type="text/plain" id="facts">{pack_report(facts)}</script>\n'
-            f'<script>{_asset("page.js")}</script>\n</body>\n</html>\n')
+            f'<script>{script}</script>\n</body>\n</html>\n')
 
 
 def _title(report: Mapping[str, Any]) -> str:
