@@ -72,12 +72,12 @@ def _show_saved(given: argparse.Namespace) -> int:
         return 2
     if len(reports) == 1:
         return _show(reports[0], given)
-    from ._page import write_html  # noqa: PLC0415 (on demand: only pages need it)
+    from ._page import write_comparison  # noqa: PLC0415 (on demand: only pages need it)
     for path in given.output or [_DEFAULT_OUTPUT]:
         if not path.endswith(".html"):
             print(f"lamina see: two reports are compared in an .html file; got {path!r}", file=sys.stderr)
             return 2
-        if _save(path, lambda path: write_html(reports[0].json(), path, reports[1].json())):
+        if _save(path, lambda path: write_comparison(reports[0].json(), reports[1].json(), path)):
             return 1
     return 0
 
