@@ -11,7 +11,7 @@ from typing import Any
 from ._report import Report, ReportError, load
 from ._runtime import has_runtime
 
-__all__ = ["COMMANDS", "run_command_line"]
+__all__ = ["COMMANDS", "main", "run_see"]
 
 _DEFAULT_OUTPUT = "lamina-see.html"
 
@@ -72,12 +72,12 @@ def _show_saved(given: argparse.Namespace) -> int:
         return 2
     if len(reports) == 1:
         return _show(reports[0], given)
-    from ._page import write_html  # noqa: PLC0415 (on demand: only pages need it)
+    from ._page import write_comparison  # noqa: PLC0415 (on demand: only pages need it)
     for path in given.output or [_DEFAULT_OUTPUT]:
         if not path.endswith(".html"):
             print(f"lamina see: two reports are compared in an .html file; got {path!r}", file=sys.stderr)
             return 2
-        if _save(path, lambda path: write_html(reports[0].json(), path, reports[1].json())):
+        if _save(path, lambda path: write_comparison(reports[0].json(), reports[1].json(), path)):
             return 1
     return 0
 
@@ -136,10 +136,14 @@ def run_replay(arguments: Sequence[str]) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"see": run_see, "replay": run_replay}
 
 
-def run_command_line(arguments: Sequence[str]) -> int:
-    """Run a command of this package, such as `see program.py`; return the exit status.
+def main() -> int:
+    """Run `python -m lamina ...`: a command of this package, such as `see program.py`, or a program written for JAX.
 
-    Args:
-      arguments: the name of the command and its arguments.
+    Returns:
+      The exit status.
     """
-    return COMMANDS[arguments[0]](arguments[1:])
+    run = COMMANDS.get(sys.argv[1]) if len(sys.argv) > 1 else None
+    if run is not None:
+        return run(sys.argv[2:])
+    from lamina_compat import run_command_line  # noqa: PLC0415 (only this command needs it)
+    return run_command_line()

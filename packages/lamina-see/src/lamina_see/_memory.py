@@ -163,7 +163,7 @@ class _Allocation:
 
     def __init__(self, data: bytes) -> None:
         self.size, self.parameter, self.kind, self.assigned = 0, 0, "temporary", []
-        is_thread_local = has_tuple = False
+        is_thread_local = False
         for number, value in read_fields(data):
             if number == 2:
                 self.size = value
@@ -177,13 +177,11 @@ class _Allocation:
                 self.kind = "result"
             elif number == 12 and value:
                 self.kind = "constant"
-            elif number == 11 and value:
-                has_tuple = True
+            elif number == 11 and value and self.kind == "result":
+                self.kind = "tuple"
             elif number == 9:
                 fields: dict[int, Any] = dict(read_fields(value))
                 self.assigned.append((fields.get(1, 0), fields.get(2, 0), fields.get(3, 0)))
-        if has_tuple and len(self.assigned) == 1:  # with others, it is memory in which a tuple is, too
-            self.kind = "tuple"
         if is_thread_local:
             self.kind = "local"
 
