@@ -9,7 +9,8 @@ import pytest
 from lamina_autodiff import checkpoint, grad
 from lamina_ir import OutOfMemoryError
 from lamina_runtime.extend import MemoryRequest, compiled_program
-from lamina_see.out_of_memory import find_changes, format_size, peak_memory
+from lamina_see.out_of_memory import find_changes, peak_memory
+from lamina_see.out_of_memory._changes import format_size
 from lamina_tracing import jit, lax
 
 MIB = 2**20

@@ -19,7 +19,7 @@ cost what they cost without this module.
 """
 from __future__ import annotations
 
-from ._replay.errors import DifferenceError
-from ._replay.settings import replay_folder, replay_max_files, replay_nonfinite, shadow_every
+from .._replay.errors import DifferenceError
+from .._replay.settings import replay_folder, replay_max_files, replay_nonfinite, shadow_every
 
 __all__ = ["DifferenceError", "replay_folder", "replay_max_files", "replay_nonfinite", "shadow_every"]
