@@ -70,7 +70,7 @@ def _module_paths(home):
 
 SUBMODULES |= {path.replace("lamina_scipy", "scipy"): path for path in _module_paths("lamina_scipy")}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
-         "lamina_ir.trees", "lamina_ir.config", "lamina_ir.layers", "lamina_runtime.serialize_executable"]
+         "lamina_ir.trees", "lamina_ir.config", "lamina_ir.layers", "lamina_runtime.serialize_executable", "lamina_see"]
 
 
 @pytest.mark.parametrize("name", SUBMODULES)
