@@ -24,7 +24,7 @@ COMMANDS = {
     "python -m lamina replay": "run a failing call again, from the file that lamina.replay wrote, and shrink it",
     "python -m lamina_ir.replay": "run such a file with NumPy alone",
     "python -m lamina.launch": "run a program in several processes of this machine",
-    "python -m lamina_runtime.coordinator": "run the coordinator of a program in several processes, if the program "
+    "python -m lamina_distributed.coordinator": "run the coordinator of a program in several processes, if the program "
                                             "does not start one",
     **{f"python -m lamina_{layer}.conformance": f"test the selected implementation of the layer `{layer}`"
        for layer in ("ir", "tracing", "autodiff", "batching", "parallel", "lowering", "runtime", "numpy")}}
