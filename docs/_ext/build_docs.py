@@ -54,7 +54,8 @@ def link(path: str) -> str:
 
 def settings_page() -> str:
     """Return the tables of all settings: those that have an effect, and those accepted for compatibility with JAX."""
-    import lamina.config  # noqa: F401  (defines the settings of all packages)
+    import lamina.config
+    import lamina.replay  # noqa: F401  (defines its own)
     import lamina_ir._config.jax_compat_flags  # noqa: F401  (defines the settings of the second table)
     from lamina_ir import config
     kinds = {bool: "False, True", int: "an integer", float: "a number", str: "text"}
