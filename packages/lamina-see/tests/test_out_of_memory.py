@@ -145,3 +145,13 @@ def test_explanation_that_fails_leaves_the_first_line(monkeypatch):
 
 def test_sizes_have_units():
     assert [format_size(n) for n in (0, 1023, 1536, 3 * MIB, 5 * 2**40)] == ["0 B", "1023 B", "1.5 KiB", "3 MiB", "5 TiB"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are those of Linux")
+def test_failed_transfer_names_no_program():
+    code = ("import resource, numpy as np\nfrom lamina_runtime import device_put\nx = np.ones(1 << 26, 'float32')\n"
+            "device_put(np.ones(3))\npages = int(open('/proc/self/statm').read().split()[0])\n"
+            "resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26, -1))\n"
+            "try:\n  [device_put(x) for _ in range(3)]\nexcept MemoryError as e:\n  print(e)")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100).stdout
+    assert found.startswith("device_put: out of memory: ") and " can be allocated.\n" in found, found

@@ -65,7 +65,8 @@ def _allocation_size(error: BaseException) -> int | None:
 
 
 def make_memory_error(call: str, error: BaseException, program: ClosedJaxpr | None = None, result: ShapedArray | None = None,
-                      arguments: Sequence[Value] = (), describe: Callable[[int], str] | None = None) -> OutOfMemoryError:
+                      arguments: Sequence[Value] = (), describe: Callable[[int], str] | None = None,
+                      is_transfer: bool = False) -> OutOfMemoryError:
     """Return the error to raise for exhausted memory, with an explanation if lamina-see is installed.
 
     Args:
@@ -74,11 +75,12 @@ def make_memory_error(call: str, error: BaseException, program: ClosedJaxpr | No
       program: the program, if it is known.
       result: the type of the array whose computation failed; None: unknown.
       arguments, describe: as in `MemoryRequest`.
+      is_transfer: whether no program needed the memory.
     """
     nbytes = _allocation_size(error)
     text = f"{call}: out of memory: {str(error)[:500]}"
     try:
-        compiled = _find_compiled(program, nbytes, result)
+        compiled = None if is_transfer else _find_compiled(program, nbytes, result)
         explanation = _explain_request(MemoryRequest(nbytes, compiled, program, arguments, describe))
     except Exception:  # also MemoryError: the first line must come through
         explanation = ""

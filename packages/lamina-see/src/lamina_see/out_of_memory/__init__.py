@@ -44,7 +44,7 @@ def explain(request: MemoryRequest) -> str:
         if rest:
             lines.append(f"  {format_size(sum([v.nbytes for v in rest])):>9}  in {len(rest)} other values")
     elif available is not None:
-        lines.append(f"The program is not known{free}.")
+        lines.append(f"{format_size(available)} can be allocated.")
     lines += _describe_others(request)
     if peak is not None and available is not None:
         lines += _describe_changes(peak, available, device, 1 if compiled is None else len(compiled.placement.devices))
