@@ -523,7 +523,10 @@ def compile_variant(program: CompiledProgram, closed: ClosedJaxpr, donated: Sequ
     """
     placement = program.placement if not donated else program.placement._replace(donated=tuple(donated))
     rules = lowering.merged_rules(backends.lowering_platform(placement.devices[0]))
-    return CompiledProgram(program.call, lower_keys(closed), program.name, placement, False, (), rules)
+    closed = lower_keys(lowering.expand_primitives(closed))
+    if collect_facts(closed).has_xmap:
+        closed = lower_xmaps(closed)
+    return CompiledProgram(program.call, closed, program.name, placement, False, (), rules)
 
 
 def _explain_miss(closed: ClosedJaxpr, key: tuple[Any, ...]) -> Sequence[str]:
