@@ -95,6 +95,9 @@ def test_right_programs_raise_no_alarm():
         # A chaotic map: the results differ completely, although each equation is right.
         jit(lambda x: lax.fori_loop(0, 200, lambda i, y: 3.99 * y * (1 - y), x))(onp.float32([0.3, 0.4]))
         jit(lambda x: np.linalg.svd(x)[0])(planted.X)
+        # XLA leaves out the rounding between the product and the conversion.
+        w = planted.W.astype("bfloat16")
+        jit(lambda x: ((x @ w).astype("float32") - (x @ w)) * 1e4)(planted.X.astype("bfloat16"))
         jit(lambda x: np.argsort(np.round(x * 2)))(planted.X)
         onp.asarray(jit(lambda x: np.exp(x * 88.7).sum())(onp.float32([1.0, 0.99])))
 

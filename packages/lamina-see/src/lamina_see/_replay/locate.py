@@ -9,7 +9,7 @@ bisection: the shortest program whose last results differ.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -144,20 +144,17 @@ def _check_equation(e: Eqn, env: dict[Var, Arrays], line: Source | None,
                         return _at_member(found, i, axes, member_devices)
                 continue
 
-            mask = compare.differing_elements(e, operands, got, want, index, partial(_sum_of_terms, e, env, i, axes))
+            mask = compare.differing_elements(e, operands, got, want, index, partial(_evaluate_changed, e, env, i, axes))
             if mask is not None:
                 return _at_member(Difference(e, operands, got, want, _first(mask), line, iterations), i, axes, member_devices)
     return None
 
 
-def _sum_of_terms(e: Eqn, env: dict[Var, Arrays], i: int, axes: Sequence[tuple[AxisName, int]], values: Arrays) -> Arrays:
-    """Evaluate an equation on absolute values: `values` outside of maps, else those of all members; return those of `i`."""
-    new = {a: [_absolute(y) for y in env[a]] if axes else [x] for a, x in zip(operand_vars(e), values)}
+def _evaluate_changed(e: Eqn, env: dict[Var, Arrays], i: int, axes: Sequence[tuple[AxisName, int]],
+                      change: Callable[[int, np.ndarray], np.ndarray]) -> Arrays:
+    """Evaluate an equation with changed operands on all members; return the results of member `i`."""
+    new = {a: [change(k, x) for x in env[a]] for k, a in enumerate(operand_vars(e))}
     return [r[i] for r in evaluate_equation(e, new, axes)]
-
-
-def _absolute(a: np.ndarray) -> np.ndarray:
-    return np.abs(a).astype(a.dtype) if dtypes.is_inexact(a.dtype) else a
 
 
 def _at_member(found: Difference, i: int, axes: Sequence[tuple[AxisName, int]], devices: Sequence[int]) -> Difference:
