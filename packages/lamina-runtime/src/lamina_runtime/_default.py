@@ -36,7 +36,8 @@ from .environment import print_environment_info
 from ._backend.backends import reset as clear_backends
 from ._dispatch.eager import clear_caches
 from ._array.key_array import KeyArray
-from ._launch.observers import Launch, unwatch_launches, watch_launches, watching_launches
+from ._launch.observers import (Launch, unwatch_launches, unwrap_launches, watch_launches, watching_launches,
+                                wrap_launches)
 from .mesh_utils import make_mesh
 from ._backend.launch_guards import WINDOW
 from ._sharding.public_classes import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding,
@@ -62,7 +63,8 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
            "profiler", "reshard", "serialize_executable", "set_compiler", "setup_tpu", "stages", "transfer_counts",
            "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
-           "unwatch_launches", "visualizing", "wait_for_optimized", "watch_launches", "watching_launches", "xla_computation"]
+           "unwatch_launches", "unwrap_launches", "visualizing", "wait_for_optimized", "watch_launches",
+           "watching_launches", "wrap_launches", "xla_computation"]
 
 if TYPE_CHECKING:
     from .serialize_executable import load_compiled
