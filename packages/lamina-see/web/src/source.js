@@ -81,6 +81,7 @@ export class SourcePane {
     const { f, report } = this.selection;
     this.rows.clear();
     const source = report.sources[this.file];
+    this.files.hidden = this.metrics.hidden = !source;
     if (!source) {
       replace(this.legend);
       replace(this.body, empty("No source line is known for this function."));

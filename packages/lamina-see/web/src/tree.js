@@ -27,7 +27,7 @@ export class Tree {
   scope(number, key) {
     const scope = this.f.scopes[number];
     const items = this.children[number].map((child) => this.scope(child, `${key}/${child}`)).filter((node) => node.equations.length);
-    items.push(...this.own[number].map((k) => this.equation(k)));
+    for (const k of this.own[number]) items.push(this.equation(k));
     items.sort((a, b) => a.equations[0] - b.equations[0]);
     const node = this.group(key, scope.name, items);
     node.type = "scope";
