@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "main"]
 # command -> what it does
 COMMANDS = {
     "python -m lamina": "run a program written for JAX on lamina",
+    "python -m lamina see": "run a program and report on every function that it compiles",
     "python -m lamina.launch": "run a program in several processes of this machine",
     "python -m lamina_runtime.coordinator": "run the coordinator of a program in several processes, if the program "
                                             "does not start one",

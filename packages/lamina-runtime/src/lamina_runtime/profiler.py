@@ -17,8 +17,9 @@ from . import _jaxlib
 from ._backend import backends
 
 __all__ = ["LineTime", "ProfileData", "ProfileEvent", "ProfileLine", "ProfileOptions", "ProfilePlane", "Recording",
-           "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile", "record", "register_subprocess",
-           "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "time_by_line", "trace"]
+           "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile", "record",
+           "register_subprocess", "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace",
+           "time_by_line", "trace"]
 
 _lock = threading.Lock()
 _session: tuple[Any, str] | None = None

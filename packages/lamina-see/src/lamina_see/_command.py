@@ -11,7 +11,7 @@ from typing import Any
 from ._report import Report, ReportError, load
 from ._runtime import has_runtime
 
-__all__ = ["COMMANDS", "run_command_line"]
+__all__ = ["COMMANDS", "main", "run_see"]
 
 _DEFAULT_OUTPUT = "lamina-see.html"
 
@@ -126,10 +126,14 @@ def _save(path: str, save: Callable[[str], Any]) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"see": run_see}
 
 
-def run_command_line(arguments: Sequence[str]) -> int:
-    """Run a command of this package, such as `see program.py`; return the exit status.
+def main() -> int:
+    """Run `python -m lamina ...`: a command of this package, such as `see program.py`, or a program written for JAX.
 
-    Args:
-      arguments: the name of the command and its arguments.
+    Returns:
+      The exit status.
     """
-    return COMMANDS[arguments[0]](arguments[1:])
+    run = COMMANDS.get(sys.argv[1]) if len(sys.argv) > 1 else None
+    if run is not None:
+        return run(sys.argv[2:])
+    from lamina_compat import run_command_line  # noqa: PLC0415 (only this command needs it)
+    return run_command_line()

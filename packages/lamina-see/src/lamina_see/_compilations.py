@@ -112,7 +112,7 @@ def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit - 3] + "..."
 
 
-class max_compiles(History):  # noqa: N801 (a context, used like a function)
+class max_compiles(History):
     """Context that limits the compilations in its block, in all threads.
 
     Programs loaded from the disk count, because whether they are there depends on earlier processes. Programs found in

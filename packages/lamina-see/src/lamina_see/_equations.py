@@ -179,8 +179,8 @@ class EquationTable:
                 k = aliases[k]
             return k
 
-        for row in self.equations:
-            row["operands"] = [final(k) for k in row["operands"]]
+        for made in self.equations:
+            made["operands"] = [final(k) for k in made["operands"]]
         self._ids = {v: final(k) for v, k in self._ids.items()}
 
     def _cost(self, e: Eqn) -> tuple[int, int]:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from typing_extensions import override
+
 from ._wire import read_fields, read_numbers
 
 __all__ = ["Computation", "Instruction", "Module", "Shape"]
@@ -29,7 +31,8 @@ class Shape:
     __slots__ = ("dtype", "dims", "parts")
 
     def __init__(self, data: bytes) -> None:
-        self.dtype, self.dims = "", ()
+        self.dtype = ""
+        self.dims: tuple[int, ...] = ()
         self.parts: list[Shape] | None = None
         dims: list[int] = []
         for number, value in read_fields(data):
@@ -43,6 +46,7 @@ class Shape:
                 self.parts = [*(self.parts or ()), Shape(value)]
         self.dims = tuple(dims)
 
+    @override
     def __str__(self) -> str:
         if self.parts is not None:
             return f"({', '.join(map(str, self.parts))})"
@@ -246,8 +250,8 @@ class Module:
 
 _FREE = frozenset(("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "fusion", "call", "broadcast", "iota",
                    "reshape"))
-_TRANSCENDENTAL = frozenset(("tanh", "exponential", "log", "power", "sine", "cosine", "logistic", "erf", "expm1", "log-plus-one",
-                             "exponential-minus-one", "rsqrt", "sqrt", "cbrt", "atan2", "tan", "divide", "remainder"))
+_TRANSCENDENTAL = frozenset(("tanh", "exponential", "log", "power", "sine", "cosine", "logistic", "erf", "expm1", "exponential-minus-one",
+                             "log-plus-one", "rsqrt", "sqrt", "cbrt", "atan2", "tan", "divide", "remainder"))
 _MOVING = frozenset(("copy", "transpose", "slice", "pad", "concatenate", "reverse", "dynamic-slice", "convert"))
 
 

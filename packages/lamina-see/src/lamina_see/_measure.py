@@ -24,7 +24,7 @@ def profile_options() -> Any:
     return options
 
 
-def measure(run: Callable[[], object], module: Module, seconds: float,
+def measure(run: Callable[[], object], module: Module, seconds: float, fixed_runs: int,
             problems: list[str]) -> tuple[Measured | None, list[Event], tuple[float, float]]:
     """Run a call until the time is over, at least three times, and return its times.
 
@@ -32,6 +32,7 @@ def measure(run: Callable[[], object], module: Module, seconds: float,
       run: runs the call and waits for its results.
       module: the compiled module.
       seconds: how long to measure.
+      fixed_runs: the number of runs, which several processes must agree on; 0: as many as fit.
       problems: collects sentences on what is unknown.
     Returns:
       The times of the median run, its instructions, and its start and end. The first is None if no run ended.
@@ -42,7 +43,8 @@ def measure(run: Callable[[], object], module: Module, seconds: float,
         with profiler.record(profiler_options=profile_options()) as recording:
             try:
                 start = time.perf_counter()
-                while runs < MIN_RUNS or runs < MAX_RUNS and time.perf_counter() - start < seconds:
+                while runs < (fixed_runs or MIN_RUNS) or (not fixed_runs and runs < MAX_RUNS
+                                                          and time.perf_counter() - start < seconds):
                     with profiler.TraceAnnotation(STEP):
                         run()
                     runs += 1

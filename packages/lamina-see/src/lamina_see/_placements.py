@@ -46,10 +46,10 @@ def collective_rows(program: Any, plan: Any, module: Module, times: dict[str, fl
               for move, _ in moves]
     rows = []
     for (move, axis), place in zip(moves, places):
-        time = None if times is None else int(of_line.get(place, 0.0) / places.count(place))
         rows.append({"kind": move.kind, "axis": axis, "bytes": int(move.operand_bytes),
                      "devices": max(map(len, move.groups or ()), default=0) or len(program.placement.devices),
-                     **sources.place(place[1], place[2]), "count": int(move.executions), "time": time})
+                     **sources.place(place[1], place[2]), "count": int(move.executions),
+                     "time": None if times is None else int(of_line.get(place, 0.0) / places.count(place))})
     return rows
 
 

@@ -1,15 +1,15 @@
-"""Where relative error is born: run a program beside 64 bits on the NumPy evaluator, equation by equation.
+"""Where relative error is born: compare a program with 64 bits on the NumPy evaluator, equation by equation.
 
-Each equation runs three times: in its own precision; in 64 bits on the values of the 64-bit program, which gives the
-error so far; and in 64 bits on its own operands, which gives the error that the equation itself adds.
+Each equation runs three times. The first is in its own precision. The second is in 64 bits, on the values of the 64-bit
+program, and gives the error so far. The third is in 64 bits on its own operands, and gives the error that it adds itself.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes, evaluate_primitive, prims
+from lamina_ir import ClosedJaxpr, Eqn, Literal, config, dtypes, evaluate_primitive, prims
 from lamina_ir.extend import RegionView
 
 from ._equations import Sources
@@ -167,7 +167,7 @@ def _evaluate(e: Eqn, values: list[np.ndarray], params: dict[str, Any]) -> list[
 
 
 def measure_precision(closed: ClosedJaxpr, args: Sequence[Any], sources: Sources, equation_rows: dict[int, int],
-                      problems: list[str], run: Callable[[], _Run] = _Run) -> list[Row] | None:
+                      problems: list[str]) -> list[Row] | None:
     """Return the rows of the equations with errors, the largest error born first; None if the program cannot be run so.
 
     Args:
@@ -176,10 +176,8 @@ def measure_precision(closed: ClosedJaxpr, args: Sequence[Any], sources: Sources
       sources: collects the files.
       equation_rows: id of an equation -> index of its row.
       problems: gets a sentence if it cannot be run.
-      run: makes the run.
     """
-    from lamina_ir import config  # noqa: PLC0415 (a module with settings, named as the context below)
-    made = run()
+    made = _Run()
     try:
         pairs = [_Pair(a, _widen(a)) for a in [np.asarray(x, aval.dtype) for x, aval in zip(args, closed.in_avals)]]
         with config.enable_x64(True):
@@ -187,13 +185,13 @@ def measure_precision(closed: ClosedJaxpr, args: Sequence[Any], sources: Sources
     except KeyboardInterrupt:
         problems.append("The comparison with 64 bits was interrupted; the report has the equations until then.")
     except Exception as e:
-        problems.append(f"Precision is unknown, because the comparison with 64 bits raised {type(e).__name__}: {str(e):.100}.")
+        problems.append(f"Precision is unknown, because the comparison with 64 bits raised {type(e).__name__}: {e!s:.100}.")
         return None
     rows = []
-    for e in made.eqns:
-        error = made.errors[id(e)]
+    for eqn in made.eqns:
+        error = made.errors[id(eqn)]
         if error.total or error.born or error.overflow:
-            rows.append({"function": 0, "equation": equation_rows.get(id(e), 0), **sources.of(e.source),
+            rows.append({"function": 0, "equation": equation_rows.get(id(eqn), 0), **sources.of(eqn.source),
                          "relative_error": error.total, "born": error.born, "overflow": error.overflow,
                          "digits_lost": round(max(0.0, error.lost), 2)})
     return sorted(rows, key=lambda r: (not r["overflow"], -r["born"]))[:_MAX_ROWS]

@@ -91,7 +91,8 @@ def run_program(program: str, arguments: Sequence[str], *, is_module: bool = Fal
     if level is not None:
         from lamina_compat import as_jax  # noqa: PLC0415 (only for programs written for JAX)
         as_jax(level)
-    sources, problems = Sources(), []
+    sources = Sources()
+    problems: list[str] = []
     sys.argv = [program, *arguments]
     # The instructions in the profile must be those of the programs that are reported.
     with History(keep_programs=True) as history, config.options["compile_tiers"]("optimized"):
@@ -142,7 +143,7 @@ def _wait_for_devices() -> None:
     from lamina_runtime import effects_barrier  # noqa: PLC0415 (absent on the NumPy-only install)
     try:
         effects_barrier()
-    except Exception:  # noqa: S110  the error was that of the program
+    except Exception:
         pass
     time.sleep(_POLL)
 

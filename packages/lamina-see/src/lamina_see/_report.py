@@ -31,7 +31,7 @@ def _version_of(name: str) -> str | None:
 def empty_report(platform: str) -> Row:
     """Return a report without facts."""
     return {"schema_version": SCHEMA_VERSION,
-            "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "versions": {"lamina": _version_of("lamina") or _version_of("lamina-ir") or "", "jaxlib": _version_of("jaxlib"),
                          "python": python_platform.python_version(), "numpy": np.__version__},
             "platform": platform, "command": None, "processes": 1, "devices": [], "sources": [], "functions": [],

@@ -10,7 +10,7 @@ __all__ = ["MAX_EQUATIONS", "find_savings"]
 
 Row = dict[str, Any]
 MAX_EQUATIONS = 300  # of programs whose variants are compiled without being asked
-_MAX_LINES = 2
+_MAX_FUNCTIONS = 2
 
 
 def peak_of(program: Any) -> int:
@@ -40,16 +40,15 @@ def find_savings(program: Any, closed: ClosedJaxpr, row: Row, problems: list[str
         place = _argument_place(row, mask)
         found.append({"kind": "donate", "what": what, **place, "bytes": before - peak_of(changed),
                       "how": f"jit(..., donate_argnames={what!r}) if the caller does not read it after the call"})
-    for line, changed_program in _checkpoints(closed, row):
+    for name, place, changed_program in _checkpoints(closed, row):
         try:
             changed = compile_variant(program, changed_program)
         except Exception as e:
-            problems.append(f"What a checkpoint of line {line['line']} would save is unknown, because compiling it raised "
+            problems.append(f"What a checkpoint of `{name}` would save is unknown, because compiling it raised "
                             f"{type(e).__name__}.")
             continue
-        found.append({"kind": "checkpoint", "what": f"the values of line {line['line']}", "source": line["source"],
-                      "line": line["line"], "bytes": before - peak_of(changed),
-                      "how": "lamina.checkpoint around a function with this line, which is then computed twice"})
+        found.append({"kind": "checkpoint", "what": name, **place, "bytes": before - peak_of(changed),
+                      "how": f"lamina.checkpoint({name}), whose values are then computed twice"})
     return sorted([saving for saving in found if saving["bytes"] > 0], key=lambda saving: -saving["bytes"])
 
 
@@ -86,57 +85,91 @@ def _argument_place(row: Row, mask: Sequence[bool]) -> Row:
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------------
-def _checkpoints(closed: ClosedJaxpr, row: Row) -> list[tuple[Row, ClosedJaxpr]]:
-    """Return (line, program that computes the line again for the backward pass) of the lines with most bytes at the
-    peak."""
+def _checkpoints(closed: ClosedJaxpr, row: Row) -> list[tuple[str, Row, ClosedJaxpr]]:
+    """Return (function, line, changed program) of the user's functions with most bytes at the peak.
+
+    In the changed program, the backward equations of each call of the function recompute its forward ones.
+    """
     memory = row["memory"]
     if memory is None or not any(e["phase"] == "backward" for e in row["equations"]):
         return []
-    at = memory["peak_at"]
-    sizes: dict[tuple[int, int], int] = {}
+    at, flat = memory["peak_at"], inline_calls(closed)
+    functions: dict[int, tuple[str, str]] = {}  # line -> (file, function); lines of one file are enough to rank functions
+    for e in flat.jaxpr.eqns:
+        if e.source is not None:
+            functions.setdefault(e.source.line, (e.source.file, e.source.function))
+    sizes: dict[tuple[str, str], int] = {}
+    places: dict[tuple[str, str], Row] = {}
     for b in memory["buffers"]:
-        if b["kind"] == "temporary" and b["first"] <= at <= b["last"] and b["source"] is not None:
-            sizes[b["source"], b["line"]] = sizes.get((b["source"], b["line"]), 0) + b["bytes"]
-    flat = inline_calls(closed)
+        if b["kind"] == "temporary" and b["first"] <= at <= b["last"] and b["line"] in functions:
+            key = functions[b["line"]]
+            sizes[key] = sizes.get(key, 0) + b["bytes"]
+            places.setdefault(key, {"source": b["source"], "line": b["line"]})
     found = []
-    for source, line in sorted(sizes, key=lambda place: -sizes[place])[:_MAX_LINES]:
-        changed = _recompute_line(flat, line, {e["line"] for e in row["equations"] if e["source"] == source})
+    for key in sorted(sizes, key=lambda k: -sizes[k])[:_MAX_FUNCTIONS]:
+        changed = _recompute_function(flat, key)
         if changed is not None:
-            found.append(({"source": source, "line": line}, changed))
+            found.append((key[1], places[key], changed))
     return found
 
 
-def _is_forward(e: Eqn, line: int) -> bool:
-    return e.source is not None and e.source.line == line and not e.source.part and not e.primitive.subprograms \
-        and not e.primitive.effectful
+def _is_of(e: Eqn, key: tuple[str, str]) -> bool:
+    return (e.source is not None and (e.source.file, e.source.function) == key and not e.primitive.subprograms
+            and not e.primitive.effectful)
 
 
-def _recompute_line(closed: ClosedJaxpr, line: int, known_lines: set[int]) -> ClosedJaxpr | None:
-    """Return a program in which backward equations read recomputed values of a line; None if they read none."""
+def _recompute_function(closed: ClosedJaxpr, key: tuple[str, str]) -> ClosedJaxpr | None:
+    """Return a program in which each call of a function is checkpointed; None if no backward equation reads its values."""
     jaxpr = closed.jaxpr
-    chosen = [e for e in jaxpr.eqns if _is_forward(e, line)] if line in known_lines else []
-    made = {v for e in chosen for v in e.outvars}
-    first = next((k for k, e in enumerate(jaxpr.eqns) if e.source is not None and e.source.part
-                  and any(v in made for v in e.invars if isinstance(v, Var))), None)
-    if first is None:
+    eqns = list(jaxpr.eqns)
+    calls: list[list[Eqn]] = []
+    position = {id(e): k for k, e in enumerate(eqns)}
+    before, last = -2, -1
+    for k, e in enumerate(eqns):
+        if _is_of(e, key) and not e.source.part:  # type: ignore[union-attr]
+            # The code of a call goes forward, so an earlier instruction begins the next call.
+            if k != before + 1 or e.source.lasti < last:  # type: ignore[union-attr]
+                calls.append([])
+            calls[-1].append(e)
+            before, last = k, e.source.lasti  # type: ignore[union-attr]
+    maker = {v: k for k, call in enumerate(calls) for e in call for v in e.outvars}
+    changed: dict[int, Eqn | None] = {}
+    for part, sources in _backward_parts(eqns, key, maker):
+        again = [e for k in sorted(sources) for e in calls[k]]
+        changed.update(dict.fromkeys([position[id(e)] for e in part]))
+        own = {id(e) for e in part}
+        read = {v for e in eqns if id(e) not in own for v in e.invars if isinstance(v, Var)}
+        read.update([v for v in jaxpr.outvars if isinstance(v, Var)])
+        changed[position[id(part[0])]] = _remat(again, part, [v for e in part for v in e.outvars if v in read], key[1])
+    if not changed:
         return None
-    chosen = [e for e in jaxpr.eqns[:first] if _is_forward(e, line)]
-    made = {v for e in chosen for v in e.outvars}
-    read = {v for e in jaxpr.eqns[first:] for v in e.invars if isinstance(v, Var)}
-    wanted = [v for e in chosen for v in e.outvars if v in read]
-    inputs = list(dict.fromkeys([v for e in chosen for v in e.invars if isinstance(v, Var) and v not in made]))
+    made = [changed.get(k, e) for k, e in enumerate(eqns)]
+    return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, [e for e in made if e is not None], jaxpr.outvars), closed.consts)
+
+
+def _backward_parts(eqns: Sequence[Eqn], key: tuple[str, str], maker: dict[Var, int]) -> list[tuple[list[Eqn], set[int]]]:
+    """Return the backward equations of each call, with the calls whose values they read."""
+    parts: list[tuple[list[Eqn], set[int]]] = []
+    before, current = -2, -1
+    for k, e in enumerate(eqns):
+        if not (_is_of(e, key) and e.source.part):  # type: ignore[union-attr]
+            continue
+        call = max([maker[v] for v in e.invars if isinstance(v, Var) and v in maker], default=current)
+        if k != before + 1 or call != current:
+            parts.append(([], set()))
+        parts[-1][0].append(e)
+        parts[-1][1].update([maker[v] for v in e.invars if isinstance(v, Var) and v in maker])
+        before, current = k, call
+    return [(part, sources) for part, sources in parts if sources]
+
+
+def _remat(again: Sequence[Eqn], part: Sequence[Eqn], results: list[Var], name: str) -> Eqn:
+    """Return the equation that computes `again` once more, and then the backward equations `part`."""
+    made = {v for e in (*again, *part) for v in e.outvars}
+    inputs = list(dict.fromkeys([v for e in (*again, *part) for v in e.invars if isinstance(v, Var) and v not in made]))
     inner: dict[Any, Var] = {v: Var(v.aval) for v in (*inputs, *made)}
-
-    def copy(v: Any) -> Any:
-        return v if isinstance(v, Literal) else inner[v]
-
-    body = [Eqn(e.primitive, [copy(v) for v in e.invars], [inner[v] for v in e.outvars], e.params, e.source) for e in chosen]
-    program = ClosedJaxpr(Jaxpr([], [inner[v] for v in inputs], body, [inner[v] for v in wanted]), [])
-    again = {v: Var(v.aval) for v in wanted}
-    call = Eqn(prims.remat_p, inputs, [again[v] for v in wanted],
-               {"call_jaxpr": program, "differentiated": True, "name": f"line {line}", "policy": None, "prevent_cse": True},
-               chosen[0].source)
-    rest = [e.replace(invars=[again.get(v, v) if isinstance(v, Var) and e.source is not None and e.source.part else v
-                              for v in e.invars]) for e in jaxpr.eqns[first:]]
-    return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, [*jaxpr.eqns[:first], call, *rest], jaxpr.outvars),
-                       closed.consts)
+    body = [Eqn(e.primitive, [v if isinstance(v, Literal) else inner[v] for v in e.invars], [inner[v] for v in e.outvars],
+                e.params, e.source) for e in (*again, *part)]
+    program = ClosedJaxpr(Jaxpr([], [inner[v] for v in inputs], body, [inner[v] for v in results]), [])
+    params = {"call_jaxpr": program, "differentiated": True, "name": name, "policy": None, "prevent_cse": True}
+    return Eqn(prims.remat_p, inputs, results, params, again[0].source)

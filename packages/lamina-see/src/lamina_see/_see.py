@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -19,6 +18,7 @@ from ._measure import measure
 from ._nonfinite import find_nonfinite, has_nonfinite
 from ._placements import mesh_rows
 from ._precision import measure_precision
+from ._processes import merge_timelines, process_count
 from ._report import Report, empty_report
 from ._runtime import has_runtime
 from ._savings import MAX_EQUATIONS, find_savings
@@ -27,6 +27,7 @@ __all__ = ["history_rows", "kind_of", "see", "timeline_rows"]
 
 Row = dict[str, Any]
 _MAX_TIMELINE = 20_000
+_SHARED_RUNS = 5  # of several processes, which must run the program equally often
 
 
 def see(fun: Callable[..., Any], *, seconds: float = 0.5, savings: bool | None = None, nonfinite: bool = True,
@@ -84,20 +85,22 @@ def _see_traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, cal
     return Report(report)
 
 
-def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float, savings: bool | None,
-                  nonfinite: bool, precision: bool) -> Report:
+def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float,
+                  savings: bool | None, nonfinite: bool, precision: bool) -> Report:
     from lamina_runtime import block_until_ready  # noqa: PLC0415 (absent on the NumPy-only install)
     from lamina_runtime.extend import compiled_program  # noqa: PLC0415
-    sources, problems = Sources(), []
+    sources = Sources()
+    problems: list[str] = []
     call: Any = fun if hasattr(fun, "lower") and hasattr(fun, "trace") else jit(fun)
     with History() as history:
         traced = call.trace(*args, **kwargs)
         compiled = traced.lower().compile()
         copy = _copier(args, kwargs, compiled.donate_argnums)
         first = block_until_ready(_call(call, copy))
-    program = compiled_program(compiled)
+    program, several = compiled_program(compiled), process_count() > 1
     module = read_module(program)
-    measured, events, step = measure(lambda: block_until_ready(_call(call, copy)), module, seconds, problems)
+    measured, events, step = measure(lambda: block_until_ready(_call(call, copy)), module, seconds,
+                                     _SHARED_RUNS if several else 0, problems)
     plan = compiled.plan()
     closed = traced.program
     equation_rows: dict[int, int] = {}
@@ -114,19 +117,22 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
     report["meshes"] = mesh_rows([plan.mesh])
     report["problems"] = problems
     flat = call.spec.split(*copy())[0] if hasattr(call, "spec") else trees.tree_leaves(copy())
-    kind = has_nonfinite(trees.tree_leaves(first)) if nonfinite else None
+    kind = has_nonfinite(trees.tree_leaves(first)) if nonfinite and not several else None
     if kind is not None:
         report["nonfinite"] = find_nonfinite(closed, flat, kind, sources, equation_rows, problems)
-    if precision:
+    if precision and several:
+        problems.append("Precision is unknown, because the arguments are divided among several processes.")
+    elif precision:
         report["precision"] = measure_precision(closed, flat, sources, equation_rows, problems)
     report["sources"] = sources.rows()
+    merge_timelines(report)
     return Report(report)
 
 
 def _wants_savings(savings: bool | None, row: Row, problems: list[str]) -> bool:
     if savings is None and len(row["equations"]) > MAX_EQUATIONS:
-        problems.append(f"What donation and checkpoints would save was not computed for {len(row['equations'])} equations; pass "
-                        "savings=True.")
+        problems.append(f"What donation and checkpoints would save was not computed for {len(row['equations'])} equations; "
+                        "pass savings=True.")
         return False
     return savings is not False
 
@@ -140,14 +146,15 @@ def _copier(args: tuple[Any, ...], kwargs: Row, donated: tuple[int, ...]) -> Cal
     """Return a function that returns the arguments, with new copies of donated arrays."""
     if not donated:
         return lambda: (args, kwargs)
-    import numpy as np  # noqa: PLC0415
-    from lamina_runtime import block_until_ready, device_put  # noqa: PLC0415 (absent on the NumPy-only install)
+    from lamina_runtime import block_until_ready  # noqa: PLC0415 (absent on the NumPy-only install)
     from lamina_runtime.extend import is_array  # noqa: PLC0415
-    arrays = {id(x) for x in trees.tree_leaves((args, kwargs)) if is_array(x)}
+    leaves, tree = trees.tree_flatten((args, kwargs))
+    arrays = [x for x in leaves if is_array(x)]
+    duplicate = jit(lambda xs: xs)  # on the devices, with the same shardings
 
     def copy() -> tuple[tuple[Any, ...], Row]:
-        made = trees.tree_map(lambda x: device_put(np.array(x), x.sharding) if id(x) in arrays else x, (args, kwargs))
-        block_until_ready([x for x in trees.tree_leaves(made) if is_array(x)])
+        copies = iter(block_until_ready(duplicate(arrays)))
+        made = trees.tree_unflatten(tree, [next(copies) if is_array(x) else x for x in leaves])
         return made[0], made[1]
 
     return copy
@@ -203,11 +210,15 @@ def history_rows(history: History, sources: Sources) -> list[Row]:
 def timeline_rows(events: Any, step: tuple[float, float], row: Row, function: int, module: Any, program: Any) -> list[Row]:
     """Return the instructions of a step in the order of their starts, at most 20,000."""
     lines = {i["name"]: (i["source"], i["line"]) for i in (row["memory"] or {}).get("instructions", ())}
-    devices = program.placement.visible_devices
+    from lamina_runtime import process_index  # noqa: PLC0415 (absent on the NumPy-only install)
+    here = process_index()
+    devices = [d for d in program.placement.visible_devices if d.process_index == here]
+    by_id = {d.id: d for d in devices}
     rows = []
     for e in sorted(events, key=lambda e: e.start)[:_MAX_TIMELINE]:
         source, line = lines.get(e.name, (None, 0))
-        device = devices[e.device] if e.device < len(devices) else devices[0]
+        # The profiler numbers the devices of one process from 0, and those of several processes by their ids.
+        device = by_id.get(e.device) or devices[e.device if e.device < len(devices) else 0]
         rows.append({"process": device.process_index, "device": device.id, "function": function, "name": e.name,
                      "start": int(e.start - step[0]), "duration": int(e.end - e.start), "source": source, "line": line})
     return rows

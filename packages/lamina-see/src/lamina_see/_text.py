@@ -41,13 +41,10 @@ def format_bytes(n: float | None) -> str:
 
 
 def _format_count(n: float) -> str:
-    for unit in ("", "k", "M", "G"):
-        if n < 1000:
-            break
-        n /= 1000
-    else:
-        unit = "T"
-    return f"{n:.0f}{unit}" if unit == "" else f"{n:.1f}{unit}"
+    power = 0
+    while n >= 1000 and power < 4:
+        n, power = n / 1000, power + 1
+    return f"{n:.1f}{'kMGT'[power - 1]}" if power else f"{n:.0f}"
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

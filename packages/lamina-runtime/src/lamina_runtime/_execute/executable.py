@@ -34,7 +34,8 @@ from .._typing import Array, Executable, LaunchReceipt, LoweringRules, OpShardin
 if TYPE_CHECKING:
     from lamina_lowering import Lowered
 
-__all__ = ["CompiledProgram", "FastPath", "compile_variant", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
+__all__ = ["CompiledProgram", "FastPath", "compile_variant", "get_or_compile", "make_execution_error", "no_execution",
+           "place_arg"]
 
 no_execution = config.Option("no_execution", False, help="raise an error instead of running a compiled program, also "
                                                          "for "

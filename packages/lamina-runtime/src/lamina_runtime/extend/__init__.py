@@ -1,9 +1,10 @@
 """Extension API: arrays from and to host memory by shard, messages between processes, and compiled programs.
 
 `read_shard` and `array_from_host` move one shard. `blocks_of_array` and `own_blocks` list the parts of an array that
-devices hold. `begin_gather` and `GatherSeries` exchange small JSON values between all processes. `watching_compilations` reports each compilation, `compiled_program`
-returns the program of a compiled call, `compile_variant` compiles a changed one for the same devices, and
-`parse_collectives` lists the collectives of its text.
+devices hold. `begin_gather` and `GatherSeries` exchange small JSON values between all processes.
+
+`watching_compilations` reports each compilation. `compiled_program` returns the program of a compiled call,
+`compile_variant` compiles a changed one for the same devices, and `parse_collectives` lists the collectives of its text.
 """
 from .._array.arrays import aligned_empty
 from .._array.host_shards import (Block, array_from_host, blocks_of_array, is_array, own_blocks, placement, read_shard)

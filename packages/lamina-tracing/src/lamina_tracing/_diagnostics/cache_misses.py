@@ -39,6 +39,13 @@ class Staging(NamedTuple):
       reasons: why no cached program was found.
       source: the user's line of the call; None if unknown.
       seconds: how long it took.
+
+    >>> from lamina_tracing import jit
+    >>> found = []
+    >>> with watching_staging(found.append):
+    ...     y = jit(lambda x: x - 1)(2.0)
+    >>> found[0].call, found[0].tree.num_leaves
+    ('jit', 1)
     """
 
     call: str

@@ -23,7 +23,8 @@ from .._diagnostics.tracebacks import api_boundary, filter_traceback
 __all__ = ["CallSpec", "JitSpec", "Jitted", "RENAMED_ERRORS", "SignatureCache", "StagedProgram", "Staging", "api_boundary",
            "argument_name", "argument_path", "contains_tracer", "filter_traceback", "find_user_source", "flatten_args",
            "flatten_results", "get_arg_avals", "get_duck_typed_avals", "hide_frames_of", "log_cache_miss", "logger",
-           "parameter_names", "rename_error", "rename_errors", "result_path", "translate_error", "warn_user", "watching_staging"]
+           "parameter_names", "rename_error", "rename_errors", "result_path", "translate_error", "warn_user",
+           "watching_staging"]
 
 if TYPE_CHECKING:
     from .._deprecated import *
