@@ -73,7 +73,7 @@ export class Tree {
         const part = items.slice(i + k * period, i + (k + 1) * period);
         parts.push(period === 1 ? part[0] : this.group(`${name}.${k}`, `part ${k + 1}`, part));
       }
-      const title = period === 1 ? parts[0].title.replace(/\d+/g, "*") : part_title(items.slice(i, i + period));
+      const title = period === 1 ? (parts[0].type === "scope" ? parts[0].title.replace(/\d+/g, "*") : parts[0].title.replace(/ \d+$/, "")) : part_title(items.slice(i, i + period));
       const node = this.group(name, title, parts);
       node.type = "repeat";
       node.repeated = parts.length;
