@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ClassVar
@@ -37,7 +38,7 @@ class History:
 
     Args:
       limit: raise CompilationLimitError at the compilation after this many; None: no limit.
-      keep_programs: whether to keep the compiled programs.
+      on_program: called before the first launch of each compiled function, whose programs are then kept.
 
     Attributes:
       rows: one per compilation, as in a report, with `file` in place of `source`.
@@ -45,8 +46,8 @@ class History:
         that made them.
     """
 
-    def __init__(self, limit: int | None = None, keep_programs: bool = False) -> None:
-        self.limit, self.keep_programs = limit, keep_programs
+    def __init__(self, limit: int | None = None, on_program: Callable[[], object] | None = None) -> None:
+        self.limit, self._on_program = limit, on_program
         self.rows: list[Row] = []
         self.programs: list[tuple[Any, Staging | None]] = []
         self._staged: dict[tuple[int, str], Staging] = {}
@@ -85,8 +86,9 @@ class History:
             "disk_cache": "off" if not compilation_cache.is_enabled() else None if source == "memory" else
             "hit" if source == "disk" else "miss",
             "reason": "; ".join(reasons) or ("first use of this operation with these types" if is_eager else None)})
-        if self.keep_programs and not is_eager:
+        if self._on_program is not None and not is_eager:
             self.programs.append((compilation.program, staging))
+            self._on_program()
         if self.limit is not None and source != "memory":
             made = [row for row in self.rows if row["memory_cache"] == "miss"]
             if len(made) > self.limit:

@@ -250,8 +250,9 @@ class Module:
 
 _FREE = frozenset(("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "fusion", "call", "broadcast", "iota",
                    "reshape"))
-_TRANSCENDENTAL = frozenset(("tanh", "exponential", "log", "power", "sine", "cosine", "logistic", "erf", "expm1", "exponential-minus-one",
-                             "log-plus-one", "rsqrt", "sqrt", "cbrt", "atan2", "tan", "divide", "remainder"))
+_TRANSCENDENTAL = frozenset(("tanh", "exponential", "log", "power", "sine", "cosine", "logistic", "erf", "expm1",
+                             "exponential-minus-one", "log-plus-one", "rsqrt", "sqrt", "cbrt", "atan2",
+                             "tan", "divide", "remainder"))
 _MOVING = frozenset(("copy", "transpose", "slice", "pad", "concatenate", "reverse", "dynamic-slice", "convert"))
 
 

@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import CodeType, TracebackType
+from contextlib import ExitStack
+from types import CodeType
 from typing import Any
 
 from lamina_ir import config
@@ -32,48 +33,53 @@ _POLL = 0.05  # seconds
 
 
 class _Recorder:
-    """Records profiles in windows of some seconds: from the first compilation, and again after later ones.
+    """Records profiles in windows of some seconds, which begin with a compilation.
 
     Args:
-      history: the compilations.
       seconds: the length of a window.
+
+    Attributes:
+      recordings: the profiles.
+      problems: sentences on what was not recorded.
     """
 
-    def __init__(self, history: History, seconds: float) -> None:
-        self._history, self._seconds = history, seconds
-        self._end = threading.Event()
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._stack: ExitStack | None = None
+        self._timer: threading.Timer | None = None
+        self._windows = 0
         self.recordings: list[Any] = []
         self.problems: list[str] = []
-        self._thread = threading.Thread(target=self._run, name="lamina-see", daemon=True)
 
-    def __enter__(self) -> _Recorder:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        seen = 0
-        while not self._end.is_set() and len(self.recordings) < _MAX_WINDOWS:
-            if len(self._history.programs) == seen:
-                self._end.wait(_POLL)
-                continue
-            try:
-                seen = self._record()
-            except RuntimeError as e:
-                self.problems.append(f"Times are unknown for a part of the program, because {e}.")
-                return
-
-    def _record(self) -> int:
+    def note_program(self) -> None:
+        """Begin a window before the first launch of a new program, if none is open."""
         from lamina_runtime import profiler  # noqa: PLC0415 (absent on the NumPy-only install)
-        with profiler.record(profiler_options=profile_options()) as recording:
-            self._end.wait(self._seconds)
-            seen = len(self._history.programs)
-        self.recordings.append(recording.data)
-        return seen
+        with self._lock:
+            if self._stack is not None or self._windows >= _MAX_WINDOWS:
+                return
+            stack = ExitStack()
+            try:
+                recording = stack.enter_context(profiler.record(profiler_options=profile_options()))
+            except RuntimeError as e:
+                if not self.problems:
+                    self.problems.append(f"Times are unknown for a part of the program, because {e}.")
+                return
+            stack.callback(lambda: self.recordings.append(recording))
+            self._stack = stack
+            self._windows += 1
+            self._timer = threading.Timer(self._seconds, self.close)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close(self) -> None:
+        """End the window."""
+        with self._lock:
+            stack, self._stack = self._stack, None
+            if self._timer is not None:
+                self._timer.cancel()
+            if stack is not None:
+                stack.close()
 
 
 def run_program(program: str, arguments: Sequence[str], *, is_module: bool = False, seconds: float = 3.0,
@@ -95,10 +101,11 @@ def run_program(program: str, arguments: Sequence[str], *, is_module: bool = Fal
     problems: list[str] = []
     sys.argv = [program, *arguments]
     # The instructions in the profile must be those of the programs that are reported.
-    with History(keep_programs=True) as history, config.options["compile_tiers"]("optimized"):
-        with _Recorder(history, seconds) as recorder:
-            status = _run(lambda: _execute(program, is_module), problems)
-            _wait_for_devices()
+    recorder = _Recorder(seconds)
+    with History(on_program=recorder.note_program) as history, config.options["compile_tiers"]("optimized"):
+        status = _run(lambda: _execute(program, is_module), problems)
+        _wait_for_devices()
+        recorder.close()
     report = _make_report(history, recorder, sources, problems)
     report["command"] = " ".join(["python -m lamina see", program, *arguments])
     if not history.programs:
@@ -154,7 +161,7 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
     if len(programs) > _MAX_FUNCTIONS:
         problems.append(f"{len(programs)} functions were compiled; the report has the first {_MAX_FUNCTIONS}.")
         programs = programs[:_MAX_FUNCTIONS]
-    events = [e for data in recorder.recordings for e in read_events(data)]
+    events = [e for recording in recorder.recordings for e in read_events(recording.data)]
     modules = [read_module(program) for program, _ in programs]
     runs = _assign_runs(events, modules)
     transfers = [e for e in events if e.kind == "transfer"]

@@ -146,7 +146,7 @@ def read_blocks(blocks: Sequence[Any], name: str, parts: dict[int, str],
             label = str(e.params.get("name") or e.primitive.name)
             repeated = max(1, counts[k] // max(1, counts[outer]))
             block_scope.append(enter(parent.scope, label, repeated))
-            recomputes = is_recomputing[outer] or e.primitive is prims.remat_p and bool(e.params["differentiated"])
+            recomputes = is_recomputing[outer] or _recomputes(e)
         is_recomputing.append(recomputes)
         for row in rows[at:at + len(block.eqns)]:
             scope, source = block_scope[k], row.eqn.source
@@ -157,7 +157,31 @@ def read_blocks(blocks: Sequence[Any], name: str, parts: dict[int, str],
             row.phase = ("recomputed" if recomputes and not own else
                          "backward" if own or parts.get(row.number, "") else "forward")
         at += len(block.eqns)
+    problems += _mixed_phases(blocks, rows, holder, is_recomputing)
     return rows, scopes, problems
+
+
+def _recomputes(e: Eqn) -> bool:
+    """Return whether an equation computes values again for the backward pass."""
+    return e.primitive is prims.remat_p and bool(e.params["differentiated"])
+
+
+def _mixed_phases(blocks: Sequence[Any], rows: Sequence[Numbered], holder: Sequence[int],
+                  is_recomputing: Sequence[bool]) -> list[str]:
+    """Return a sentence on functions that are emitted once, and called in the first computation and in the second one."""
+    of_program = {id(block.program): k for k, block in reversed(list(enumerate(blocks)))}
+    names: dict[str, None] = {}
+    for row in rows:
+        for s in subprograms(row.eqn) if row.eqn.primitive.subprograms else ():
+            k = of_program.get(id(s.jaxpr))
+            again = is_recomputing[holder[row.number - 1]] or _recomputes(row.eqn)
+            if k is not None and blocks[k].parent_number != row.number and again != is_recomputing[k]:
+                names[str(row.eqn.params.get("name") or row.eqn.primitive.name)] = None
+    if not names:
+        return []
+    listed = ", ".join([f"`{name}`" for name in names])
+    return [f"The compiled program has one copy of {listed} for the first computation and the recomputation, so the time of "
+            "both counts as that of the first call."]
 
 
 def _count_blocks(blocks: Sequence[Any], rows: Sequence[Numbered], holder: Sequence[int], members: int,

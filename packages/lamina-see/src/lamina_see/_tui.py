@@ -25,7 +25,8 @@ def rich_text(facts: Row) -> str:
         from rich.table import Table as RichTable  # noqa: PLC0415 (optional)
     except ModuleNotFoundError:
         raise ImportError(_MISSING) from None
-    console = Console(file=io.StringIO(), force_terminal=True, width=_width())
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=_width())
     for title, head, rows in report_tables(facts):
         table = RichTable(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for k, name in enumerate(head):
@@ -36,7 +37,7 @@ def rich_text(facts: Row) -> str:
         console.print()
     for text in facts["problems"]:
         console.print(f"[yellow]Not measured:[/yellow] {text}", highlight=False)
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    return str(output.getvalue())
 
 
 def _width() -> int:
@@ -82,7 +83,8 @@ def make_app(facts: Row) -> Any:
                 data.add_rows(rows)
 
         def action_toggle_dark(self) -> None:
-            self.theme = "textual-light" if self.theme == "textual-dark" else "textual-dark"
+            app: Any = self
+            app.theme = "textual-light" if app.theme == "textual-dark" else "textual-dark"
 
     return ReportApp()
 

@@ -126,7 +126,7 @@ def _time(line: Facts | None) -> Any:
 
 def _at_peak(function: Facts | None) -> dict[tuple[int | None, int], int]:
     """Return the bytes that are alive at the peak, by line."""
-    memory = function and function["memory"]
+    memory: Any = None if function is None else function["memory"]
     found: dict[tuple[int | None, int], int] = {}
     for buffer in memory["buffers"] if memory else ():
         if buffer["first"] <= memory["peak_at"] <= buffer["last"]:
@@ -141,9 +141,11 @@ def _lines(a: Facts, b: Facts, f: Facts | None, g: Facts | None,
     old = {(line["source"], line["line"]): line for line in f["lines"]} if f else {}
     new = {(line["source"], line["line"]): line for line in g["lines"]} if g else {}
     peak_f, peak_g = _at_peak(f), _at_peak(g)
-    partner = {key: alignment.get(key, (None, 0) if key[0] is None else None) for key in new.keys() | peak_g.keys()}
+    partner: dict[Any, Any] = {
+        key: alignment.get(key, (None, 0) if key[0] is None else None)  # type: ignore[arg-type]  # keys without a file
+        for key in new.keys() | peak_g.keys()}
     matched = {key for key in partner.values() if key is not None}
-    keys = [(partner[key], key) for key in partner]
+    keys: list[tuple[Any, Any]] = [(partner[key], key) for key in partner]
     keys += [(key, None) for key in old.keys() | peak_f.keys() if key not in matched]
     rows = []
     for p, q in keys:
@@ -162,7 +164,7 @@ def _lines(a: Facts, b: Facts, f: Facts | None, g: Facts | None,
 
 def _curve(function: Facts | None) -> dict[str, Any] | None:
     """Return the live bytes over the schedule: of a long one the largest of each part."""
-    memory = function and function["memory"]
+    memory: Any = None if function is None else function["memory"]
     if not memory or not memory["instructions"]:
         return None
     live = [i["live"] for i in memory["instructions"]]
