@@ -100,6 +100,10 @@ host_callback.barrier_wait()"""),
 x = jnp.ones(3)
 y = lamina.jit(lambda x: x + 1, donate_argnums=0)(x)
 x + 1"""),
+    "LAM1507": Example("lamina_see.CompilationLimitError", """
+f = lamina.jit(lambda x: x * 2)
+with lamina.max_compiles(1):
+    f(np.ones(3)), f(np.ones(4))"""),
     "LAM1601": Example("lamina.distributed.AgreementError", """
 f = lamina.pmap(lambda x: lamina.lax.psum(x, "i"), "i")
 g = lamina.pmap(lambda x: lamina.lax.pmax(x, "i"), "i")
@@ -138,6 +142,13 @@ b > 3"""),
     "LAM1703": Example("lamina.experimental.sparse.SparseEfficiencyError", """
 from lamina.experimental import sparse
 sparse.bcoo_update_layout(sparse.BCOO.fromdense(jnp.eye(4)), n_dense=1)"""),
+    "LAM1704": Example("lamina_see.ReportError", """
+import pathlib, tempfile
+import lamina_see
+with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder, "report.json")
+    path.write_text('{"schema_version": 2}')
+    lamina_see.load(path)"""),
     "LAM1801": Example("lamina_ir.layers.LayerError", """
 from lamina_ir import layers
 layers.use(batching="another_package")"""),

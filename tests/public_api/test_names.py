@@ -14,9 +14,9 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "dlpack": "lamina_runtime.dlpack",
               "compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",
               "stages": "lamina_runtime.stages",
-              "distributed": "lamina_runtime.distributed", "launch": "lamina_runtime.launch",
+              "distributed": "lamina_distributed", "launch": "lamina_distributed.launch",
               "profiler": "lamina_runtime.profiler",
-              "experimental.multihost_utils": "lamina_runtime.multihost_utils", "experimental.ode": "lamina_scipy.ode",
+              "experimental.multihost_utils": "lamina_distributed.multihost_utils", "experimental.ode": "lamina_scipy.ode",
               "experimental.mesh_utils": "lamina_runtime.mesh_utils", "experimental.pjit": "lamina_runtime.pjit",
               "experimental.checkpointing": "lamina_checkpoint",
               "experimental.array_serialization": "lamina_checkpoint.array_serialization",
@@ -69,7 +69,7 @@ def _module_paths(home):
 
 SUBMODULES |= {path.replace("lamina_scipy", "scipy"): path for path in _module_paths("lamina_scipy")}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
-         "lamina_ir.trees", "lamina_ir.config", "lamina_ir.layers", "lamina_runtime.serialize_executable"]
+         "lamina_ir.trees", "lamina_ir.config", "lamina_ir.layers", "lamina_runtime.serialize_executable", "lamina_see"]
 
 
 @pytest.mark.parametrize("name", SUBMODULES)

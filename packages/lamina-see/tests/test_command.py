@@ -62,3 +62,31 @@ def test_saved_report_of_another_version_is_one_sentence(tmp_path):
     (tmp_path / "a.json").write_text('{"schema_version": 9}', encoding="utf-8")
     done = run(tmp_path / "a.json")
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "version 9" in done.stderr
+
+
+NUMPY_ONLY = """
+import sys
+sys.modules["lamina_runtime"] = sys.modules["jaxlib"] = None
+import numpy as np
+from lamina_tracing import jit, lax
+from lamina_see import max_compiles, see
+
+def loop(x):
+    return lax.fori_loop(0, 5, lambda i, y: lax.tanh(lax.dot(y, x)), x)
+
+facts = see(loop)(np.ones((20, 20), np.float32)).json()
+[f] = facts["functions"]
+[product] = [e for e in f["equations"] if e["primitive"] == "dot_general"]
+assert (product["count"], product["flops"]) == (5, 5 * 2 * 20 ** 3), product
+assert facts["platform"] == "numpy" and f["step"] is None and f["memory"]["peak"] >= 1600
+assert facts["problems"] == ["Times are unknown, because lamina-runtime is not installed."]
+with max_compiles(0):
+    jit(loop)(np.ones((2, 2), np.float32))
+print(see(loop)(np.ones((2, 2), np.float32)))
+"""
+
+
+def test_report_without_a_runtime_has_the_facts_of_the_program():
+    done = subprocess.run([sys.executable, "-c", NUMPY_ONLY], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "1 function on numpy" in done.stdout and "Not measured" in done.stdout

@@ -8,10 +8,11 @@ import lamina_see
 import numpy as np
 import pytest
 from lamina_autodiff import grad
-from lamina_parallel import Mesh, PartitionSpec, pmap, shard_map
+from lamina_parallel import Mesh, PartitionSpec, pmap, shard_map, xmap
 from lamina_see import Report, ReportError, load, see
 from lamina_tracing import jit, lax
 import lamina_numpy as jnp
+import lamina_random as random
 
 from . import see_model as model
 
@@ -189,6 +190,23 @@ def test_first_nan_has_its_line_and_the_values_before():
     assert (bad["kind"], bad["line"]) == ("nan", model.line_of("NAN"))
     assert [row["line"] - bad["line"] for row in bad["before"]] == [-1, -2, -3]
     assert bad["before"][1]["summary"] == "from -1 to 2"
+
+
+def test_nan_after_random_numbers_is_found():
+    def f(key, x):
+        noise = random.normal(key, (3,))
+        return jnp.sqrt(noise * 0 - 1) * x
+
+    bad = see(f, seconds=0)(random.key(0), np.ones(3, np.float32)).json()
+    assert bad["nonfinite"]["line"] == f.__code__.co_firstlineno + 2 and bad["problems"] == []
+
+
+def test_xmap_is_reported_with_its_axis():
+    mesh = Mesh(np.array(lamina_runtime.devices()[:2]), ("d",))
+    f = xmap(lambda x: lax.psum(jnp.sin(x), "b"), in_axes={0: "b"}, out_axes={}, axis_resources={"b": "d"})
+    with mesh:
+        [found] = see(f, seconds=0)(np.ones((4, 8), np.float32)).json()["functions"]
+    assert (found["kind"], found["collectives"][0]["axis"]) == ("xmap", "b")
 
 
 def test_precision_finds_the_line_that_loses_digits():

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ClassVar
@@ -28,9 +28,9 @@ class CompilationLimitError(LaminaError, RuntimeError):
 
     code: ClassVar[str] = "LAM1507"
 
-    def __init__(self, text: str, compilations: list[Row]) -> None:
+    def __init__(self, text: str, compilations: Sequence[Row] = ()) -> None:
         super().__init__(text)
-        self.compilations = compilations
+        self.compilations = list(compilations)
 
 
 class History:

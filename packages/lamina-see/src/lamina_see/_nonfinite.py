@@ -15,6 +15,7 @@ __all__ = ["find_nonfinite", "has_nonfinite"]
 
 Row = dict[str, Any]
 _BEFORE = 3
+_NAMES = {"nan": "NaN", "inf": "value that is infinite"}
 
 
 class _Found(Exception):
@@ -75,14 +76,10 @@ def find_nonfinite(closed: ClosedJaxpr, args: Sequence[Any], kind: str, sources:
         return {"function": 0, "equation": equation_rows.get(id(eqn)), **sources.of(eqn.source), "kind": kind,
                 "before": [_value_row(e, np.asarray(x), sources, k) for k, (e, x) in enumerate(reversed(before))]}
     except Exception as e:
-        problems.append(f"The first {_name(kind)} was not found, because the NumPy evaluator raised {type(e).__name__}.")
+        problems.append(f"The first {_NAMES[kind]} was not found, because the NumPy evaluator raised {type(e).__name__}.")
         return None
-    problems.append(f"A result has {_name(kind)} that does not occur when the equations run one by one.")
+    problems.append(f"A result has a {_NAMES[kind]} that does not occur when the equations run one by one.")
     return None
-
-
-def _name(kind: str) -> str:
-    return "a NaN" if kind == "nan" else "an infinity"
 
 
 def _value_row(eqn: Eqn, value: np.ndarray, sources: Sources, k: int) -> Row:

@@ -6,9 +6,10 @@ import json
 import os
 import platform as python_platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from lamina_ir import LaminaError
 from typing_extensions import override
 
 __all__ = ["SCHEMA_VERSION", "Report", "ReportError", "empty_report", "load"]
@@ -17,8 +18,13 @@ SCHEMA_VERSION = 1
 Row = dict[str, Any]
 
 
-class ReportError(ValueError):
-    """A file is not a report, or has another version of the schema."""
+class ReportError(LaminaError, ValueError):
+    """A file is not a report, or has another version of the schema.
+
+    Fix: make the report again with this version of lamina-see.
+    """
+
+    code: ClassVar[str] = "LAM1704"
 
 
 def _version_of(name: str) -> str | None:

@@ -8,6 +8,7 @@ from types import CodeType
 from typing import Any
 
 from lamina_ir import trees
+from lamina_ir.extend import lower_keys
 from lamina_tracing import jit, make_jaxpr
 from lamina_tracing.extend import find_user_source
 
@@ -88,7 +89,7 @@ def _see_traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, cal
 def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float,
                   savings: bool | None, nonfinite: bool, precision: bool) -> Report:
     from lamina_runtime import block_until_ready  # noqa: PLC0415 (absent on the NumPy-only install)
-    from lamina_runtime.extend import compiled_program  # noqa: PLC0415
+    from lamina_runtime.extend import KeyArray, compiled_program  # noqa: PLC0415
     sources = Sources()
     problems: list[str] = []
     call: Any = fun if hasattr(fun, "lower") and hasattr(fun, "trace") else jit(fun)
@@ -116,14 +117,15 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
     report["compilations"] = history_rows(history, sources)
     report["meshes"] = mesh_rows([plan.mesh])
     report["problems"] = problems
-    flat = call.spec.split(*copy())[0] if hasattr(call, "spec") else trees.tree_leaves(copy())
+    # Random keys as the integers that they hold, which the NumPy evaluator takes.
+    plain, flat = lower_keys(closed), [x.key_data if isinstance(x, KeyArray) else x for x in call.spec.split(*copy())[0]]
     kind = has_nonfinite(trees.tree_leaves(first)) if nonfinite and not several else None
     if kind is not None:
-        report["nonfinite"] = find_nonfinite(closed, flat, kind, sources, equation_rows, problems)
+        report["nonfinite"] = find_nonfinite(plain, flat, kind, sources, equation_rows, problems)
     if precision and several:
         problems.append("Precision is unknown, because the arguments are divided among several processes.")
     elif precision:
-        report["precision"] = measure_precision(closed, flat, sources, equation_rows, problems)
+        report["precision"] = measure_precision(plain, flat, sources, equation_rows, problems)
     report["sources"] = sources.rows()
     merge_timelines(report)
     return Report(report)

@@ -10,9 +10,9 @@ from .._array.arrays import aligned_empty
 from .._array.host_shards import (Block, array_from_host, blocks_of_array, is_array, own_blocks, placement, read_shard)
 from .._array.key_array import KeyArray
 from .._dispatch.stages import compiled_program
-from .._distributed.host_gather import GatherSeries, HostGather, begin_gather
 from .._execute.executable import CompiledProgram, compile_variant
 from .._launch.observers import Compilation, watching_compilations
+from .._launch.process_group import GatherSeries, HostGather, begin_gather
 from .._placement.hlo_collectives import CollectiveInstruction, parse_collectives
 
 __all__ = ["Block", "CollectiveInstruction", "Compilation", "CompiledProgram", "GatherSeries", "HostGather", "KeyArray",

@@ -17,9 +17,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from lamina_ir.typing import Value
+from lamina_runtime.extend import processes as runtime
 
-from .. import _jaxlib
-from .._backend import deletion, waiting
 from . import failure_handling
 from .._typing import Array
 
@@ -54,7 +53,7 @@ class InterruptibleWaiter:
         if not outs:
             return
         smallest = min(outs, key=lambda x: x.nbytes)
-        self._newest = smallest._rewrap_with_aval_and_sharding(smallest.aval, smallest._sharding)
+        self._newest = runtime.share_buffers(smallest)
         with self._lock:
             self._queue.append((smallest.nbytes, self._newest))
             self._held_bytes += smallest.nbytes
@@ -73,7 +72,7 @@ class InterruptibleWaiter:
                     self._held_bytes -= size
 
     def _is_done(self, x: Array) -> bool:
-        return deletion.is_ready(x)
+        return runtime.is_ready(x)
 
     def wait(self, x: Array) -> Array:
         """Wait until an array is computed, and return it.
@@ -82,7 +81,7 @@ class InterruptibleWaiter:
           ProcessLostError: it is queued behind a launch that waits for a lost process.
         """
         self._poll("block_until_ready", x)
-        return deletion.wait_for(x)
+        return runtime.wait_in_jaxlib(x)
 
     def _poll(self, call: str, x: Array) -> None:
         pause = 1e-5
@@ -98,13 +97,13 @@ class InterruptibleWaiter:
             self._lost_at = self._lost_at or now
             if is_stuck and now > self._lost_at + _ABORT_TIMEOUT:
                 if self._newest is not None:
-                    for d in self._newest._sharding._internal_device_list:
-                        _jaxlib.immortalize(d.client)  # its destructor would wait for the stuck launch as well
+                    for d in runtime.sharding_of(self._newest)._internal_device_list:
+                        runtime.immortalize(d.client)  # its destructor would wait for the stuck launch as well
                 raise self._monitor.make_error(call)
 
 
 def install(monitor: failure_handling.FailureMonitor) -> InterruptibleWaiter:
-    """Wait for all arrays with a new waiter from now on, until `waiting.set_wait(None)`."""
+    """Wait for all arrays with a new waiter from now on, until `runtime.set_wait(None)`."""
     waiter = InterruptibleWaiter(monitor)
-    waiting.set_wait(waiter.wait)
+    runtime.set_wait(waiter.wait)
     return waiter

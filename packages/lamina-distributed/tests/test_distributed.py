@@ -4,15 +4,15 @@ import signal
 import socket
 
 import pytest
-from lamina_runtime import distributed
-from lamina_runtime._distributed import spawn_coordinator
+from lamina_distributed import _session as distributed
+from lamina_distributed._group import spawn_coordinator
 
 PROGRAM = """
 import sys
 import numpy as np
 import lamina_runtime as rt
 from lamina_ir import config
-from lamina_runtime import distributed
+from lamina_distributed import _session as distributed
 from lamina_runtime._sharding.shardings import mapped_sharding
 from lamina_tracing import jit, lax
 from lamina_parallel import pmap, psum
@@ -53,7 +53,7 @@ import os, signal, socket, sys, threading, time
 import numpy as np
 import lamina_runtime as rt
 from lamina_ir import config
-from lamina_runtime import distributed; from lamina_runtime._backend import backends
+from lamina_distributed import _session as distributed; from lamina_runtime._backend import backends
 from lamina_runtime._sharding.shardings import mapped_sharding
 from lamina_tracing import jit, lax
 address, count, rank = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -227,7 +227,7 @@ def test_error_of_coordinator_that_cannot_listen():
 JOIN = """
 import sys
 from lamina_ir import config
-from lamina_runtime import distributed
+from lamina_distributed import _session as distributed
 for line in sys.stdin.read().splitlines():
     address, count, rank, timeout, x64, host = line.split()
     config.update("enable_x64", x64 == "64")

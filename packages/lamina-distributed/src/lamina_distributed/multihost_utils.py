@@ -10,32 +10,26 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from lamina_ir import prims, trees
 from lamina_parallel import Mesh, PartitionSpec
+from lamina_runtime import make_array_from_process_local_data
+from lamina_runtime.extend.processes import (
+    AXIS, ArrayImpl, JaxlibSharding, all_process_collective, arg_aval, host_value, is_replicated, named_sharding,
+    process_count, process_index, process_part, replicated_sharding, sharding_devices, sharding_of)
 from lamina_tracing import jit
 from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import Sharding, Tree, Value
 
-from . import _jaxlib
-from ._array import arrays, assemble, transfer
-from ._backend import backends
-from ._launch import error_consensus
-from ._sharding import shardings
-from ._jaxlib import ArrayImpl
-
 __all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
            "process_allgather", "sync_global_devices"]
 
-_AXIS = error_consensus.AXIS
-
 
 def _psum(data: np.ndarray) -> np.ndarray:
-    return error_consensus.all_process_collective(prims.psum_p, data, backends.process_count(), axes=(_AXIS,),
-                                          axis_index_groups=None)
+    return all_process_collective(prims.psum_p, data, process_count(), axes=(AXIS,), axis_index_groups=None)
 
 
 def _all_gather(data: np.ndarray) -> np.ndarray:
-    count = backends.process_count()
-    return error_consensus.all_process_collective(prims.all_gather_p, data, count, all_gather_dimension=0,
-                                          axis_index_groups=None, axis_name=_AXIS, axis_size=count, tiled=False)
+    count = process_count()
+    return all_process_collective(prims.all_gather_p, data, count, all_gather_dimension=0, axis_index_groups=None,
+                                  axis_name=AXIS, axis_size=count, tiled=False)
 
 
 def _as_uint32(data: bytes) -> np.ndarray:
@@ -59,11 +53,11 @@ def _flatten(call: str, tree: Tree) -> tuple[list[np.ndarray], PyTreeDef]:
     leaves, structure = trees.tree_flatten(tree)
     values = []
     for x in leaves:
-        if type(x) is ArrayImpl and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
+        if type(x) is ArrayImpl and not sharding_of(x).is_fully_addressable and not is_replicated(sharding_of(x)):
             raise ValueError(f"{call}: {x.aval.str_long()} is split over devices of several processes; pass this "
                              "process's part of it, global_array_to_host_local_array(x)")
-        aval = transfer._arg_aval(call, x)
-        values.append(np.asarray(arrays.host_value(x) if type(x) is ArrayImpl else x, aval.dtype))
+        aval = arg_aval(call, x)
+        values.append(np.asarray(host_value(x) if type(x) is ArrayImpl else x, aval.dtype))
     return values, structure
 
 
@@ -105,8 +99,8 @@ def broadcast_one_to_all(in_tree: Tree, is_source: bool | None = None) -> Tree:
     """
     call = "broadcast_one_to_all"
     values, structure = _flatten(call, in_tree)
-    source = backends.process_index() == 0 if is_source is None else bool(is_source)
-    if backends.process_count() > 1:
+    source = process_index() == 0 if is_source is None else bool(is_source)
+    if process_count() > 1:
         _check_structures(call, values, structure)
         # The sum of one process's data and zeros; integers, so it is exact. The last element counts the sources.
         packed = _as_uint32(_to_bytes(values))
@@ -137,13 +131,13 @@ def process_allgather(in_tree: Tree, tiled: bool = False) -> Tree:
     """
     call = "process_allgather"
     leaves, structure = trees.tree_flatten(in_tree)
-    is_global = [type(x) is ArrayImpl and not x._sharding.is_fully_addressable for x in leaves]
+    is_global = [type(x) is ArrayImpl and not sharding_of(x).is_fully_addressable for x in leaves]
     if any(is_global) and not tiled:
         raise ValueError(f"{call}: an array over several processes is gathered as one: pass tiled=True")
     own, _ = _flatten(call, [x for x, s in zip(leaves, is_global) if not s])
     if tiled and any(v.ndim == 0 for v in own):
         raise ValueError(f"{call}: scalars have no axis 0 to concatenate along: pass tiled=False")
-    n = backends.process_count()
+    n = process_count()
     if n > 1:
         _check_structures(call, own, (structure, is_global))
         rows = _all_gather(_as_uint32(_to_bytes(own))) if own else np.zeros((n, 0), np.uint32)
@@ -156,10 +150,10 @@ def process_allgather(in_tree: Tree, tiled: bool = False) -> Tree:
 
 def _global_value(x: Value) -> np.ndarray:
     """Return the whole value of an array over several processes."""
-    if not shardings.is_replicated(x._sharding):
-        replicated = shardings.replicated_sharding(shardings.sharding_devices(x._sharding))
+    if not is_replicated(sharding_of(x)):
+        replicated = replicated_sharding(sharding_devices(sharding_of(x)))
         x = jit(lambda x: x, out_shardings=replicated)(x)
-    return np.array(arrays.host_value(x))
+    return np.array(host_value(x))
 
 
 def sync_global_devices(name: str) -> None:
@@ -172,7 +166,7 @@ def sync_global_devices(name: str) -> None:
 
     >>> sync_global_devices("data is ready")
     """
-    if backends.process_count() > 1:
+    if process_count() > 1:
         odd = _find_differing(_gather_digests(f"sync {name}".encode()))
         if odd:
             raise AssertionError(f"sync_global_devices: barrier names differ: processes {odd} do not use the name of "
@@ -191,7 +185,7 @@ def assert_equal(in_tree: Tree, fail_message: str = "") -> None:
     >>> assert_equal({"step": 3}, "processes are at different steps")
     """
     values, structure = _flatten("assert_equal", in_tree)
-    if backends.process_count() > 1:
+    if process_count() > 1:
         text = f"{structure} {[(v.shape, str(v.dtype)) for v in values]}"
         odd = _find_differing(_gather_digests(text.encode() + _to_bytes(values)))
         if odd:
@@ -221,8 +215,8 @@ def host_local_array_to_global_array(local_inputs: Tree, global_mesh: Mesh | Non
     call = "host_local_array_to_global_array"
     flat, tree = trees.tree_flatten(local_inputs)
     makers = _sharding_makers(call, local_inputs, global_mesh, pspecs)
-    return tree.unflatten([assemble.make_array_from_process_local_data(
-        make(transfer._arg_aval(call, x).ndim), x) for x, make in zip(flat, makers)])
+    return tree.unflatten([make_array_from_process_local_data(
+        make(arg_aval(call, x).ndim), x) for x, make in zip(flat, makers)])
 
 
 def global_array_to_host_local_array(global_inputs: Tree, global_mesh: Mesh | None = None, pspecs: Tree = None) -> Tree:
@@ -244,14 +238,14 @@ def global_array_to_host_local_array(global_inputs: Tree, global_mesh: Mesh | No
     flat, tree = trees.tree_flatten(global_inputs)
     if pspecs is not None:
         for x, make in zip(flat, _sharding_makers(call, global_inputs, global_mesh, pspecs)):
-            if type(x) is ArrayImpl and x._sharding != make(x.aval.ndim):
-                raise ValueError(f"{call}: {x.aval.str_long()} has the sharding {x._sharding}; global_mesh and pspecs "
+            if type(x) is ArrayImpl and sharding_of(x) != make(x.aval.ndim):
+                raise ValueError(f"{call}: {x.aval.str_long()} has the sharding {sharding_of(x)}; global_mesh and pspecs "
                                  f"give {make(x.aval.ndim)}")
-    return tree.unflatten([assemble.process_part(call, x) if type(x) is ArrayImpl else x for x in flat])
+    return tree.unflatten([process_part(call, x) if type(x) is ArrayImpl else x for x in flat])
 
 
 def _is_spec(x: object) -> bool:
-    return x is None or isinstance(x, (_jaxlib.Sharding, tuple))
+    return x is None or isinstance(x, (JaxlibSharding, tuple))
 
 
 def _sharding_makers(call: str, inputs: Tree, mesh: Mesh | None, pspecs: Tree) -> list[Callable[..., Sharding]]:
@@ -261,10 +255,10 @@ def _sharding_makers(call: str, inputs: Tree, mesh: Mesh | None, pspecs: Tree) -
 
 
 def _make_sharding(call: str, mesh: Mesh | None, spec: PartitionSpec | Sharding | None, rank: int) -> Sharding:
-    if isinstance(spec, _jaxlib.Sharding):
+    if isinstance(spec, JaxlibSharding):
         return spec
     if mesh is None:
         raise TypeError(f"{call}: global_mesh is None, so pspecs must be shardings; got {spec!r}")
     named = mesh if isinstance(mesh, Mesh) else Mesh(mesh.devices, tuple(mesh.axis_names))
     entries = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*(spec or ()))
-    return shardings.named_sharding(named, entries, rank, f"{call}: pspecs")
+    return named_sharding(named, entries, rank, f"{call}: pspecs")

@@ -28,8 +28,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from lamina_runtime.extend.processes import LaunchFailedError, ProcessLostError
+
 from . import gloo_sockets, rendezvous_client
-from .._backend.peer_errors import LaunchFailedError, ProcessLostError
 from .gloo_sockets import Address
 
 __all__ = ["FailureMonitor"]

@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lamina_ir import config
-from lamina_runtime._distributed import deadlock_detection, launch_comparison, peer_sockets
-from lamina_runtime._launch import multi_process
-from lamina_runtime._distributed.launch_agreement import Agreement
-from lamina_runtime._distributed.launch_groups import exchange_rounds
+from lamina_distributed._group import deadlock_detection, launch_comparison, peer_sockets
+from lamina_distributed._group import multi_process
+from lamina_runtime._launch import process_group
+from lamina_distributed._group.launch_agreement import Agreement
+from lamina_distributed._group.launch_groups import exchange_rounds
 
 
 class Program:
@@ -427,7 +428,7 @@ def test_invalid_settings_are_refused():
 
 
 def test_agreement_setting_cannot_change_after_initialize(monkeypatch):
-    monkeypatch.setattr(multi_process, "active_sessions", ["a session"])
+    monkeypatch.setattr(process_group, "active_groups", ["a group"])
     with pytest.raises(RuntimeError, match="before distributed.initialize"):
         config.update("agreement", "first")
     assert config.read("agreement") == "every"

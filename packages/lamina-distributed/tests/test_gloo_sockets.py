@@ -15,8 +15,8 @@ import numpy as np
 from lamina_ir import config, ExecutionError
 import lamina_runtime as rt
 from lamina_parallel import pmap, psum
-from lamina_runtime import distributed
-from lamina_runtime._distributed import gloo_sockets
+from lamina_distributed import _session as distributed
+from lamina_distributed._group import gloo_sockets
 config.update("num_cpu_devices", 3)
 with socket.socket() as s:
     s.bind(("127.0.0.1", 0))

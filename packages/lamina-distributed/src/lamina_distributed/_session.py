@@ -16,21 +16,18 @@ from typing import Any
 
 from lamina_ir import config
 from lamina_parallel.extend import global_view
+from lamina_runtime.extend import processes as runtime
+from lamina_runtime.extend.processes import LaunchFailedError, ProcessLostError
 from lamina_tracing import hooks
 from lamina_tracing.extend import logger
 
-from ._jaxlib import cuda_plugin
 from . import _jaxlib
-from ._distributed import (cluster_env, failure_handling, gloo_sockets, interruptible_wait, launch_agreement,
-                           peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator)
-from ._backend import backends, client_state, peer_errors, waiting
-from ._execute import effects
-from ._launch import multi_process
+from ._group import (cluster_env, failure_handling, gloo_sockets, host_gather, interruptible_wait, launch_agreement,
+                     multi_process, peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy,
+                     spawn_coordinator)
 from ._version import __version__
-from ._distributed.launch_agreement import AgreementError, CollectiveTimeoutError
-from ._distributed.rendezvous_protocol import CALL
-from ._backend.kept_memory import keep_freed_memory
-from ._backend.peer_errors import LaunchFailedError, ProcessLostError
+from ._group.launch_agreement import AgreementError, CollectiveTimeoutError
+from ._group.rendezvous_protocol import CALL
 from ._typing import Client, CoordinationClient
 
 __all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "initialize",
@@ -46,7 +43,7 @@ _PEERS = "lamina/peers/"  # address of that process's `PeerSockets`
 
 def _clear_session() -> None:
     """Undo the registrations of a session in other modules."""
-    multi_process.active_sessions.clear()
+    runtime.active_groups.clear()
     if global_view in hooks.staging_context_hooks:
         hooks.staging_context_hooks.remove(global_view)
 
@@ -69,15 +66,15 @@ class _Session:
         self._disconnect_once = threading.Lock()  # acquired by the first call of `disconnect`, never released
         self._monitor = failure_handling.FailureMonitor(connection, self.disconnect)
         self.launcher = multi_process.MultiProcessLauncher(self._monitor)
-        peer_errors.set_failure_monitor(self._monitor)
+        runtime.set_failure_monitor(self._monitor)
         self._launch_check = launch_check
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.launch_agreed = launch_check.agree
-        multi_process.active_sessions.append(self)
+        runtime.active_groups.append(self)
         hooks.staging_context_hooks.append(global_view)
         self._previous_makers = [
-            (name, backends.set_client_maker(name, make)) for name, make in (
+            (name, runtime.set_client_maker(name, make)) for name, make in (
                 ("cpu", self._cpu_client),
                 ("cuda", lambda: self._gpu_client(gpus)))]
 
@@ -89,10 +86,10 @@ class _Session:
             gloo = _jaxlib.gloo_collectives(client, here.local_address)
             new = gloo_sockets.listening_addresses(here.local_address) - before
             client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*new]))
-            n = backends.num_cpu_devices.value
-            keep_freed_memory()
-            made = _jaxlib.make_cpu_client(n, distributed_client=client, node_id=here.rank, num_nodes=here.count,
-                                           collectives=gloo, asynchronous=backends.cpu_enable_async_dispatch.value)
+            n = runtime.num_cpu_devices.value
+            runtime.keep_freed_memory()
+            made = runtime.make_cpu_client(n, distributed_client=client, node_id=here.rank, num_nodes=here.count,
+                                           collectives=gloo, asynchronous=runtime.cpu_enable_async_dispatch.value)
             # All keys exist now: making a client waits for the devices of all processes.
             self._monitor.set_gloo_addresses({int(key.rpartition("/")[2]): [(h, p) for h, p in json.loads(text)]
                                               for key, text in client.key_value_dir_get(_GLOO)})
@@ -100,14 +97,22 @@ class _Session:
 
     def _gpu_client(self, gpus: list[int] | None) -> Client:
         with self._monitor.creating_client():
-            made = cuda_plugin.make_client(self.client, self.connection.rank, self.connection.count, gpus)
+            made = runtime.make_gpu_client(self.client, self.connection.rank, self.connection.count, gpus)
         self.launcher.waiter = interruptible_wait.install(self._monitor)
         return self._install_launcher(made)
+
+    def begin_gather(self, call: str, series: str = "") -> host_gather.GroupGather:
+        """Start a gather between all processes; gathers of different series are independent."""
+        return host_gather.GroupGather(call, self, series)
+
+    def new_series(self) -> str:
+        """Return the name of a new series, which is the same in all processes."""
+        return host_gather.next_series(self)
 
     def _install_launcher(self, made: Client) -> Client:
         """Have multi-process programs of a new client launched by this session's launcher. Return the client."""
         if self.connection.count > 1:
-            client_state.current.launcher = self.launcher
+            runtime.set_launcher(self.launcher)
         return made
 
     def close_in_child(self) -> None:
@@ -122,7 +127,7 @@ class _Session:
         if self._disconnect_once.acquire(blocking=False):
             try:
                 self.client.shutdown()
-            except _jaxlib.LAUNCH_ERRORS:
+            except runtime.LAUNCH_ERRORS:
                 pass  # the service has ended
             self._proxy.close()
 
@@ -134,11 +139,11 @@ class _Session:
             here.changed.wait_for(lambda: here.coordinator_lost or len(here.lost) + len(here.left) >= here.count - 1,
                                   self._stay)
         for name, make in self._previous_makers:
-            backends.set_client_maker(name, make)
+            runtime.set_client_maker(name, make)
         self.disconnect()  # before the coordinator, which ends the service after the last process has left
         self.connection.leave()
         self._monitor.close()
-        waiting.set_wait(None)
+        runtime.set_wait(None)
         _clear_session()
         if self._launch_check is not None:
             self._launch_check.close()
@@ -202,7 +207,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
             rendezvous_protocol.parse_address(bind, "coordinator_bind_address")
         gpus = cluster_env.normalize_device_ids(local_device_ids)
         # jaxlib's client cannot join a system later.
-        if backends.has_clients():
+        if runtime.has_clients():
             raise RuntimeError(f"{CALL}: a device has been used already; call this before the first array")
         rendezvous_protocol.check_reachable(host, found.several_hosts)
         if gpus is None:
@@ -231,8 +236,8 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
     """Meet the other processes and connect to them. Everything is closed again if that fails."""
     key = rendezvous_protocol.load_token()
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
-    fits = {"lamina-runtime": __version__, "jaxlib": _jaxlib.VERSION, "enable_x64": bool(config.enable_x64.value),
-            "agreement": multi_process.agreement.value}
+    fits = {"lamina-distributed": __version__, "jaxlib": runtime.JAXLIB_VERSION, "enable_x64": bool(config.enable_x64.value),
+            "agreement": runtime.agreement.value}
     about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving}
     start_results: list[str] = []  # of starting a coordinator: an error, or ""
 
@@ -306,7 +311,7 @@ def _make_launch_check(here: rendezvous_client.CoordinatorConnection, client: Co
 
     Each process makes it before it confirms its connection. So every address is published before the first launch.
     """
-    mode = multi_process.agreement.value
+    mode = runtime.agreement.value
     if here.count == 1 or mode == "off":
         return None
 
@@ -315,7 +320,7 @@ def _make_launch_check(here: rendezvous_client.CoordinatorConnection, client: Co
             raise ConnectionError("the coordinator is lost")
         try:
             return str(client.blocking_key_value_get(f"{_PEERS}{rank}", 10_000))
-        except _jaxlib.LAUNCH_ERRORS as e:
+        except runtime.LAUNCH_ERRORS as e:
             raise ConnectionError(str(e)) from e
 
     def publish(text: str) -> None:
@@ -328,7 +333,7 @@ def _make_launch_check(here: rendezvous_client.CoordinatorConnection, client: Co
 def _at_exit(process: int) -> None:
     """Leave at exit. Effects first: those of programs in flight may still need the other processes."""
     if os.getpid() == process and _session is not None:  # a forked child is not a member
-        effects.wait_at_exit()
+        runtime.wait_at_exit()
         _leave()
 
 
@@ -348,16 +353,16 @@ def shutdown() -> None:
       CallbackError: a callback of a program launched earlier has raised. The system is left nevertheless.
     """
     try:
-        if _session is not None and backends.has_clients():
+        if _session is not None and runtime.has_clients():
             try:
-                effects.effects_barrier()
+                runtime.effects_barrier()
             except (ProcessLostError, LaunchFailedError):
                 pass  # leaving is the remedy
     finally:
         if _leave():
             atexit.unregister(_at_exit)
-            if backends.has_clients():
-                backends.reset()
+            if runtime.has_clients():
+                runtime.reset()
 
 
 def _leave() -> bool:
@@ -377,7 +382,7 @@ def _in_child() -> None:
     _lock = threading.Lock()  # another thread of the parent may have held it
     if _session is not None:
         _session.close_in_child()
-        _jaxlib.immortalize(_session.client)
+        runtime.immortalize(_session.client)
         _session = None
 
 

@@ -21,12 +21,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from lamina_runtime.extend.processes import MultiProcessProgram
+
 from . import deadlock_detection, launch_description, launch_failure, peer_sockets
 from .launch_comparison import compare_launch
 from .launch_description import AgreementError, CollectiveTimeoutError
 from .launch_frames import LaunchFrames, make_token
 from .launch_groups import LaunchGroup
-from .._launch.multi_process import MultiProcessProgram
 from .._typing import Message
 
 __all__ = ["Agreement", "AgreementError", "CollectiveTimeoutError"]

@@ -8,69 +8,21 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
 from lamina_tracing import hooks
-from lamina_ir.typing import Device, Value
-from lamina_ir.extend import Placement
+from lamina_ir.typing import Value
+from lamina_runtime.extend import processes as runtime
+from lamina_runtime.extend.processes import MultiProcessProgram
 
-from .. import _jaxlib
-from .._backend import backends, client_state, error_translation, launch_guards, peer_errors, waiting
-from .._typing import Array, SettingValue
+from .._typing import Array
 
-__all__ = ["MultiProcessLauncher", "MultiProcessProgram", "active_sessions", "agreement",
-           "collective_timeout_seconds", "multi_process_launcher"]
+__all__ = ["MultiProcessLauncher"]
 
 _Outs = TypeVar("_Outs", bound=Sequence[Any])
 _AXIS = "own"
-active_sessions: list[Any] = []  # the session of `distributed`, if there is one
-
-
-def _check_before_initialize(value: SettingValue) -> None:
-    if active_sessions:
-        raise RuntimeError(f"config agreement: {value!r} must be chosen before distributed.initialize, the same in all "
-                           "processes")
-
-
-def _check_timeout(value: SettingValue) -> None:
-    if value is not None and not 0 < value < 1e8:
-        raise ValueError("config collective_timeout_seconds: expected a number of seconds above 0, or None; got "
-                         f"{value!r}")
-
-
-agreement = config.Option("agreement", "every", choices=("every", "first", "off"), check=_check_before_initialize,
-                          help="which launches over several processes are compared beforehand: 'every', the 'first' of each "
-                               "program, or none ('off'); the same in all processes, chosen before distributed.initialize")
-collective_timeout_seconds = config.Option("collective_timeout_seconds", None, kind=float, check=_check_timeout,
-                                           help="seconds that a launch over several processes waits for the other processes; "
-                                                "None: no limit")
-
-
-class MultiProcessProgram(Protocol):
-    """A program over several processes: the attributes that a launch needs.
-
-    Attributes:
-      call, name: the calling API function and the name of the user's function, for error messages.
-      processes: indices of the processes whose devices it runs on, ascending.
-      placement, lowered, loaded: its placement on devices, the lowered module and the executable.
-      first_launch_done: whether its device groups are connected. Set by `MultiProcessLauncher`.
-      source_program: the program as a jaxpr, or None if there is none.
-      launch_group: the launch group and digest, cached by `launch_agreement`. None at first.
-    """
-
-    call: str
-    name: str
-    processes: tuple[int, ...]
-    placement: Placement
-    lowered: Any
-    loaded: Any
-    first_launch_done: bool
-    launch_group: Any
-
-    @property
-    def source_program(self) -> ClosedJaxpr | None: ...
 
 
 class MultiProcessLauncher:
@@ -84,7 +36,7 @@ class MultiProcessLauncher:
       waiter: waits for results if jaxlib cannot abort a wait for a lost process (GPU). None if it can.
     """
 
-    def __init__(self, monitor: peer_errors.FailureMonitor) -> None:
+    def __init__(self, monitor: runtime.FailureMonitor) -> None:
         self.monitor = monitor
         self.waiter: Any = None
         self.launch_agreed: Callable[[MultiProcessProgram, Callable[[], Any]], Any] = _launch_unchecked
@@ -117,13 +69,13 @@ class MultiProcessLauncher:
         number = next(numbers)
         try:
             outs = start() if program.first_launch_done else self._launch_first(program, number, start)
-        except (peer_errors.ProcessLostError, peer_errors.LaunchFailedError):
+        except (runtime.ProcessLostError, runtime.LaunchFailedError):
             raise
         except BaseException as e:
             # A broken connection looks like any failed launch. If a process is lost, that is the cause, and the
             # others know it already.
-            if isinstance(e, _jaxlib.LAUNCH_ERRORS) and not error_translation.find_callback_error(e):
-                lost = peer_errors.peer_error_for(f"{program.call} of `{program.name}`", e)
+            if isinstance(e, runtime.LAUNCH_ERRORS) and not runtime.find_callback_error(e):
+                lost = runtime.peer_error_for(f"{program.call} of `{program.name}`", e)
                 if lost is not None:
                     raise lost from e
             self._report_failure(program, number, e)
@@ -144,7 +96,7 @@ class MultiProcessLauncher:
         """
         latest, self._latest = self._latest, None
         error = _wait_all([latest])
-        lost = None if error is None else peer_errors.peer_error_for(f"{program.call} of `{program.name}`", error)
+        lost = None if error is None else runtime.peer_error_for(f"{program.call} of `{program.name}`", error)
         if lost is not None:
             raise lost from error
 
@@ -163,7 +115,7 @@ class MultiProcessLauncher:
         call = f"{program.call} of `{program.name}`"
         outs, error = self.monitor.run_in_worker_thread(call, lambda: self._start_and_wait(start))
         if error is not None:
-            lost = peer_errors.peer_error_for(call, error)
+            lost = runtime.peer_error_for(call, error)
             if lost is not None:
                 raise lost from error
             self._report_failure(program, number, error)  # the results raise it again in whatever reads them here
@@ -212,10 +164,10 @@ def _view_if_running(outs: Sequence[Value]) -> Array | None:
     """
     # All results of a launch end together, so the smallest one is enough to wait for, and holds the least memory.
     smallest = outs[0] if len(outs) == 1 else min(outs, key=lambda x: x.nbytes)
-    if smallest.nbytes > launch_guards.MAX_HELD_BYTES or smallest.is_ready():
+    if smallest.nbytes > runtime.MAX_HELD_BYTES or smallest.is_ready():
         if _wait_all([smallest]) is None:
             return None
-    return smallest._rewrap_with_aval_and_sharding(smallest.aval, smallest._sharding)
+    return runtime.share_buffers(smallest)
 
 
 def _wait_all(arrays: Sequence[Value]) -> Exception | None:
@@ -223,8 +175,8 @@ def _wait_all(arrays: Sequence[Value]) -> Exception | None:
     error = None
     for x in arrays:
         try:
-            waiting.wait_for(x)
-        except _jaxlib.LAUNCH_ERRORS as e:
+            runtime.wait_for(x)
+        except runtime.LAUNCH_ERRORS as e:
             error = error or e
     return error
 
@@ -236,7 +188,7 @@ def _launch_unchecked(program: MultiProcessProgram, launch: Callable[[], _Outs])
 
 def connect_local_devices() -> None:
     """Run a psum over the devices of this process, if there are several, so that Gloo connects them."""
-    devices = backends.local_devices()
+    devices = runtime.local_devices()
     n = len(devices)
     if n == 1:
         return
@@ -250,10 +202,3 @@ def connect_local_devices() -> None:
         global_arg_shapes=(None,), global_axis_size=n, in_axes=(0,), name="own devices", out_axes=(0,)))
     closed = ClosedJaxpr(Jaxpr((), [stacked], [mapped], [result]))
     hooks.evaluator.program(closed, [np.zeros(n, np.float32)])
-
-
-def multi_process_launcher(devices: Iterable[Device]) -> tuple[MultiProcessLauncher | None, tuple[int, ...]]:
-    """Return (launcher, process indices) of a program on these devices; (None, ()) if all are of one process."""
-    launcher = client_state.current.launcher
-    processes = tuple(sorted({int(d.process_index) for d in devices})) if launcher is not None else ()
-    return (launcher, processes) if len(processes) > 1 else (None, ())

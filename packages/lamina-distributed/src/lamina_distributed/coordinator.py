@@ -1,4 +1,4 @@
-"""The coordinator, a process of its own: `python -m lamina_runtime.coordinator [host:port]`.
+"""The coordinator, a process of its own: `python -m lamina_distributed.coordinator [host:port]`.
 
 It is the server of the rendezvous and hosts jaxlib's coordination service for the processes that met. It reports to
 each of them at once which process died (its connection ended) or left (it said so before). It computes nothing and
@@ -26,7 +26,7 @@ from types import ModuleType
 
 from typing_extensions import override
 
-from ._distributed import rendezvous_protocol
+from ._group import rendezvous_protocol
 from ._typing import CoordinationService, Message
 
 __all__ = ["Coordinator", "listen", "main"]
@@ -514,7 +514,7 @@ def _report(**fields: object) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the coordinator until the last process disconnects. Exit status 1 if the port cannot be bound."""
     parser = argparse.ArgumentParser(
-        prog="python -m lamina_runtime.coordinator",
+        prog="python -m lamina_distributed.coordinator",
         description="Run the coordinator, to which the processes of a program connect. It ends when the last process "
         "disconnects. It prints one line of JSON when it listens: its address and process id.")
     parser.add_argument("address", nargs="?", default="127.0.0.1:0", help="host:port to listen at; port 0: a free one")

@@ -9,9 +9,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from lamina_runtime._backend import peer_errors
-from lamina_runtime._distributed import failure_handling, gloo_sockets, interruptible_wait
-from lamina_runtime._distributed.failure_handling import LaunchFailedError, ProcessLostError
+from lamina_runtime.extend import processes as peer_errors
+from lamina_distributed._group import failure_handling, gloo_sockets, interruptible_wait
+from lamina_distributed._group.failure_handling import LaunchFailedError, ProcessLostError
 
 
 class FakeConnection:
@@ -141,7 +141,7 @@ def test_python_exits_after_an_abandoned_launch():
     text = """
 import sys, threading, time
 from types import SimpleNamespace
-from lamina_runtime._distributed import failure_handling
+from lamina_distributed._group import failure_handling
 here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, add_listener=lambda act: None)
 monitor = failure_handling.FailureMonitor(here, lambda: None)
 monitor.set_gloo_addresses({0: [("127.0.0.1", 1)]})
@@ -263,7 +263,7 @@ def test_launches_are_limited_by_the_queue(monkeypatch):
     """A launch into a full queue waits where no exception can be raised."""
     monkeypatch.setattr(interruptible_wait, "_MAX_QUEUED", 3)
     monkeypatch.setattr(interruptible_wait, "_ABORT_TIMEOUT", 0.05)
-    monkeypatch.setattr(interruptible_wait.deletion, "is_ready", Pending.is_ready)
+    monkeypatch.setattr(interruptible_wait.runtime, "is_ready", Pending.is_ready)
     connection = SimpleNamespace(lost=(), failed=())
     monitor = SimpleNamespace(connection=connection, make_error=lambda call: ProcessLostError(call, (1,)))
     mine, every = interruptible_wait.InterruptibleWaiter(monitor), [Pending() for _ in range(6)]

@@ -15,10 +15,10 @@ from .rendezvous_protocol import CALL
 __all__ = ["start_coordinator"]
 
 _PROGRAM = """import sys, types
-package = types.ModuleType("lamina_runtime")
+package = types.ModuleType("lamina_distributed")
 package.__path__ = [sys.argv.pop(1)]
-sys.modules["lamina_runtime"] = package
-from lamina_runtime import coordinator
+sys.modules["lamina_distributed"] = package
+from lamina_distributed import coordinator
 sys.exit(coordinator.main())"""
 
 

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from lamina_runtime._distributed import thread_frames
+from lamina_distributed._group import thread_frames
 
 
 def is_blocked(thread):

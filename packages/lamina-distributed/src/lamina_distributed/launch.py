@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, TypeVar
 from types import FrameType
 
-from ._distributed import cluster_env, spawn_coordinator
+from ._group import cluster_env, spawn_coordinator
 
 __all__ = ["main"]
 

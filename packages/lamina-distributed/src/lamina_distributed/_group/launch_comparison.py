@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import time
 
+from lamina_runtime.extend.processes import collective_timeout_seconds
+
 from . import deadlock_detection, launch_failure, peer_sockets
 from .launch_frames import LaunchFrames
-from .._launch.multi_process import collective_timeout_seconds
 
 __all__ = ["compare_launch"]
 

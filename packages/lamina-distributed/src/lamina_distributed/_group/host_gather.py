@@ -14,12 +14,12 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-from .. import _jaxlib
-from .._backend import peer_errors
-from .._launch import multi_process
+from lamina_runtime.extend import processes as runtime
+from typing_extensions import override
+
 from .._typing import Message
 
-__all__ = ["GatherSeries", "HostGather", "begin_gather"]
+__all__ = ["GroupGather", "next_series"]
 
 # session -> counters of its gathers, by series, and of its series
 _numbers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -28,32 +28,25 @@ _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05  # seconds between two polls of the store
 _GRACE = 1.0  # seconds in which values posted before a loss may still arrive
 
 
-class HostGather:
-    """A sequence of gathers that all processes make in the same order; a context.
+class GroupGather(runtime.HostGather):
+    """A sequence of gathers that all processes of a session make in the same order; a context.
 
-    Attributes:
-      rank, count: index of this process, and number of processes.
+    Args:
+      call: the calling function, for errors.
+      session: the session of this process.
+      series: name of the series; the gathers of one series are counted separately.
     """
 
-    def __init__(self, call: str, session: Any = None, series: str = "") -> None:
+    def __init__(self, call: str, session: Any, series: str = "") -> None:
         self._call, self._session, self._round, self._posted, self._ended = call, session, 0, -1, False
         self._prefix = f"lamina/gather/{series}"
-        self.rank: int = 0 if session is None else session.connection.rank
-        self.count: int = 1 if session is None else session.connection.count
-        if session is not None:
-            # All processes make the same gathers in the same order, so equal numbers mean the same gather in each of
-            # them.
-            self._number = _next_number(session, series)
+        self.rank: int = session.connection.rank
+        self.count: int = session.connection.count
+        # All processes make the same gathers in the same order, so equal numbers mean the same gather in each of them.
+        self._number = _next_number(session, series)
 
+    @override
     def gather(self, **values: object) -> list[Message]:
-        """Return the values that each process passes here, by process index. Values must be JSON.
-
-        Raises:
-          ProcessLostError: a process was lost, or has left, before it came here.
-          RuntimeError: a process failed before it came here; contains that error's text.
-        """
-        if self._session is None:
-            return [values]
         self._post(values)
         if self.rank == 0:
             self._set(f"{self._round}/all", json.dumps(self._collect()))
@@ -64,7 +57,7 @@ class HostGather:
         self._round += 1
         if isinstance(every, dict):
             self._ended = True
-            raise peer_errors.ProcessLostError(every["gone"], every["process_indices"])
+            raise runtime.ProcessLostError(every["gone"], every["process_indices"])
         failed = [f"process {r}: {w['failed']}" for r, w in enumerate(every) if "failed" in w]
         if failed:
             self._ended = True
@@ -72,10 +65,8 @@ class HostGather:
             raise RuntimeError(f"{self._call} failed in {others}, so it was not done: {'; '.join(failed):.2000}")
         return list(every)
 
+    @override
     def wait_for_process_0(self) -> None:
-        """Wait until process 0 has come here. Process 0 itself does not wait."""
-        if self._session is None:
-            return
         self._post({})
         if self.rank == 0:
             self._set(f"{self._round}/all", "[{}]")
@@ -83,13 +74,11 @@ class HostGather:
         else:
             self._await_answer()
 
-    def __enter__(self) -> HostGather:
-        return self
-
+    @override
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         """Post an error of this process as its value of the round that the other processes wait for."""
-        if error is None or self._session is None or self._ended:
+        if error is None or self._ended:
             return
         if self._posted == self._round:  # its values of this round are posted, so the others will come to the next one
             self._round += 1
@@ -108,7 +97,7 @@ class HostGather:
         """Return the values of all processes; or a dict that names the lost ones."""
         try:
             every = [json.loads(self._wait(f"{self._round}/{r}", r)) for r in range(self.count)]
-        except peer_errors.ProcessLostError as e:
+        except runtime.ProcessLostError as e:
             return {"gone": str(e), "process_indices": e.process_indices}
         # All processes have come to this context, so none reads the keys of the one before any more.
         if self._round == 0 and self._number:
@@ -121,7 +110,7 @@ class HostGather:
     def _set(self, name: str, text: str) -> None:
         try:
             self._session.client.key_value_set(self._key(name), text)
-        except _jaxlib.LAUNCH_ERRORS as e:
+        except runtime.LAUNCH_ERRORS as e:
             raise self._disconnected() from e
 
     def _wait(self, name: str, rank: int) -> str:
@@ -132,7 +121,7 @@ class HostGather:
             ended = rank in here.lost or rank in here.left
             try:
                 return str(self._session.client.key_value_try_get(self._key(name)))
-            except _jaxlib.LAUNCH_ERRORS as e:
+            except runtime.LAUNCH_ERRORS as e:
                 if "NOT_FOUND" not in str(e):
                     raise self._disconnected() from e
             if here.lost:  # the process that should answer may have raised because of that loss
@@ -143,19 +132,13 @@ class HostGather:
             time.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE)
 
-    def _disconnected(self) -> peer_errors.ProcessLostError:
+    def _disconnected(self) -> runtime.ProcessLostError:
         """Return the error of a broken store: the coordinator is lost, or this process disconnected after a loss."""
         if self._session.connection.lost:
             return self._session.launcher.monitor.make_error(self._call)
-        return peer_errors.ProcessLostError(
+        return runtime.ProcessLostError(
             f"{self._call}: the connection to the coordinator is lost. lamina.distributed.shutdown() and "
             "initialize(...) form a new system")
-
-
-def begin_gather(call: str) -> HostGather:
-    """Start a gather between all processes of the current session; of this process alone if there is none."""
-    sessions = multi_process.active_sessions
-    return HostGather(call, sessions[0] if sessions else None)
 
 
 def _next_number(session: Any, series: str) -> int:
@@ -163,23 +146,6 @@ def _next_number(session: Any, series: str) -> int:
         return int(next(_numbers.setdefault(session, {}).setdefault(series, count())))
 
 
-class GatherSeries:
-    """Gathers that another thread may complete while calls make gathers of their own.
-
-    All processes make the same series, and the gathers of one series, in the same order. A gather of a series begins
-    after the one before is complete in this process.
-    """
-
-    def __init__(self) -> None:
-        self._session: Any = None
-        self._name = ""
-
-    def begin(self, call: str) -> HostGather:
-        """Start a gather of this series between all processes of the current session."""
-        sessions = multi_process.active_sessions
-        if not sessions:
-            return HostGather(call)
-        if self._session is None or self._session() is not sessions[0]:
-            self._session = weakref.ref(sessions[0])
-            self._name = f"series-{_next_number(sessions[0], 'series')}/"
-        return HostGather(call, sessions[0], self._name)
+def next_series(session: Any) -> str:
+    """Return the name of a new series, which is the same in all processes of the session."""
+    return f"series-{_next_number(session, 'series')}/"

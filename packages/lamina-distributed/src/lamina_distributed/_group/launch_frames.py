@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol
 
+from lamina_runtime.extend.processes import MultiProcessProgram
+
 from . import launch_description
 from .deadlock_detection import WaitGraph
 from .launch_groups import LaunchGroup
 from .peer_sockets import TOKEN_BYTES, Peer, PeerSockets
-from .._launch.multi_process import MultiProcessProgram
 from .._typing import Message
 
 __all__ = ["AgreementServices", "LaunchFrames", "make_token"]

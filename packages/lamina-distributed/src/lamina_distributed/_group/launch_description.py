@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, LaminaError, Literal, Source, subprograms
 from lamina_tracing.extend import find_user_source
+from lamina_runtime.extend.processes import MultiProcessProgram
 
 from .peer_sockets import TOKEN_BYTES
 from .._typing import Message
-from .._launch.multi_process import MultiProcessProgram
 
 __all__ = ["MAX_DESCRIPTIONS", "MAX_WITH_TEXT", "AgreementError", "CollectiveTimeoutError", "describe_launch", "digest",
            "make_error"]
@@ -33,7 +33,7 @@ class AgreementError(LaminaError, RuntimeError):
 
     >>> raise AgreementError("pmap of `step`: the processes launch different programs")
     Traceback (most recent call last):
-    lamina_runtime._distributed.launch_description.AgreementError: pmap of `step`: the processes launch different programs
+    lamina_distributed._group.launch_description.AgreementError: pmap of `step`: the processes launch different programs
     """
 
     code: ClassVar[str] = "LAM1601"
@@ -49,7 +49,7 @@ class CollectiveTimeoutError(LaminaError, RuntimeError, TimeoutError):
 
     >>> raise CollectiveTimeoutError("pmap of `step`: process 1 has not come within 5 s")
     Traceback (most recent call last):
-    lamina_runtime._distributed.launch_description.CollectiveTimeoutError: pmap of `step`: process 1 has not come within 5 s
+    lamina_distributed._group.launch_description.CollectiveTimeoutError: pmap of `step`: process 1 has not come within 5 s
     """
 
     code: ClassVar[str] = "LAM1602"

@@ -8,8 +8,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from lamina_runtime import coordinator
-from lamina_runtime._distributed import rendezvous_client, rendezvous_protocol
+from lamina_distributed import coordinator
+from lamina_distributed._group import rendezvous_client, rendezvous_protocol
 
 KEY = b"secret"
 FITS = {"jaxlib": "1"}

@@ -1,4 +1,4 @@
-"""`python -m lamina_runtime.launch`, called in this process if possible, with programs that do not import lamina."""
+"""`python -m lamina_distributed.launch`, called in this process if possible, with programs that do not import lamina."""
 import json
 import os
 import signal
@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from lamina_runtime import launch
+from lamina_distributed import launch
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ time.sleep(100)
 
 def test_children_end_when_the_launcher_is_killed(program, processes):
     path = program("print('pid', os.getpid(), flush=True)\ntime.sleep(100)")
-    p = processes.start(sys.executable, "-m", "lamina_runtime.launch", "-n", "2", path)
+    p = processes.start(sys.executable, "-m", "lamina_distributed.launch", "-n", "2", path)
     pids = pids_in(p.stdout.readline() + p.stdout.readline())
     with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
         children = [int(c) for c in f.read().split()]  # includes the coordinator
@@ -142,14 +142,14 @@ def test_launched_processes_initialize(tmp_path):
     path.write_text("""
 import numpy as np
 import lamina_runtime as rt
-from lamina_runtime import distributed
+from lamina_distributed import _session as distributed
 from lamina_runtime._sharding.shardings import mapped_sharding
 from lamina_tracing import jit, lax
 distributed.initialize()
 x = rt.device_put(np.arange(4, dtype=np.float32), mapped_sharding(tuple(rt.devices()), 1, ((0, 4),)))
 print(rt.process_index(), rt.device_count(), float(jit(lambda x: lax.reduce_sum(x, (0,)))(x)))
 """)
-    command = [sys.executable, "-m", "lamina_runtime.launch", "-n", "2", "--devices", "2", "--timeout", "100", path]
+    command = [sys.executable, "-m", "lamina_distributed.launch", "-n", "2", "--devices", "2", "--timeout", "100", path]
     done = subprocess.run(command, env={**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": "0"}, capture_output=True, text=True,
                           timeout=120)
     assert done.returncode == 0, done.stderr
