@@ -111,11 +111,16 @@ class Recording:
     """A profile in memory, from `record`.
 
     Attributes:
-      data: the `ProfileData`; None until the recording ends.
+      serialized: the profile as a serialized `XSpace`; empty until the recording ends.
     """
 
     def __init__(self) -> None:
-        self.data: Any = None
+        self.serialized = b""
+
+    @property
+    def data(self) -> Any:
+        """The profile as a `ProfileData`."""
+        return ProfileData.from_serialized_xspace(self.serialized)
 
 
 @contextmanager
@@ -143,7 +148,7 @@ def record(*, profiler_options: Any = None) -> Iterator[Recording]:
         with _lock:
             found, _session = _session, None
         if found is not None:
-            recording.data = ProfileData.from_serialized_xspace(found[0].stop())
+            recording.serialized = found[0].stop()
 
 
 def device_memory_profile(backend: str | None = None) -> bytes:

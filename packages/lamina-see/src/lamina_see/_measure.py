@@ -55,7 +55,7 @@ def measure(run: Callable[[], object], module: Module, seconds: float, fixed_run
             raise
         problems.append("Times are unknown, because another profile is being recorded.")
         return None, [], (0.0, 0.0)
-    found = choose_step(read_events(recording.data), module, runs)
+    found = choose_step(read_events(recording.serialized), module, runs)
     if found[0] is None and runs:
         problems.append("Times are unknown, because the profiler recorded no instructions.")
     return found

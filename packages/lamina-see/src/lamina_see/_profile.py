@@ -10,13 +10,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ._hlo import Module
+from ._wire import read_fields
 
 __all__ = ["Event", "StepTimes", "divide_step", "read_events"]
 
 STEP = "lamina_see step"
 _CONTAINERS = frozenset(("while", "call", "conditional", "async-start"))
 _TRANSFERS = ("DevicePut", "H2D", "D2H", "Transfer", "CopyTo", "BufferFromHost", "Memcpy")
-_IGNORED = ("ThreadpoolListener", "end: ")
+_IGNORED = ("ThreadpoolListener", "end: ", "Thunk", "ThreadPool", "Wait for")
+_STATS = frozenset(("hlo_op", "hlo_module", "run_id", "device_ordinal"))
 
 
 class Event(NamedTuple):
@@ -44,31 +46,104 @@ class StepTimes(NamedTuple):
     rest: dict[str, float]
 
 
-def read_events(data: Any) -> list[Event]:
-    """Return the events of a profile, a `ProfileData`, that this package uses."""
+def read_events(profile: bytes) -> list[Event]:
+    """Return the events of a profile, a serialized `XSpace`, that this package uses.
+
+    Raises:
+      ValueError: the bytes are not a profile.
+    """
     found: list[Event] = []
     thread = 0
-    for plane in data.planes:
-        if plane.name.startswith("/host:metadata"):
+    for number, plane in read_fields(profile):
+        if number != 1:
             continue
-        of_device = "/device:" in plane.name
-        ordinal = int(plane.name.rpartition(":")[2]) if of_device and plane.name.rpartition(":")[2].isdigit() else 0
-        for line in plane.lines:
+        name, lines, names, stat_names = _read_plane(plane)
+        kinds = {k: _kind_of(text) for k, text in names.items()}
+        tail = name.rpartition(":")[2]
+        ordinal = int(tail) if "/device:" in name and tail.isdigit() else 0
+        for line in lines:
             thread += 1
-            for e in line.events:
-                name = e.name
-                if name.startswith(_IGNORED) or not e.duration_ns:
-                    continue
-                start, end = e.start_ns, e.start_ns + e.duration_ns
-                if name.startswith(STEP):
-                    found.append(Event("step", name, thread, start, end, 0))
-                elif name.startswith("PjitFunction("):
-                    found.append(Event("call", name[13:-1], thread, start, end, 0))
-                elif name.startswith(_TRANSFERS):
-                    found.append(Event("transfer", name, thread, start, end, 0))
-                elif (stats := dict(e.stats)) and (op := stats.get("hlo_op")) is not None:
-                    found.append(Event("instruction", str(op), thread, start, end, int(stats.get("device_ordinal", ordinal)),
-                                       str(stats.get("hlo_module", "")), int(stats.get("run_id", 0))))
+            found += _read_line(line, thread, ordinal, names, kinds, stat_names)
+    return found
+
+
+def _read_plane(plane: bytes) -> tuple[str, list[bytes], dict[int, str], dict[int, str]]:
+    """Return the name, the lines, and the names of events and of their data by number."""
+    name, lines = "", []
+    names: dict[int, str] = {}
+    stat_names: dict[int, str] = {}
+    for number, value in read_fields(plane):
+        if number == 2:
+            name = value.decode()
+        elif number == 3:
+            lines.append(value)
+        elif number in (4, 5):
+            entry = dict(read_fields(value))
+            metadata = dict(read_fields(entry.get(2, b"")))
+            (names if number == 4 else stat_names)[entry.get(1, 0)] = metadata.get(2, b"").decode("utf-8", "replace")
+    return name, lines, names, stat_names
+
+
+def _kind_of(name: str) -> str:
+    """Return the kind of the events of a name; "" if they are not used. Others may be instructions."""
+    if name.startswith(_IGNORED):
+        return ""
+    return ("step" if name.startswith(STEP) else "call" if name.startswith("PjitFunction(") else
+            "transfer" if name.startswith(_TRANSFERS) else "instruction")
+
+
+def _read_line(line: bytes, thread: int, ordinal: int, names: dict[int, str], kinds: dict[int, str],
+               stat_names: dict[int, str]) -> list[Event]:
+    """Return the events of one thread or stream."""
+    origin, events = 0.0, []
+    for number, value in read_fields(line):
+        if number == 3:
+            origin = float(value)
+        elif number == 4:
+            events.append(value)
+    found = []
+    for event in events:
+        key = offset = duration = 0
+        stats: list[bytes] = []
+        for number, value in read_fields(event):
+            if number == 1:
+                key = value
+            elif number == 2:
+                offset = value
+            elif number == 3:
+                duration = value
+            elif number == 4:
+                stats.append(value)
+        kind, name = kinds.get(key, ""), names.get(key, "")
+        if not kind or not duration:
+            continue
+        start = origin + offset / 1000
+        end = start + duration / 1000
+        if kind != "instruction":
+            found.append(Event(kind, name[13:-1] if kind == "call" else name, thread, start, end, 0))
+        elif stats and (data := _read_stats(stats, stat_names)).get("hlo_op"):
+            found.append(Event(kind, str(data["hlo_op"]), thread, start, end, int(data.get("device_ordinal", ordinal)),
+                               str(data.get("hlo_module", "")), int(data.get("run_id", 0))))
+    return found
+
+
+def _read_stats(stats: Sequence[bytes], names: dict[int, str]) -> dict[str, Any]:
+    """Return the data of an event by name: texts, or references to texts, and numbers."""
+    found: dict[str, Any] = {}
+    for stat in stats:
+        key, value = 0, None
+        for number, content in read_fields(stat):
+            if number == 1:
+                key = content
+            elif number in (3, 4):
+                value = content
+            elif number == 5:
+                value = content.decode("utf-8", "replace")
+            elif number == 7:
+                value = names.get(content, "")
+        name = names.get(key, "")
+        if name in _STATS and value is not None:
+            found[name] = value
     return found
 
 

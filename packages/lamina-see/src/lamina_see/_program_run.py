@@ -161,7 +161,7 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
     if len(programs) > _MAX_FUNCTIONS:
         problems.append(f"{len(programs)} functions were compiled; the report has the first {_MAX_FUNCTIONS}.")
         programs = programs[:_MAX_FUNCTIONS]
-    events = [e for recording in recorder.recordings for e in read_events(recording.data)]
+    events = [e for recording in recorder.recordings for e in read_events(recording.serialized)]
     modules = [read_module(program) for program, _ in programs]
     runs = _assign_runs(events, modules)
     transfers = [e for e in events if e.kind == "transfer"]
