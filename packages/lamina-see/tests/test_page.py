@@ -262,7 +262,7 @@ def test_numbers_that_json_lacks_and_broken_text_are_written(tmp_path):
 
 
 def test_a_folder_that_is_missing_is_an_error_and_leaves_no_file(tmp_path):
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError, match=r"report\.html'$"):
         write_html(make_report(), tmp_path / "missing" / "report.html")
     assert list(tmp_path.iterdir()) == []
 
