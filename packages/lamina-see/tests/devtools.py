@@ -122,8 +122,21 @@ class Browser:
             raise AssertionError(answer["exceptionDetails"].get("exception", {}).get("description", code))
         return answer["result"].get("value")
 
-    def run_in_frame(self, code: str) -> Any:
-        """Return the value of JavaScript code in the first frame of the page, which may be a process of its own."""
+    def wait_in_frame(self, code: str, seconds: float = 60) -> Any:
+        """Wait until JavaScript code in the first frame of the page has a value that is true; return it."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                found = self._run_in_frame(code)
+            except (KeyError, RuntimeError):  # the frame is being replaced
+                found = None
+            if found:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"not true in the frame after {seconds} s: {code}")
+
+    def _run_in_frame(self, code: str) -> Any:
+        """Return the value of JavaScript code in the first frame, which may be a process of its own."""
         other = [t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "iframe"]
         if other:
             session = self.call("Target.attachToTarget", targetId=other[0]["targetId"], flatten=True)["sessionId"]

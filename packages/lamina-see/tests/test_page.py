@@ -2,7 +2,6 @@
 import hashlib
 import json
 import sys
-import time
 from importlib import resources
 from pathlib import Path
 
@@ -221,12 +220,8 @@ def test_notebook_output_shows_the_page_in_a_frame(browser, tmp_path):
     browser.open(tmp_path / "cell.html")
     browser.run("document.querySelector('details').open = true")
     browser.run("document.querySelector('iframe').scrollIntoView()")
-    shown = "document.querySelector('#overview .signature')?.textContent"
-    for _ in range(200):
-        if browser.run_in_frame(shown):
-            break
-        time.sleep(0.05)
-    assert browser.run_in_frame(shown).startswith("step jit")
+    shown = browser.wait_in_frame("document.querySelector('#overview .signature')?.textContent")
+    assert shown.startswith("step jit")
     assert not browser.errors
     assert len(notebook_html(make_report(), frame=False)) < 20_000
 
@@ -267,7 +262,7 @@ def test_numbers_that_json_lacks_and_broken_text_are_written(tmp_path):
 
 
 def test_a_folder_that_is_missing_is_an_error_and_leaves_no_file(tmp_path):
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError, match=r"report\.html'$"):
         write_html(make_report(), tmp_path / "missing" / "report.html")
     assert list(tmp_path.iterdir()) == []
 

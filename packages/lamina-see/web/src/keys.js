@@ -23,7 +23,9 @@ export function showHelp() {
     dialog.addEventListener("click", (e) => { if (e.target === dialog) dialog.close(); });
     document.body.append(dialog);
   }
-  if (dialog.open) dialog.close(); else dialog.showModal();
+  if (dialog.open) { dialog.close(); return; }
+  dialog.showModal();
+  dialog.scrollTop = 0; // the focus is on the button at its end
 }
 
 export function installKeys(actions) {

@@ -23,10 +23,9 @@ export class ProgramPane {
     this.view = h("div", { class: "graph", tabindex: -1 });
     this.about = h("p", { class: "about" });
     const button = (text, title, action) => h("button", { type: "button", title, "aria-label": title, onclick: action }, text);
-    this.element = h("section", { class: "card", id: "program" }, h("header", {}, h("h2", {}, "Program"),
-      h("span", { class: "tools" }, button("Show selection", "unfold to the selection (u)", () => this.reveal()), button("Fold all", "fold all (f)", () => this.fold()),
-        button("−", "smaller", () => this.scale(1 / 1.25)), button("+", "larger", () => this.scale(1.25)), button("Fit", "fit the width", () => this.fit()))),
-    this.view, this.about);
+    this.tools = h("span", { class: "tools" }, button("Show selection", "unfold to the selection (u)", () => this.reveal()), button("Fold all", "fold all (f)", () => this.fold()),
+        button("−", "smaller", () => this.scale(1 / 1.25)), button("+", "larger", () => this.scale(1.25)), button("Fit", "fit the width", () => this.fit()));
+    this.element = h("section", { class: "card", id: "program" }, h("header", {}, h("h2", {}, "Program"), this.tools), this.view, this.about);
     selection.listen((what) => { if (what === "function") this.showFunction(); else this.mark(); });
     this.showFunction();
   }
@@ -38,8 +37,12 @@ export class ProgramPane {
       this.tree = null;
       replace(this.view, empty("No equations are known for this function."));
       replace(this.about);
+      this.view.classList.add("none");
+      this.tools.hidden = true;
       return;
     }
+    this.view.classList.remove("none");
+    this.tools.hidden = false;
     this.tree = new Tree(f, (e) => sourceText(this.selection.report, e));
     this.tree.note = (node) => this.note(node);
     this.tree.producers = indexOf(f).producers;

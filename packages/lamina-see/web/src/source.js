@@ -59,6 +59,7 @@ export class SourcePane {
     const weight = (k) => f ? f.lines.filter((r) => r.source === k).reduce((sum, r) => sum + this.value(r).total + 1e-9 * r.equations, 0) : 0;
     const weights = new Map(used.map((k) => [k, weight(k)]));
     used.sort((a, b) => weights.get(b) - weights.get(a));
+    report.sources.forEach((_, k) => { if (!used.includes(k)) used.push(k); }); // of other functions, last
     replace(this.files, used.map((k) => h("option", { value: k, title: report.sources[k].file }, baseName(report.sources[k].file))));
     if (f && !f.step && this.metric === 0) this.metric = f.memory ? 1 : 2;
     this.metrics.value = String(this.metric);
@@ -81,6 +82,7 @@ export class SourcePane {
     const { f, report } = this.selection;
     this.rows.clear();
     const source = report.sources[this.file];
+    this.files.hidden = this.metrics.hidden = !source;
     if (!source) {
       replace(this.legend);
       replace(this.body, empty("No source line is known for this function."));

@@ -35,7 +35,7 @@ export class TimelinePane {
     this.devices = [...groups.values()].map((rows) => {
       rows.sort((a, b) => a.start - b.start);
       const lane = lanes(rows);
-      return { rows, lane, count: Math.max(...lane) + 1, name: `${kinds.get(rows[0].device) || "device"}:${rows[0].device}`, process: rows[0].process, longest: rows.reduce((m, r) => Math.max(m, r.duration), 0) };
+      return { rows, lane, count: lane.reduce((a, b) => Math.max(a, b), 0) + 1, name: `${kinds.get(rows[0].device) || "device"}:${rows[0].device}`, process: rows[0].process, longest: rows.reduce((m, r) => Math.max(m, r.duration), 0) };
     }).sort((a, b) => a.process - b.process || (a.rows[0].device - b.rows[0].device));
     if (!this.devices.length) {
       this.tools.hidden = true;

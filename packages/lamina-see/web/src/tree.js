@@ -27,7 +27,7 @@ export class Tree {
   scope(number, key) {
     const scope = this.f.scopes[number];
     const items = this.children[number].map((child) => this.scope(child, `${key}/${child}`)).filter((node) => node.equations.length);
-    items.push(...this.own[number].map((k) => this.equation(k)));
+    for (const k of this.own[number]) items.push(this.equation(k));
     items.sort((a, b) => a.equations[0] - b.equations[0]);
     const node = this.group(key, scope.name, items);
     node.type = "scope";
@@ -73,7 +73,7 @@ export class Tree {
         const part = items.slice(i + k * period, i + (k + 1) * period);
         parts.push(period === 1 ? part[0] : this.group(`${name}.${k}`, `part ${k + 1}`, part));
       }
-      const title = period === 1 ? parts[0].title.replace(/\d+/g, "*") : part_title(items.slice(i, i + period));
+      const title = period === 1 ? (parts[0].type === "scope" ? parts[0].title.replace(/\d+/g, "*") : parts[0].title.replace(/ \d+$/, "")) : part_title(items.slice(i, i + period));
       const node = this.group(name, title, parts);
       node.type = "repeat";
       node.repeated = parts.length;

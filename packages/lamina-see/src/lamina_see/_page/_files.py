@@ -19,7 +19,10 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         target.write_bytes(data)
         return
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+    except OSError as e:  # with the name that the user gave
+        raise type(e)(e.errno, e.strerror, str(target)) from None
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(data)
