@@ -6,10 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._report import Report, ReportError, load
-from ._runtime import has_runtime
+if TYPE_CHECKING:
+    from ._report import Report
 
 __all__ = ["COMMANDS", "main", "run_see"]
 
@@ -51,6 +51,7 @@ def run_see(arguments: Sequence[str]) -> int:
     if not given.module and not os.path.exists(given.program):
         print(f"lamina see: cannot open file {given.program!r}: it does not exist", file=sys.stderr)
         return 2  # as Python itself
+    from ._runtime import has_runtime  # noqa: PLC0415 (on demand: this module is imported for other commands too)
     if not has_runtime():
         print("lamina see: a program needs lamina-runtime; install it, or call lamina_see.see(f)(*args) for the facts that do "
               "not depend on devices", file=sys.stderr)
@@ -61,6 +62,7 @@ def run_see(arguments: Sequence[str]) -> int:
 
 
 def _show_saved(given: argparse.Namespace) -> int:
+    from ._report import ReportError, load  # noqa: PLC0415 (on demand: this module is imported for other commands too)
     paths = [given.program, *given.args]
     if len(paths) > 2:
         print(f"lamina see: at most two reports can be compared; got {len(paths)}", file=sys.stderr)

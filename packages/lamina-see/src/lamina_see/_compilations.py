@@ -8,13 +8,15 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from lamina_ir import LaminaError, Source
-from lamina_tracing.extend import Staging, find_user_source, watching_staging
+from lamina_tracing.extend import Staging, find_user_source, hide_frames_of, watching_staging
 
 from ._runtime import has_runtime
 
 __all__ = ["CompilationLimitError", "History", "format_compilations", "max_compiles"]
 
 Row = dict[str, Any]
+
+hide_frames_of(__file__.rsplit("/", 1)[0])  # the lines in facts are those of the user
 
 
 class CompilationLimitError(LaminaError, RuntimeError):
