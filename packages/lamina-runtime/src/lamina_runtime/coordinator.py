@@ -32,7 +32,9 @@ from ._typing import CoordinationService, Message
 __all__ = ["Coordinator", "listen", "main"]
 
 _HELLO_TIMEOUT = 10.0    # seconds for a new connection to authenticate
-_CONNECT_TIMEOUT = 30.0  # seconds for all clients of a system to connect; jaxlib's own limits, which abort, are longer
+_CONNECT_TIMEOUT = 40.0  # seconds for all clients of a system to connect
+_MIN_SILENCE, _MAX_SILENCE = 5.0, 20.0  # seconds without a heartbeat meanwhile, unless the heartbeat timeout is shorter
+_BLAME_TIME = 2.0        # seconds for the other clients to connect after one could not
 _MAX_UNAUTHENTICATED = 128  # connections that have not authenticated yet
 _STOP_TIMEOUT = 5.0      # seconds for the processes to disconnect from the service when the coordinator is stopped
 _BEATS_PER_TIMEOUT = 6   # heartbeats requested per heartbeat timeout
@@ -61,7 +63,7 @@ class _Connection:
     Attributes:
       until: when an unauthenticated connection is closed.
       hello: the description that the process sent of itself.
-      service_connected: whether its client is connected to jaxlib's service.
+      service_connected, service_failed: whether its client is connected to jaxlib's service, or could not be.
       last_heard: when it last sent something.
     """
 
@@ -71,7 +73,7 @@ class _Connection:
         self.until = time.monotonic() + _HELLO_TIMEOUT
         self.hello: Message = {}
         self.system: _System | None = None
-        self.service_connected = False
+        self.service_connected = self.service_failed = False
         self.last_heard = time.monotonic()
 
     @property
@@ -89,7 +91,8 @@ class _System:
     Attributes:
       phase: "gathering", "connecting" (to jaxlib's service) or "running".
       until: when the phase fails.
-      heartbeat: heartbeat timeout in seconds; next_beat: when to request heartbeats next.
+      heartbeat: heartbeat timeout in seconds, which may be shorter while the clients connect; next_beat: when to
+        request heartbeats next.
       may_be_suspended: whether a suspended member may still be connected to the service.
       error: why the system cannot be formed, in phase "connecting".
       failures: launch -> (until when other processes may fail too, process index -> error).
@@ -191,8 +194,7 @@ class Coordinator:
             if s.phase == "gathering":
                 self._fail_gathering(s)
             elif s.phase == "connecting":
-                for c in [c for c in s.members.values() if not c.service_connected]:
-                    self._handle_end(c)
+                self._fail_connecting(s)
         for s in [s for s in self._systems if s.next_beat <= now]:
             self._request_heartbeats(s, now)
         for s in self._systems:
@@ -228,6 +230,15 @@ class Coordinator:
             self._fail(s, f"{late}Start them, give them this address and the same num_processes, or raise "
                           "initialization_timeout", "timeout")
 
+    def _fail_connecting(self, s: _System) -> None:
+        """Send the error of processes that did not connect to jaxlib's service in time."""
+        late = [c for c in s.members.values() if not c.service_connected and not c.service_failed]
+        if any(c.service_failed for c in s.members.values()):  # no client waits any more for those that are late
+            names = ", ".join(str(c) for c in late[:_MAX_LISTED]) or "processes"
+            return self._fail(s, s.error or f"{names} did not connect to jaxlib's service in time", "connection")
+        for c in late:
+            self._handle_end(c, "did not connect to jaxlib's service in time")
+
     def _request_heartbeats(self, s: _System, now: float) -> None:
         """Request heartbeats. A process silent for the timeout is lost, unless this coordinator was suspended."""
         pause = _beat_pause(s)
@@ -240,7 +251,7 @@ class Coordinator:
                 c.lines.send(lost=c.rank,
                              name=f"process {c.rank} (this one: it gave no sign of life for {s.heartbeat:g} s)")
                 s.may_be_suspended = True
-                self._handle_end(c)
+                self._handle_end(c, f"gave no sign of life for {s.heartbeat:g} s")
             else:
                 c.lines.send(beat=True)
 
@@ -273,6 +284,9 @@ class Coordinator:
                 elif "connected" in message and c.system.phase == "connecting":
                     c.service_connected = True
                     self._start_if_connected(c.system)
+                elif "unconnected" in message and c.system.phase == "connecting":
+                    c.service_failed = True
+                    c.system.until = min(c.system.until, time.monotonic() + _BLAME_TIME)
                 elif "failed" in message and c.system.phase == "running":
                     self._handle_failed_launch(c.system, c, message)
                 elif "bye" in message:
@@ -359,8 +373,12 @@ class Coordinator:
     # --- systems --------------------------------------------------------------------------------------------------
     def _start_service(self, s: _System) -> None:
         """Start jaxlib's service for a complete system, and have the processes connect to it."""
-        first = s.members[0].hello
-        s.heartbeat = first["heartbeat"]
+        first, now = s.members[0].hello, time.monotonic()
+        # A process that is silent while they connect is reported before `initialization_timeout` has passed.
+        s.heartbeat = min(first["heartbeat"], max(s.until - now, _MIN_SILENCE), _MAX_SILENCE)
+        for c in s.members.values():
+            c.last_heard = now
+        s.next_beat = now + _beat_pause(s)
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             # jaxlib's service would silently share a port that another service has (SO_REUSEPORT). So reserve a free
@@ -375,16 +393,16 @@ class Coordinator:
                                                             first["leaving"])
         except Exception as e:  # of any kind: the waiting processes must get an error
             return self._fail(s, f"the coordinator cannot host jaxlib's service: {type(e).__name__}: {e}", "connection")
-        s.phase, s.until = "connecting", time.monotonic() + _CONNECT_TIMEOUT
+        s.phase, s.until = "connecting", time.monotonic() + 1.25 * _CONNECT_TIMEOUT
         for c in list(s.members.values()):
-            c.lines.send(begin=s.port, limit=int(_CONNECT_TIMEOUT) * 3, heartbeat=s.heartbeat)
+            c.lines.send(begin=s.port, limit=int(_CONNECT_TIMEOUT), heartbeat=first["heartbeat"])
 
     def _start_if_connected(self, s: _System) -> None:
         if not all(c.service_connected for c in s.members.values()):
             return
         if s.error:
             return self._fail(s, s.error, "connection")
-        now = time.monotonic()
+        now, s.heartbeat = time.monotonic(), s.members[0].hello["heartbeat"]
         s.phase, s.until, s.next_beat = "running", float("inf"), now + _beat_pause(s)
         for c in s.members.values():
             c.last_heard = now
@@ -397,8 +415,8 @@ class Coordinator:
             self._reject(c, text, kind)
         self._close(s)
 
-    def _handle_end(self, c: _Connection) -> None:
-        """Handle a connection that ended without a goodbye: its process is lost."""
+    def _handle_end(self, c: _Connection, reason: str = "ended") -> None:
+        """Handle a connection that ended without a goodbye, or a silent one: its process is lost."""
         s = c.system
         was_member = self._is_member(c)
         self._drop(c)
@@ -410,7 +428,7 @@ class Coordinator:
         elif s.phase == "connecting":
             # jaxlib aborts the processes that wait for this one. So this coordinator connects in its place: then all
             # return from `connect`, and get the error over their coordinator connection.
-            s.error = f"{c} ended while the processes were connecting"
+            s.error = f"{c} {reason} while the processes were connecting"
             if not c.service_connected and s.members:
                 threading.Thread(target=self._connect_for_lost, args=(s, c.rank, c.hello), daemon=True).start()
             self._start_if_connected(s)
@@ -418,7 +436,7 @@ class Coordinator:
 
     def _connect_for_lost(self, s: _System, rank: int, hello: Message) -> None:
         address = rendezvous_protocol.format_address(self._local_host(), s.port)
-        client = self._load_jaxlib().new_distributed_client(address, rank, int(_CONNECT_TIMEOUT) * 3, hello["leaving"])
+        client = self._load_jaxlib().new_distributed_client(address, rank, int(_CONNECT_TIMEOUT), hello["leaving"])
         try:
             client.connect()
             client.shutdown()

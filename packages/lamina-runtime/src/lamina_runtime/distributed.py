@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import json
 import math
@@ -246,11 +247,12 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
                                   found.names_may_come)
     client = proxy = launch_check = None
     try:
+        here.raise_if_closed()
         _check_service(here.service)
         proxy = service_proxy.ServiceProxy(here.service)
         client = _jaxlib.new_distributed_client(rendezvous_protocol.format_address(*proxy.address), rank, here.limit,
                                                 leaving)
-        client.connect()
+        here.connect_service(client.connect, (RuntimeError, *_jaxlib.LAUNCH_ERRORS))
         proxy.stop_accepting()
         # Before `confirm`: after it the others may launch, and look up the address of this process.
         launch_check = _make_launch_check(here, client, key)
@@ -264,7 +266,8 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
             launch_check.close()
         # Client before proxy: a client whose connection breaks aborts the process.
         if client is not None:
-            client.shutdown()
+            with contextlib.suppress(RuntimeError, *_jaxlib.LAUNCH_ERRORS):  # it may not be connected
+                client.shutdown()
         if proxy is not None:
             proxy.close()
         here.leave()

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import rendezvous_protocol
+from . import beat_answers, rendezvous_protocol
 from .rendezvous_protocol import CALL
 from .._typing import Message
 
@@ -28,6 +28,7 @@ _ERROR_CLASSES: dict[str, type[Exception]] = {"value": ValueError, "timeout": Ti
                                               "permission": PermissionError}
 _GREETING_TIMEOUT = 10.0  # seconds for the first line of a coordinator, which may be starting on a busy machine
 _RETRY_PAUSE = 0.05  # seconds between two attempts to connect
+_BLAME_TIMEOUT = 10.0  # seconds for the coordinator to report which process did not connect
 _VERDICT_TIMEOUT = 3.0  # seconds for the coordinator to report whether a launch failed in all processes
 _SILENCE_ERRORS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
 # ("lost", "left" or "failed", process index), or ("coordinator", -1): there will be no more reports
@@ -74,11 +75,43 @@ class CoordinatorConnection:
           ConnectionError: a process, or the coordinator, ended meanwhile.
         """
         self._lines.send(connected=True)
+        self._await_ready(timeout)
+
+    def raise_if_closed(self) -> None:
+        """Raise ConnectionError if the coordinator has given up this process, because it was stopped."""
+        if self._lines.is_closed():
+            self._await_ready(_BLAME_TIMEOUT)
+
+    def connect_service(self, connect: Callable[[], None], errors: tuple[type[Exception], ...]) -> None:
+        """Call `connect`, which connects jaxlib's client, and answer heartbeats meanwhile.
+
+        Raises:
+          ConnectionError: it raised one of `errors`, or a process gave no sign of life; names that process.
+        """
+        self.raise_if_closed()
         try:
-            message = self._lines.read(timeout)
-        except (TimeoutError, ValueError):
-            message = None
-        _raise_if_error(message, "while the processes were connecting")
+            with beat_answers.BeatAnswers(self._lines):
+                connect()
+        except errors as e:
+            self._lines.send(unconnected=True)
+            self._await_ready(_BLAME_TIMEOUT)
+            raise ConnectionError(f"{CALL}: jaxlib's client could not connect to its service: {e}") from e
+
+    def _await_ready(self, timeout: float) -> None:
+        """Wait for the coordinator to report that all processes are connected. Raise its error."""
+        until = time.monotonic() + timeout
+        while True:
+            try:
+                message = self._lines.read(until - time.monotonic())
+            except (TimeoutError, ValueError):
+                message = None
+            message = _raise_if_error(message, "while the processes were connecting")
+            if "lost" in message:
+                raise ConnectionError(f"{CALL}: the others have given up {message.get('name')} while the processes were "
+                                      "connecting. Call initialize(...) again in all of them")
+            if "beat" not in message:
+                return
+            self._lines.send(beat=message["beat"])
 
     def start(self, disconnect: Callable[[], None]) -> None:
         """Start the thread. `disconnect()` is called first if the coordinator is lost or about to end."""

@@ -96,6 +96,7 @@ class LineStream:
     def __init__(self, s: socket.socket) -> None:
         self.socket = s
         self._buffer = b""
+        self._returned: list[Message] = []
 
     def send(self, **fields: object) -> None:
         """Send an object. Errors are ignored: the reading side notices a broken connection."""
@@ -110,8 +111,28 @@ class LineStream:
         self._buffer += more
         return bool(more)
 
+    def is_closed(self) -> bool:
+        """Return whether the other side has closed the connection. What it sent before can still be read."""
+        try:
+            self.socket.settimeout(0)
+            while self.receive():
+                pass
+            return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            self.socket.settimeout(None)
+
+    def put_back(self, messages: list[Message]) -> None:
+        """Have `pop` return these objects first."""
+        self._returned = messages + self._returned
+
     def pop(self) -> Message | None:
         """Return the next complete object, None if there is none yet. ValueError if it is not a JSON object."""
+        if self._returned:
+            return self._returned.pop(0)
         line, end, rest = self._buffer.partition(b"\n")
         if not end:
             if len(line) > MAX_LINE_BYTES:
