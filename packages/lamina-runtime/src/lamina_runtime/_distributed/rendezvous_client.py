@@ -96,6 +96,7 @@ class CoordinatorConnection:
             self._lines.send(unconnected=True)
             self._await_ready(_BLAME_TIMEOUT)
             raise ConnectionError(f"{CALL}: jaxlib's client could not connect to its service: {e}") from e
+        self.raise_if_closed()
 
     def _await_ready(self, timeout: float) -> None:
         """Wait for the coordinator to report that all processes are connected. Raise its error."""
