@@ -71,12 +71,7 @@ class Checkpointer:
             meeting = self._series.begin("save")
             with meeting:
                 plan = _save.prepare("save", meeting, self._folder, tree, step, rows)
-                try:
-                    _save.copy_blocks(plan, self._buffers)
-                except BaseException:
-                    plan.abandon()
-                    plan.close()
-                    raise
+                _save.copy_blocks(plan, self._buffers)
             # Not a daemon: the interpreter ends after the save.
             self._thread = threading.Thread(target=self._finish, args=(plan,), name="lamina-checkpoint")
             self._thread.start()

@@ -66,7 +66,7 @@ class SavePlan:
     may_be_committed: bool = False
 
     def abandon(self) -> None:
-        """After an error: remove the data, unless the error was in the commit or after it."""
+        """After an error, once no process writes: remove the data, unless the error was in the commit or after it."""
         if self.lock is not None and self.pieces and not self.may_be_committed:
             with suppress(OSError, ValueError):  # the error of the save is raised
                 self.folder.store.remove(self.pieces)
@@ -90,6 +90,7 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
         if is_array(x) and x.is_deleted():
             raise RuntimeError(f"{name} has been deleted or donated: {leaf.str_long()}")
     plan = SavePlan(call, meeting, folder, step, os.urandom(4).hex(), structure, leaves, names, {}, [])
+    meeting.add_cleanup(plan.abandon, plan.close)
     try:
         if meeting.rank == 0:
             folder.store.make()
@@ -105,8 +106,7 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
                                     "has created: path must be a folder that all processes share")
         plan.blocks = [block for number, x in enumerate(flat) for block in _list_blocks(plan, number, x)]
     except BaseException:
-        plan.abandon()
-        plan.close()
+        plan.blocks = []  # the cleanups of the gather release the lock, once no process writes any more
         raise
     return plan
 
@@ -166,6 +166,7 @@ def finish(plan: SavePlan, keep: int | None, keep_every: int | None) -> None:
         if meeting.rank == 0:
             folder.store.sync(plan.pieces)
             plan.lock.check()
+            folder.store.claim_commit(plan.call, plan.pieces)
         plan.may_be_committed = True  # from here on a failure may be in or after the commit: do not delete the data
         if meeting.rank == 0:
             leaves = [leaf._replace(shape=(sum(plan.counts[i]), *leaf.shape[1:])) if i in plan.counts else leaf
@@ -178,11 +179,9 @@ def finish(plan: SavePlan, keep: int | None, keep_every: int | None) -> None:
             dropped = steps_to_drop(folder.steps(), plan.step, keep, keep_every)
             if dropped or not folder.store.is_local:
                 folder.drop(dropped)
-    except BaseException:
-        plan.abandon()
-        raise
-    finally:
         plan.close()
+    finally:
+        plan.blocks = []
 
 
 # --- agreement of processes ---------------------------------------------------------------------------------------
@@ -320,6 +319,7 @@ def _write_blocks(plan: SavePlan) -> dict[int, str]:
                 if block.is_shared:
                     digest.update(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
                 # A value that all processes have is written in chunks by turns.
+                plan.meeting.raise_if_lost()  # then no process needs the data
                 if not block.is_shared or (leaf + i) % plan.meeting.count == plan.meeting.rank:
                     writer.write(opened[array], [a + s.start for a, s in zip(block.start, index)], piece)
             if block.is_shared:

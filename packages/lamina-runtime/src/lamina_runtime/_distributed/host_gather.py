@@ -10,6 +10,7 @@ import json
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = ["GatherSeries", "HostGather", "begin_gather"]
 _numbers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05  # seconds between two polls of the store
+_STOP_TIMEOUT = 10.0  # seconds for the other processes to stop their work after a loss
 _GRACE = 1.0  # seconds in which values posted before a loss may still arrive
 
 
@@ -38,6 +40,7 @@ class HostGather:
     def __init__(self, call: str, session: Any = None, series: str = "") -> None:
         self._call, self._session, self._round, self._posted, self._ended = call, session, 0, -1, False
         self._prefix = f"lamina/gather/{series}"
+        self._cleanups: tuple[Callable[[], None], Callable[[], None]] | None = None
         self.rank: int = 0 if session is None else session.connection.rank
         self.count: int = 1 if session is None else session.connection.count
         if session is not None:
@@ -83,11 +86,36 @@ class HostGather:
         else:
             self._await_answer()
 
+    def add_cleanup(self, undo: Callable[[], None], release: Callable[[], None]) -> None:
+        """Call functions at the end of the context if it ends with an error.
+
+        Args:
+          undo: in process 0 called once no other process works on the gather any more; not at all if that is unknown.
+          release: called last, in any case.
+        """
+        self._cleanups = undo, release
+
+    def raise_if_lost(self) -> None:
+        """Raise ProcessLostError if a process was lost, so that long work between two rounds ends early."""
+        if self._session is not None and self._session.connection.lost:
+            raise self._session.launcher.monitor.make_error(self._call)
+
     def __enter__(self) -> HostGather:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
+        """Report an error of this process to the others, and run the cleanups."""
+        try:
+            self._report(error)
+            if error is not None and self._cleanups and (self.rank or self._have_others_stopped()):
+                self._cleanups[0]()
+        finally:
+            if error is not None and self._cleanups:
+                (_, release), self._cleanups = self._cleanups, None
+                release()
+
+    def _report(self, error: BaseException | None) -> None:
         """Post an error of this process as its value of the round that the other processes wait for."""
         if error is None or self._session is None or self._ended:
             return
@@ -99,6 +127,24 @@ class HostGather:
                 self._set(f"{self._round}/all", json.dumps(self._collect()))
         except Exception:  # the original error is raised, not the failure to report it
             pass
+
+    def _have_others_stopped(self) -> bool:
+        """Wait until every other process has posted values or an error, or is lost. Return False if it takes too long."""
+        if self._session is None:
+            return True
+        until, pause, here = time.monotonic() + _STOP_TIMEOUT, _MIN_PAUSE, self._session.connection
+        for r in range(self.count):
+            while r != self.rank and r not in here.lost and r not in here.left:
+                try:
+                    # Each process posts in the last round that this one posted in, when its work before that is done.
+                    self._session.client.key_value_try_get(self._key(f"{self._posted}/{r}"))
+                    break
+                except _jaxlib.LAUNCH_ERRORS as e:
+                    if "NOT_FOUND" not in str(e) or time.monotonic() > until:
+                        return False
+                time.sleep(pause)
+                pause = min(2 * pause, _MAX_PAUSE)
+        return True
 
     def _post(self, values: dict[str, object]) -> None:
         self._posted = self._round
