@@ -22,7 +22,7 @@ from lamina_tracing.extend import logger
 
 from ._jaxlib import cuda_plugin
 from . import _jaxlib
-from ._distributed import (cluster_env, failure_handling, gloo_sockets, interruptible_wait, launch_agreement,
+from ._distributed import (cluster_env, failure_handling, gloo_sockets, health_server, interruptible_wait, launch_agreement,
                            peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator)
 from ._backend import backends, client_state, peer_errors, waiting
 from ._execute import effects
@@ -72,6 +72,7 @@ class _Session:
         self.launcher = multi_process.MultiProcessLauncher(self._monitor)
         peer_errors.set_failure_monitor(self._monitor)
         self._launch_check = launch_check
+        self._health: health_server.HealthServer | None = None
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.launch_agreed = launch_check.agree
@@ -81,6 +82,11 @@ class _Session:
             (name, backends.set_client_maker(name, make)) for name, make in (
                 ("cpu", self._cpu_client),
                 ("cuda", lambda: self._gpu_client(gpus)))]
+
+    def set_health(self, health: health_server.HealthServer) -> None:
+        """Answer probes, and count launches, until this process leaves."""
+        self._health, health.connection = health, self.connection
+        self.launcher.launch_agreed = health.metrics.count(self.launcher.launch_agreed)
 
     def _cpu_client(self) -> Client:
         here, client = self.connection, self.client
@@ -114,6 +120,8 @@ class _Session:
     def close_in_child(self) -> None:
         """Release the sockets in a forked child."""
         self.connection.close_in_child()
+        if self._health is not None:
+            self._health.close_in_child()
         _clear_session()
         if self._launch_check is not None:
             self._launch_check.sockets.close_in_child()
@@ -139,6 +147,8 @@ class _Session:
         self.disconnect()  # before the coordinator, which ends the service after the last process has left
         self.connection.leave()
         self._monitor.close()
+        if self._health is not None:
+            self._health.close()
         waiting.set_wait(None)
         _clear_session()
         if self._launch_check is not None:
@@ -153,7 +163,8 @@ def is_initialized() -> bool:
 def initialize(coordinator_address: str | None = None, num_processes: int | None = None, process_id: int | None = None,
                local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
                initialization_timeout: float = 300, heartbeat_timeout_seconds: float = 100,
-               shutdown_timeout_seconds: float = 300, coordinator_bind_address: str | None = None) -> None:
+               shutdown_timeout_seconds: float = 300, coordinator_bind_address: str | None = None,
+               health_port: int | None = None) -> None:
     """Join a system of several processes. Call this in each of them before the first array.
 
     Arguments that are not given are read from LAMINA_* or JAX_* variables, else from variables of the launcher:
@@ -172,6 +183,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       heartbeat_timeout_seconds: seconds after which a silent process counts as lost; the value of process 0 is used.
       shutdown_timeout_seconds: seconds that leaving may take.
       coordinator_bind_address: `host:port` at which a coordinator started here listens. Default: `coordinator_address`.
+      health_port: port of the loopback at which this process answers `/livez`, `/readyz` and `/metrics` over HTTP. Default:
+        LAMINA_HEALTH_PORT, else none, and nothing is counted.
     Raises:
       RuntimeError: called twice, or after a device was used; there is no token.
       ValueError: an argument is missing or out of range. The host is unknown, or is the loopback although other
@@ -179,7 +192,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         setting.
       PermissionError: the coordinator has another token, or a missing process was rejected because of its token.
       TimeoutError: no coordinator was at the address, or some processes did not come in time; names them.
-      ConnectionError: another program has the port, or the coordinator or a process ended meanwhile.
+      ConnectionError: another program has the port or the health port, or the coordinator or a process ended meanwhile.
 
     These errors are raised in every process concerned. None of them aborts a process.
     """
@@ -209,7 +222,16 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         if gpus is None:
             gpus = cluster_env.share_gpus(found.local_rank, found.local_count)
         logger.info("%s: %s", CALL, sources)
-        _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found)
+        port = health_server.check_port(health_port)
+        health = None if port is None else health_server.HealthServer(port)
+        try:
+            _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found)
+        except BaseException:
+            if health is not None:
+                health.close()
+            raise
+        if health is not None:
+            _session.set_health(health)
         atexit.register(_at_exit, os.getpid())
 
 
