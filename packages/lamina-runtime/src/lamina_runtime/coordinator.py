@@ -11,6 +11,7 @@ processes that have left one may form the next while others still work in the fi
 from __future__ import annotations
 
 import argparse
+import errno
 import hmac
 import json
 import os
@@ -21,8 +22,10 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from types import ModuleType
+from typing import Any
 
 from typing_extensions import override
 
@@ -36,6 +39,9 @@ _CONNECT_TIMEOUT = 40.0  # seconds for all clients of a system to connect
 _MIN_SILENCE, _MAX_SILENCE = 5.0, 20.0  # seconds without a heartbeat meanwhile, unless the heartbeat timeout is shorter
 _BLAME_TIME = 2.0        # seconds for the other clients to connect after one could not
 _MAX_UNAUTHENTICATED = 128  # connections that have not authenticated yet
+_MAX_HELLO_BYTES = 1 << 16  # bytes of such a connection
+_MIN_TOKEN_BYTES = 16    # of a token, unless only this machine can reach the coordinator
+_DESCRIPTOR_PAUSE = 0.05  # seconds until the next attempt to accept if no descriptor is left
 _STOP_TIMEOUT = 5.0      # seconds for the processes to disconnect from the service when the coordinator is stopped
 _BEATS_PER_TIMEOUT = 6   # heartbeats requested per heartbeat timeout
 _MAX_BEAT_PAUSE = 4.0    # seconds between two requests, at most
@@ -61,7 +67,7 @@ class _Connection:
     """One connection: unauthenticated at first, then a member of a system.
 
     Attributes:
-      until: when an unauthenticated connection is closed.
+      until: when an unauthenticated connection is closed; host: its remote address.
       hello: the description that the process sent of itself.
       service_connected, service_failed: whether its client is connected to jaxlib's service, or could not be.
       last_heard: when it last sent something.
@@ -69,7 +75,7 @@ class _Connection:
 
     def __init__(self, s: socket.socket) -> None:
         self.socket, self.lines = s, rendezvous_protocol.LineStream(s)
-        self.challenge = os.urandom(16).hex()
+        self.challenge, self.host = os.urandom(16).hex(), _remote_host(s)
         self.until = time.monotonic() + _HELLO_TIMEOUT
         self.hello: Message = {}
         self.system: _System | None = None
@@ -259,15 +265,26 @@ class Coordinator:
     def _accept(self) -> None:
         try:
             s, _ = self._listener.accept()
-        except OSError:
-            return  # closed again, or no descriptor left
+        except OSError as e:
+            if e.errno in (errno.EMFILE, errno.ENFILE):  # the listener stays readable, so this would be repeated at once
+                self._drop_unauthenticated()
+                time.sleep(_DESCRIPTOR_PAUSE)
+            return  # or closed again
         s.setblocking(False)
         if len(self._unauthenticated) >= _MAX_UNAUTHENTICATED:
-            self._drop(self._unauthenticated[0])
+            self._drop_unauthenticated()
         c = _Connection(s)
         self._unauthenticated.append(c)
         self._selector.register(s, selectors.EVENT_READ, c)
         c.lines.send(lamina=rendezvous_protocol.PROTOCOL, challenge=c.challenge)
+
+    def _drop_unauthenticated(self) -> None:
+        """Drop one connection: of the address with most of them, the oldest that has sent nothing, else the oldest."""
+        if self._unauthenticated:
+            counts = Counter(c.host for c in self._unauthenticated)
+            most = [c for c in self._unauthenticated if c.host == max(counts, key=lambda h: counts[h])]
+            # A process of lamina sends its first line before it has received one.
+            self._drop(next((c for c in most if not c.lines.received), most[0]))
 
     def _read(self, c: _Connection) -> None:
         try:
@@ -281,6 +298,8 @@ class Coordinator:
                 if c.system is None:
                     if "hello" in message:
                         self._authenticate(c, message)
+                    elif "lamina" not in message:
+                        raise ValueError("no hello")
                 elif "connected" in message and c.system.phase == "connecting":
                     c.service_connected = True
                     self._start_if_connected(c.system)
@@ -293,6 +312,8 @@ class Coordinator:
                     return self._handle_leave(c)
                 if c not in self._unauthenticated and not self._is_member(c):
                     return  # rejected
+            if c.system is None and c.lines.received > _MAX_HELLO_BYTES:
+                raise ValueError("no hello")
         except ValueError:
             is_open = False  # not a process of lamina
         if is_open:
@@ -313,7 +334,7 @@ class Coordinator:
             text = ("the coordinator has another token. Set LAMINA_TOKEN (or LAMINA_TOKEN_FILE) to the same secret in "
                     "all processes; without it each user's own is taken, which machines without a common home do not "
                     "share")
-            self._last_rejected = time.monotonic(), _remote_host(c.socket)
+            self._last_rejected = time.monotonic(), c.host
             return self._reject(c, text, "permission")
         try:
             hello = json.loads(text)
@@ -321,7 +342,8 @@ class Coordinator:
             raise ValueError("nested too deep") from e
         if not isinstance(hello, dict) or any(type(hello.get(n)) is not int for n in ("rank", "count")):
             raise ValueError("no hello")
-        if any(type(hello.get(n)) not in (int, float) for n in ("timeout", "heartbeat", "leaving")):
+        numbers: list[Any] = [hello.get(n) for n in ("timeout", "heartbeat", "leaving")]
+        if any(type(n) not in (int, float) or not 0 <= n < 1e9 for n in numbers):
             raise ValueError("no hello")
         c.hello = hello
         if self._stopping:
@@ -521,6 +543,17 @@ def listen(address: str) -> socket.socket:
     return socket.create_server((number, int(port)), family=family, backlog=512)
 
 
+def _check_token(address: str, key: bytes) -> None:
+    """Raise ValueError for a short token if other machines can reach the coordinator.
+
+    Whoever records the messages of a process that joins can try short tokens offline.
+    """
+    host = address.rpartition(":")[0].strip("[]")
+    if len(key) < _MIN_TOKEN_BYTES and not rendezvous_protocol.is_loopback(host):
+        raise ValueError(f"the token has {len(key)} bytes; at {host}, which other machines reach, it must have at least "
+                         f"{_MIN_TOKEN_BYTES}: LAMINA_TOKEN=$(openssl rand -hex 32)")
+
+
 def _report(**fields: object) -> None:
     """Print one line of JSON for the process that started this one, which reads no more than that."""
     try:
@@ -551,6 +584,7 @@ def main(argv: list[str] | None = None) -> int:
         os._exit(0)
     try:
         key = rendezvous_protocol.load_token()
+        _check_token(options.address, key)
         listener = listen(options.address)
     except (OSError, ValueError, RuntimeError) as e:
         _report(error=str(getattr(e, "strerror", None) or e), errno=getattr(e, "errno", None))

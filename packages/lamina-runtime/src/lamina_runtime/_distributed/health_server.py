@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _REQUEST_TIMEOUT
     server: _Server
 
-    def do_GET(self) -> None:  # noqa: N802 (the name that the base class calls)
+    def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         health, kind = self.server.health, "text/plain; charset=utf-8"
         if path in ("/livez", "/healthz"):

@@ -12,6 +12,7 @@ Only the standard library is imported, so that the coordinator starts fast.
 """
 from __future__ import annotations
 
+import contextlib
 import hmac
 import ipaddress
 import json
@@ -91,17 +92,29 @@ def set_keepalive(s: socket.socket, seconds: float) -> None:
 
 # --- lines --------------------------------------------------------------------------------------------------------
 class LineStream:
-    """JSON objects, one per line, over a socket that may be non-blocking."""
+    """JSON objects, one per line, over a socket that may be non-blocking.
+
+    Attributes:
+      received: number of bytes received so far.
+    """
 
     def __init__(self, s: socket.socket) -> None:
         self.socket = s
         self._buffer = b""
         self._returned: list[Message] = []
+        self.received = 0
 
     def send(self, **fields: object) -> None:
-        """Send an object. Errors are ignored: the reading side notices a broken connection."""
+        """Send an object. Errors are ignored: the reading side notices a broken connection.
+
+        If the other side does not read, so that there is no space for a whole line, the connection is ended: what follows
+        half a line could not be understood.
+        """
         try:
             self.socket.sendall(json.dumps(fields).encode() + b"\n")
+        except (BlockingIOError, TimeoutError):
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
 
@@ -109,6 +122,7 @@ class LineStream:
         """Call `recv` once. Return whether the connection is still open. OSError as from `recv`."""
         more = self.socket.recv(MAX_LINE_BYTES)
         self._buffer += more
+        self.received += len(more)
         return bool(more)
 
     def is_closed(self) -> bool:
