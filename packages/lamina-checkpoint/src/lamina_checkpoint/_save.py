@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -23,7 +23,7 @@ from ._folder import CheckpointFolder, steps_to_drop
 from ._tree_metadata import EncodedTree, Leaf
 from ._zarr import StoredArray, Writer, chunk_shape, split_into_chunks
 
-__all__ = ["HostBuffers", "SavePlan", "copy_blocks", "finish", "prepare"]
+__all__ = ["HostBuffers", "SavePlan", "copy_blocks", "finish", "prepare", "undo_on_error"]
 
 _COPY_THREADS = min(4, os.cpu_count() or 1)
 
@@ -79,8 +79,31 @@ class SavePlan:
             self.lock = None
 
 
-def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree, step: int, rows: bool | Tree) -> SavePlan:
-    """Check a tree, agree with the other processes, lock the folder, and list the blocks of this process."""
+@contextmanager
+def undo_on_error(meeting: HostGather, plans: list[SavePlan]) -> Iterator[None]:
+    """Context of a gather for saves. After an error, remove the data once no process writes, and release the lock.
+
+    Data that another process may still write to are left; the next save removes them.
+    """
+    try:
+        with meeting:
+            yield
+    except BaseException:
+        for plan in plans:
+            try:
+                if plan.lock is not None and meeting.have_others_stopped():
+                    plan.abandon()
+            finally:
+                plan.close()
+        raise
+
+
+def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree, step: int, rows: bool | Tree,
+            plans: list[SavePlan]) -> SavePlan:
+    """Check a tree, agree with the other processes, lock the folder, and list the blocks of this process.
+
+    The plan is appended to `plans` before the folder is locked, for `undo_on_error`.
+    """
     structure, flat, paths = _tree_metadata.encode_tree(tree)
     names = [f"{call}: {path}" for path in paths]  # as messages start
     leaves = [_tree_metadata.describe_leaf(x, name) for x, name in zip(flat, names)]
@@ -90,7 +113,7 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
         if is_array(x) and x.is_deleted():
             raise RuntimeError(f"{name} has been deleted or donated: {leaf.str_long()}")
     plan = SavePlan(call, meeting, folder, step, os.urandom(4).hex(), structure, leaves, names, {}, [])
-    meeting.add_cleanup(plan.abandon, plan.close)
+    plans.append(plan)
     try:
         if meeting.rank == 0:
             folder.store.make()
@@ -106,7 +129,7 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
                                     "has created: path must be a folder that all processes share")
         plan.blocks = [block for number, x in enumerate(flat) for block in _list_blocks(plan, number, x)]
     except BaseException:
-        plan.blocks = []  # the cleanups of the gather release the lock, once no process writes any more
+        plan.blocks = []  # `undo_on_error` releases the lock, once no process writes any more
         raise
     return plan
 

@@ -23,7 +23,7 @@ from .._backend import backends, client_state, error_translation, launch_guards,
 from .._compile import compile_tiers, dump_ir, executable_cache, lowering
 from .._debug import nan_checks
 from . import effects
-from .._launch import multi_process, observers
+from .._launch import observers, process_group
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .._placement.resolve import device_names, program_mesh
@@ -116,10 +116,10 @@ class CompiledProgram:
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self.effectful = closed.jaxpr.effectful
-        self.launcher: multi_process.MultiProcessLauncher | None = None
+        self.launcher: process_group.MultiProcessLauncher | None = None
         self.processes: tuple[int, ...] = ()
         if client_state.current.launcher is not None:
-            self.launcher, self.processes = multi_process.multi_process_launcher(devices)
+            self.launcher, self.processes = process_group.multi_process_launcher(devices)
         self.first_launch_done = len(devices) == 1
         self.launch_group = None
         self.donation_checked = not placement.donated
