@@ -94,6 +94,16 @@ class HostGather:
     def wait_for_process_0(self) -> None:
         """Wait until process 0 has come here. Process 0 itself does not wait."""
 
+    def have_others_stopped(self) -> bool:
+        """Return whether no other process works on the gather any more, after the context ended with an error.
+
+        This may wait some seconds. False if it is unknown.
+        """
+        return self.count == 1
+
+    def raise_if_lost(self) -> None:
+        """Raise ProcessLostError if a process was lost, so that long work between two rounds ends early."""
+
     def __enter__(self) -> HostGather:
         return self
 
