@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import cache
 from typing import Any
 
 DEVICES = 2  # of each process
@@ -29,6 +30,7 @@ def report(**values):
     print("report", json.dumps(values), flush=True)
 def join(address=addresses[0], n=count, r=rank):
     initialize(address, n, r, initialization_timeout=60, heartbeat_timeout_seconds=10)
+    assert is_initialized(), "initialize: nothing was joined"
     return np.arange(2, dtype=np.float32) + 2 * r
 def error_of(act, *args, **kwargs):
     try:
@@ -53,10 +55,11 @@ def free_addresses(count: int) -> list[str]:
     raise AssertionError("no port is free")
 
 
+@cache
 def run(program: str, count: int) -> list[tuple[int, dict[str, Any], str]]:
     """Run a program in `count` processes; return (exit status, all reported values, output) of each.
 
-    A process that runs for too long is killed, and its status is then -9.
+    The result is cached, because several tests look at it. A process that runs for too long is killed; its status is -9.
     """
     environment = {**os.environ, "LAMINA_CACHE": "0", "LAMINA_TOKEN": "conformance", "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu",
                    "TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -82,9 +85,8 @@ def run(program: str, count: int) -> list[tuple[int, dict[str, Any], str]]:
     return found
 
 
-def run_all_well(program: str, count: int, killed: int | None = None) -> list[dict[str, Any]]:
-    """Run a program in `count` processes, all of which must end well except `killed`; return the values of each."""
-    found = run(program, count)
+def check_status(found: list[tuple[int, dict[str, Any], str]], killed: int | None = None) -> list[dict[str, Any]]:
+    """Check that all processes of `run` ended well except `killed`; return the values of each."""
     for rank, (status, _, output) in enumerate(found):
         assert status == (-signal.SIGKILL if rank == killed else 0), f"process {rank}: status {status}\n{output}"
     return [values for _, values, _ in found]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamina_distributed.conformance.groups import run_all_well
+from lamina_distributed.conformance.groups import check_status, run
 
 PROGRAM = """
 base = join()
@@ -17,5 +17,5 @@ shutdown()
 
 @pytest.mark.agreement
 def test_different_launches_raise_in_all_processes_and_the_next_is_right() -> None:
-    for v in run_all_well(PROGRAM, 2):
+    for v in check_status(run(PROGRAM, 2)):
         assert v["error"] and v["after"] == [6.0, 6.0]

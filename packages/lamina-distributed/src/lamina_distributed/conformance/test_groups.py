@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lamina_distributed.conformance.groups import DEVICES, run_all_well
+from lamina_distributed.conformance.groups import DEVICES, check_status, run
 
 COUNT = 3
 N = COUNT * DEVICES
@@ -56,30 +56,29 @@ shutdown()
 """
 
 
-@pytest.fixture(scope="module")
-def values() -> list[dict[str, Any]]:
-    """What each process of the group reports."""
-    return run_all_well(PROGRAM, COUNT)
-
-
 X = np.arange(N * N * 3, dtype=np.float32).reshape(N, N, 3)
 
 
-def check(values: list[dict[str, Any]], name: str, expected: np.ndarray) -> None:
+def values() -> list[dict[str, Any]]:
+    """Return what each process of the group reports."""
+    return check_status(run(PROGRAM, COUNT))
+
+
+def check(name: str, expected: np.ndarray) -> None:
     """Compare the rows of all processes with `expected`, whose axis 0 is the devices."""
-    found = np.concatenate([np.asarray(v[name]) for v in values])
+    found = np.concatenate([np.asarray(v[name]) for v in values()])
     np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=name)
 
 
-def test_devices_are_those_of_all_processes(values: list[dict[str, Any]]) -> None:
-    for rank, v in enumerate(values):
+def test_devices_are_those_of_all_processes() -> None:
+    for rank, v in enumerate(values()):
         assert (v["alone"], v["joined"], v["index"], v["count"]) == (False, True, rank, COUNT)
         assert v["devices"] == [r for r in range(COUNT) for _ in range(DEVICES)] and v["own"] == [rank] * DEVICES
-        assert len({*v["ids"]}) == N and v["ids"] == values[0]["ids"]
+        assert len({*v["ids"]}) == N and v["ids"] == values()[0]["ids"]
 
 
-def test_wrong_arguments_are_errors_before_anything_is_joined(values: list[dict[str, Any]]) -> None:
-    for v in values:
+def test_wrong_arguments_are_errors_before_anything_is_joined() -> None:
+    for v in values():
         index, number, kind, address = v["bad"]
         assert "ValueError" in index and "process_id" in index[-1]
         assert "ValueError" in number and "num_processes" in number[-1]
@@ -89,50 +88,50 @@ def test_wrong_arguments_are_errors_before_anything_is_joined(values: list[dict[
 
 
 @pytest.mark.collectives
-def test_reductions_equal_numpy(values: list[dict[str, Any]]) -> None:
-    check(values, "psum", np.broadcast_to(X.sum(0), X.shape))
-    check(values, "pmax", np.broadcast_to(X.max(0), X.shape))
-    check(values, "pmin", np.broadcast_to(X.min(0), X.shape))
-    check(values, "whole", np.broadcast_to(X.sum(0), X.shape))
-    check(values, "scattered", X.sum(0))
+def test_reductions_equal_numpy() -> None:
+    check("psum", np.broadcast_to(X.sum(0), X.shape))
+    check("pmax", np.broadcast_to(X.max(0), X.shape))
+    check("pmin", np.broadcast_to(X.min(0), X.shape))
+    check("whole", np.broadcast_to(X.sum(0), X.shape))
+    check("scattered", X.sum(0))
 
 
 @pytest.mark.collectives
-def test_exchanges_equal_numpy(values: list[dict[str, Any]]) -> None:
-    check(values, "gathered", np.broadcast_to(X, (N, *X.shape)))
-    check(values, "transposed", X.swapaxes(0, 1))
-    check(values, "shifted", np.roll(X, 1, 0))
+def test_exchanges_equal_numpy() -> None:
+    check("gathered", np.broadcast_to(X, (N, *X.shape)))
+    check("transposed", X.swapaxes(0, 1))
+    check("shifted", np.roll(X, 1, 0))
 
 
 @pytest.mark.collectives
-def test_repeated_launches_are_in_one_order(values: list[dict[str, Any]]) -> None:
-    check(values, "repeated", np.full(N, (N - 1) / 2))
+def test_repeated_launches_are_in_one_order() -> None:
+    check("repeated", np.full(N, (N - 1) / 2))
 
 
 @pytest.mark.collectives
-def test_compiled_program_over_a_mesh_equals_numpy(values: list[dict[str, Any]]) -> None:
-    assert [v["summed"] for v in values] == [N * (N - 1) / 2] * COUNT
+def test_compiled_program_over_a_mesh_equals_numpy() -> None:
+    assert [v["summed"] for v in values()] == [N * (N - 1) / 2] * COUNT
 
 
-def test_local_programs_need_no_other_process(values: list[dict[str, Any]]) -> None:
-    for v in values:
+def test_local_programs_need_no_other_process() -> None:
+    for v in values():
         assert v["local"] == [3.0, 3.0] and v["doubled"] == 6.0
 
 
-def test_values_are_gathered_on_the_host(values: list[dict[str, Any]]) -> None:
-    for v in values:
+def test_values_are_gathered_on_the_host() -> None:
+    for v in values():
         assert v["first"] == [{"rank": r} for r in range(COUNT)]
         assert v["second"] == [{"name": f"process {r}"} for r in range(COUNT)]
         for i in range(2):
             assert v[f"series{i}"] == [{"i": i, "rank": r} for r in range(COUNT)]
 
 
-def test_error_of_one_process_is_raised_by_the_gather_of_all(values: list[dict[str, Any]]) -> None:
-    for rank, v in enumerate(values):
+def test_error_of_one_process_is_raised_by_the_gather_of_all() -> None:
+    for rank, v in enumerate(values()):
         assert ("ValueError" if rank == 1 else "RuntimeError") in v["failed"] and "no data" in v["failed"][-1]
 
 
-def test_shutdown_leaves_the_group(values: list[dict[str, Any]]) -> None:
-    for rank, v in enumerate(values):
+def test_shutdown_leaves_the_group() -> None:
+    for rank, v in enumerate(values()):
         assert v["left"] and v["kept"] == [rank, 1] and v["count_after"] == 1 and v["devices_after"] == DEVICES
         assert v["after"] == 8.0

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from lamina_distributed.conformance.groups import DEVICES, run_all_well
+from lamina_distributed.conformance.groups import DEVICES, check_status, run
 
 COUNT = 3
-PROGRAM = """
+REFORM = """
 base = join()
 np.asarray(total(base))
 if rank == VICTIM:
     os.kill(os.getpid(), signal.SIGKILL)
 def wait():
-    for _ in range(1000):
+    for _ in range(300):
         np.asarray(total(base))
         time.sleep(0.05)
 begun = time.monotonic()
@@ -25,8 +25,6 @@ except ProcessLostError as e:
 report(again=error_of(lambda: np.asarray(total(base))), doubled=float(double(np.float32(3))))
 local = pmap(lambda x: psum(x, "i"), axis_name="i", devices=rt.local_devices())
 report(local=np.asarray(local(np.float32([1, 2]))).tolist())
-"""
-REFORM = PROGRAM + """
 shutdown()
 me = rank - (rank > VICTIM)
 report(left=not is_initialized())
@@ -38,33 +36,27 @@ shutdown()
 
 def remaining(program: str, victim: int) -> list[dict[str, Any]]:
     """Return the values of the processes that remain when `victim` is killed."""
-    found = run_all_well(program.replace("VICTIM", str(victim)), COUNT, killed=victim)
+    found = check_status(run(program.replace("VICTIM", str(victim)), COUNT), killed=victim)
     return [v for rank, v in enumerate(found) if rank != victim]
 
 
-@pytest.fixture(scope="module")
-def after_last() -> list[dict[str, Any]]:
-    """What the others report after the last process is killed."""
-    return remaining(REFORM, COUNT - 1)
-
-
 @pytest.mark.loss
-def test_loss_is_an_exception_that_names_the_process(after_last: list[dict[str, Any]]) -> None:
-    for v in after_last:
+def test_loss_is_an_exception_that_names_the_process() -> None:
+    for v in remaining(REFORM, COUNT - 1):
         assert v["lost"] == [COUNT - 1] and v["is_runtime_error"] and v["seconds"] < 15
         assert "ProcessLostError" in v["again"]
 
 
 @pytest.mark.loss
-def test_processes_work_alone_after_a_loss(after_last: list[dict[str, Any]]) -> None:
-    for v in after_last:
-        assert v["doubled"] == 6.0 and v["local"] == [3.0, 3.0]
+def test_processes_work_alone_after_a_loss() -> None:
+    for v in remaining(REFORM, COUNT - 1):
+        assert v["lost"] and v["doubled"] == 6.0 and v["local"] == [3.0, 3.0]
 
 
 @pytest.mark.reform
-def test_smaller_group_forms(after_last: list[dict[str, Any]]) -> None:
+def test_smaller_group_forms() -> None:
     n = (COUNT - 1) * DEVICES
-    for v in after_last:
+    for v in remaining(REFORM, COUNT - 1):
         assert v["left"] and v["count"] == COUNT - 1 and v["sum"] == [n * (n - 1) / 2] * DEVICES and v["doubled_later"] == 10.0
 
 
