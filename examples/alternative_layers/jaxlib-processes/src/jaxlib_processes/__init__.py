@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -42,12 +44,7 @@ class Group:
         self.client = _jax.get_distributed_runtime_client(
             address, rank, init_timeout=joining, heartbeat_timeout=heartbeat, shutdown_timeout=leaving,
             shutdown_on_destruction=False, use_compression=True)
-        try:
-            self.client.connect()
-        except runtime.LAUNCH_ERRORS as e:
-            self._stop_service()
-            raise TimeoutError(f"initialize: process {rank} of {count} cannot join the others at {address}: {e}. Check that "
-                               "all processes were started, with one address and number") from e
+        self.client.connect()  # ends the process if the others do not come in time
         self._first_launch = threading.Lock()
         self._old_maker = runtime.set_client_maker("cpu", self._make_client)
         runtime.active_groups.append(self)
@@ -102,11 +99,8 @@ class Group:
         try:
             self.client.shutdown()
         finally:
-            self._stop_service()
-
-    def _stop_service(self) -> None:
-        if self._service is not None:
-            self._service.shutdown()
+            if self._service is not None:
+                self._service.shutdown()
 
 
 def is_initialized() -> bool:
@@ -146,7 +140,9 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     Raises:
       RuntimeError: called twice, or after a device was used.
       TypeError, ValueError: an argument is missing, out of range or not supported.
-      TimeoutError: the other processes did not come in time.
+      ConnectionError: process 0 cannot listen at the address.
+
+    jaxlib ends the process if the others do not come in time.
     """
     global _group
     if _group is not None:
@@ -166,7 +162,19 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         raise ValueError(f"initialize: coordinator_address must be host:port; got {address!r}")
     if runtime.has_clients():
         raise RuntimeError("initialize: a device has been used already; call this before the first array")
-    seconds = [max(1, round(x)) for x in (initialization_timeout, heartbeat_timeout_seconds, shutdown_timeout_seconds)]
+    seconds = []
+    for name, x in (("initialization_timeout", initialization_timeout),
+                    ("heartbeat_timeout_seconds", heartbeat_timeout_seconds),
+                    ("shutdown_timeout_seconds", shutdown_timeout_seconds)):
+        if isinstance(x, bool) or not isinstance(x, (int, float)) or not 0 < x < 1e8:
+            raise ValueError(f"initialize: {name} must be a number of seconds above 0; got {x!r}")
+        seconds.append(math.ceil(x))
+    if rank == 0:
+        try:
+            socket.create_server((host, int(port))).close()  # jaxlib's service would crash
+        except OSError as e:
+            raise ConnectionError(f"initialize: process 0 cannot listen at {address}: {e.strerror or e}. Give an address of "
+                                  "its machine with a free port") from e
     _group = Group(address, rank, count, *seconds)
     atexit.register(shutdown)
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -26,16 +27,13 @@ class StoreGather(HostGather):
     def gather(self, **values: object) -> list[dict[str, Any]]:
         """Return the values that each process passes here, by process index; RuntimeError if one has failed."""
         self._post(values)
-        found = self._read()
-        failed = [f"process {r}: {v['failed']}" for r, v in enumerate(found) if "failed" in v]
-        if failed:
-            self._has_failed = True
-            raise RuntimeError(f"{self.call} failed in another process, so it was not done: {'; '.join(failed):.2000}")
-        return found
+        return self._read(range(self.count))
 
     def wait_for_process_0(self) -> None:
-        """Wait until process 0 has come here."""
-        self.gather()
+        """Wait until process 0 has come here. Process 0 itself does not wait."""
+        if self.rank == 0:
+            self._post({})
+        self._read([0])
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Post an error of this process as its values of the round for which the others wait."""
@@ -45,7 +43,12 @@ class StoreGather(HostGather):
     def _post(self, values: dict[str, Any]) -> None:
         self._client.key_value_set(f"{self._prefix}/{self._round}/{self.rank}", json.dumps(values))
 
-    def _read(self) -> list[dict[str, Any]]:
-        keys = [f"{self._prefix}/{self._round}/{r}" for r in range(self.count)]
+    def _read(self, ranks: Sequence[int]) -> list[dict[str, Any]]:
+        keys = [f"{self._prefix}/{self._round}/{r}" for r in ranks]
         self._round += 1
-        return [json.loads(self._client.blocking_key_value_get(key, _LIMIT)) for key in keys]
+        found = [json.loads(self._client.blocking_key_value_get(key, _LIMIT)) for key in keys]
+        failed = [f"process {r}: {v['failed']}" for r, v in zip(ranks, found) if "failed" in v]
+        if failed:
+            self._has_failed = True
+            raise RuntimeError(f"{self.call} failed in another process, so it was not done: {'; '.join(failed):.2000}")
+        return found

@@ -40,6 +40,13 @@ series = GatherSeries()
 for i in range(2):
     with series.begin("test") as gather:
         report(**{f"series{i}": gather.gather(i=i, rank=rank)})
+with begin_gather("test") as gather:
+    gather.gather()
+    begun = time.monotonic()
+    if rank == 0:
+        time.sleep(0.3)
+    gather.wait_for_process_0()
+    report(waited=time.monotonic() - begun)
 def fail():
     with begin_gather("test") as gather:
         if rank == 1:
@@ -124,6 +131,10 @@ def test_values_are_gathered_on_the_host() -> None:
         assert v["second"] == [{"name": f"process {r}"} for r in range(COUNT)]
         for i in range(2):
             assert v[f"series{i}"] == [{"i": i, "rank": r} for r in range(COUNT)]
+
+
+def test_process_0_is_waited_for() -> None:
+    assert min(v["waited"] for v in values()) > 0.2
 
 
 def test_error_of_one_process_is_raised_by_the_gather_of_all() -> None:
