@@ -22,7 +22,7 @@ from lamina_tracing.extend import logger
 from ._jaxlib import cuda_plugin
 from . import _jaxlib
 from ._distributed import (cluster_env, failure_handling, gloo_sockets, interruptible_wait, launch_agreement,
-                           peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator)
+                           peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator, stuck_watch)
 from ._backend import backends, client_state, peer_errors, waiting
 from ._execute import effects
 from ._launch import multi_process
@@ -74,6 +74,8 @@ class _Session:
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.launch_agreed = launch_check.agree
+        self._watch = None if launch_check is None else stuck_watch.StuckWatch(launch_check, self.launcher,
+                                                                               connection.count)
         multi_process.active_sessions.append(self)
         hooks.staging_context_hooks.append(global_view)
         self._previous_makers = [
@@ -133,6 +135,8 @@ class _Session:
         with here.changed:
             here.changed.wait_for(lambda: here.coordinator_lost or len(here.lost) + len(here.left) >= here.count - 1,
                                   self._stay)
+        if self._watch is not None:
+            self._watch.close()
         for name, make in self._previous_makers:
             backends.set_client_maker(name, make)
         self.disconnect()  # before the coordinator, which ends the service after the last process has left

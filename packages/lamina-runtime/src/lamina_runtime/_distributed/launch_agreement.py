@@ -26,6 +26,7 @@ from .launch_comparison import compare_launch
 from .launch_description import AgreementError, CollectiveTimeoutError
 from .launch_frames import LaunchFrames, make_token
 from .launch_groups import LaunchGroup
+from .roll_call import RollCall
 from .._launch.multi_process import MultiProcessProgram
 from .._typing import Message
 
@@ -48,6 +49,10 @@ class Agreement:
       raise_if_lost: called with the name of a call and the ranks of peers that disconnected. Raises their error.
       digest, describe: functions of a program, see `launch_description`.
       has_runnable_thread: whether a thread may still start a launch, see `deadlock_detection`.
+
+    Attributes:
+      groups: process indices -> the group of these processes.
+      roll_call: finds out where each process stands, see `roll_call`.
     """
 
     def __init__(self, sockets: peer_sockets.PeerSockets, mode: str = "every",
@@ -60,14 +65,19 @@ class Agreement:
         self.sockets, self.rank, self.digest, self.describe = sockets, sockets.rank, digest, describe
         self.check_peers, self.raise_if_lost = check_peers, raise_if_lost
         self._first = mode == "first"
-        self._groups: dict[tuple[int, ...], LaunchGroup] = {}
+        self.groups: dict[tuple[int, ...], LaunchGroup] = {}
         self._lock = threading.Lock()
         self.wait_graph = deadlock_detection.WaitGraph(self.rank, sockets.ask, has_runnable_thread)
-        sockets.answer = self.wait_graph.answer
+        self.roll_call = RollCall(self.rank, sockets.ask)
+        sockets.answer = self._answer
 
     def close(self) -> None:
         """Close the sockets. Waiting launches raise an error."""
         self.sockets.close()
+
+    def _answer(self, question: Message) -> Message:
+        """Answer the question of another process: for a roll call, or in its search for a deadlock."""
+        return (self.roll_call if "roll call" in question else self.wait_graph).answer(question)
 
     def _group_and_digest(self, program: MultiProcessProgram) -> tuple[LaunchGroup, bytes]:
         """Compute the group and digest of a program, and store both in it."""
@@ -77,9 +87,9 @@ class Agreement:
     def find_group(self, ranks: tuple[int, ...]) -> LaunchGroup:
         """Return the group of these processes."""
         with self._lock:
-            group = self._groups.get(ranks)
+            group = self.groups.get(ranks)
             if group is None:
-                group = self._groups[ranks] = LaunchGroup(ranks, self.rank, self.sockets.peer, self.wait_graph)
+                group = self.groups[ranks] = LaunchGroup(ranks, self.rank, self.sockets.peer, self.wait_graph)
         return group
 
     def agree(self, program: MultiProcessProgram, launch: Callable[[], T] = _launch_nothing) -> T:

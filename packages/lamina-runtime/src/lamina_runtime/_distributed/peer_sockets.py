@@ -257,13 +257,18 @@ class PeerSockets:
             if self.closed:
                 peer.close()
 
-    def ask(self, rank: int, question: Message) -> Message | None:
+    def ask(self, rank: int, question: Message, seconds: float = _QUESTION_TIMEOUT) -> Message | None:
         """Return a peer's answer to a question; None if there is none in time.
 
         A thread of the peer answers over a connection of its own, so this works whatever the peer's launches wait for.
+
+        Args:
+          rank: the peer.
+          question: a JSON object.
+          seconds: the time for each step of the exchange.
         """
         try:
-            with self._open("question", rank, _QUESTION_TIMEOUT) as s:
+            with self._open("question", rank, seconds) as s:
                 _send_message(s, question)
                 return _receive_message(s)
         except (OSError, ValueError, KeyError):

@@ -21,7 +21,7 @@ from .._backend import backends, client_state, error_translation, launch_guards,
 from .._typing import Array, SettingValue
 
 __all__ = ["MultiProcessLauncher", "MultiProcessProgram", "active_sessions", "agreement",
-           "collective_timeout_seconds", "multi_process_launcher"]
+           "collective_report_seconds", "collective_timeout_seconds", "multi_process_launcher"]
 
 _Outs = TypeVar("_Outs", bound=Sequence[Any])
 _AXIS = "own"
@@ -40,12 +40,21 @@ def _check_timeout(value: SettingValue) -> None:
                          f"{value!r}")
 
 
+def _check_report_time(value: SettingValue) -> None:
+    if value is not None and not 0 < value < 1e8:
+        raise ValueError("config collective_report_seconds: expected a number of seconds above 0, or None; got "
+                         f"{value!r}")
+
+
 agreement = config.Option("agreement", "every", choices=("every", "first", "off"), check=_check_before_initialize,
                           help="which launches over several processes are compared beforehand: 'every', the 'first' of each "
                                "program, or none ('off'); the same in all processes, chosen before distributed.initialize")
 collective_timeout_seconds = config.Option("collective_timeout_seconds", None, kind=float, check=_check_timeout,
                                            help="seconds that a launch over several processes waits for the other processes; "
                                                 "None: no limit")
+collective_report_seconds = config.Option("collective_report_seconds", 60.0, kind=float, check=_check_report_time,
+                                          help="seconds that a process waits for others until all of them print where each "
+                                               "process is, on standard error; None: never; the value of the whole process")
 
 
 class MultiProcessProgram(Protocol):
@@ -82,16 +91,18 @@ class MultiProcessLauncher:
       launch_agreed: called with the program and a function that launches it. It returns the result of that function, or
         raises if the processes launch different programs. It calls it in the same order in all processes.
       waiter: waits for results if jaxlib cannot abort a wait for a lost process (GPU). None if it can.
+      latest_launch: call, name and processes of the latest launch, for `stuck_watch`; None before the first.
     """
 
     def __init__(self, monitor: peer_errors.FailureMonitor) -> None:
         self.monitor = monitor
         self.waiter: Any = None
         self.launch_agreed: Callable[[MultiProcessProgram, Callable[[], Any]], Any] = _launch_unchecked
+        self.latest_launch: tuple[str, str, tuple[int, ...]] | None = None
         self._first_lock = threading.Lock()
         self._launch_numbers: dict[tuple[int, ...], Iterator[int]] = {}
         self._local_devices_connected = False
-        self._latest: Array | None = None  # a view of one result of the latest launch, if that may be running or have failed
+        self.latest: Array | None = None  # a view of one result of the latest launch, if that may be running or have failed
 
     def launch(self, program: MultiProcessProgram, args: Sequence[Value], start: Callable[[], _Outs]) -> _Outs:
         """Return `start()`, which launches a multi-process program on `args`, once the previous launch has ended.
@@ -109,12 +120,13 @@ class MultiProcessLauncher:
     def _launch_next(self, program: MultiProcessProgram, start: Callable[[], _Outs]) -> _Outs:
         """Return `start()` after the previous launch. Threads call this in the order of the agreement."""
         # After the agreement, whose exchange takes place while the previous launch still runs.
-        if self._latest is not None:
+        if self.latest is not None:
             self._await_latest(program)
         numbers = self._launch_numbers.get(program.processes)
         # `setdefault` is atomic: two threads get one counter. The number identifies the launch in reports of failures.
         numbers = numbers or self._launch_numbers.setdefault(program.processes, itertools.count())
         number = next(numbers)
+        self.latest_launch = program.call, program.name, program.processes
         try:
             outs = start() if program.first_launch_done else self._launch_first(program, number, start)
         except (peer_errors.ProcessLostError, peer_errors.LaunchFailedError):
@@ -131,7 +143,7 @@ class MultiProcessLauncher:
         if self.waiter is not None:
             self.waiter.note_launch(outs)
         elif outs:
-            self._latest = _view_if_running(outs)
+            self.latest = _view_if_running(outs)
         return outs
 
     def _await_latest(self, program: MultiProcessProgram) -> None:
@@ -142,7 +154,7 @@ class MultiProcessLauncher:
         connection, and does not even see its end: work that the first device had queued behind would hang there for
         half an hour.
         """
-        latest, self._latest = self._latest, None
+        latest, self.latest = self.latest, None
         error = _wait_all([latest])
         lost = None if error is None else peer_errors.peer_error_for(f"{program.call} of `{program.name}`", error)
         if lost is not None:
