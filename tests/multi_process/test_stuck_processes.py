@@ -103,7 +103,7 @@ def find_mistake(case, victim, reports, count):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the state of a thread in the system is read from /proc")
-def test_roll_call_tells_where_each_process_is():
+def test_all_print_where_each_process_is():
     rounds = [(case, r % 4) for r, case in enumerate([*EXPECTED] * 20)] if EVERY else [
         ("read", 2), ("callback", 0), ("launch", 1), ("stop", 3)]
     address = free()

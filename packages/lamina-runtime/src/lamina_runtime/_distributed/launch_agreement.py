@@ -51,8 +51,7 @@ class Agreement:
       has_runnable_thread: whether a thread may still start a launch, see `deadlock_detection`.
 
     Attributes:
-      groups: process indices -> the group of these processes.
-      roll_call: finds out where each process stands, see `roll_call`.
+      roll_call: finds out where each process is, see `roll_call`.
     """
 
     def __init__(self, sockets: peer_sockets.PeerSockets, mode: str = "every",
@@ -65,7 +64,7 @@ class Agreement:
         self.sockets, self.rank, self.digest, self.describe = sockets, sockets.rank, digest, describe
         self.check_peers, self.raise_if_lost = check_peers, raise_if_lost
         self._first = mode == "first"
-        self.groups: dict[tuple[int, ...], LaunchGroup] = {}
+        self._groups: dict[tuple[int, ...], LaunchGroup] = {}
         self._lock = threading.Lock()
         self.wait_graph = deadlock_detection.WaitGraph(self.rank, sockets.ask, has_runnable_thread)
         self.roll_call = RollCall(self.rank, sockets.ask)
@@ -79,6 +78,11 @@ class Agreement:
         """Answer the question of another process: for a roll call, or in its search for a deadlock."""
         return (self.roll_call if "roll call" in question else self.wait_graph).answer(question)
 
+    def count_launches(self) -> dict[tuple[int, ...], int]:
+        """Return process indices -> the number of launches over these processes."""
+        with self._lock:
+            return {ranks: group.launches for ranks, group in self._groups.items()}
+
     def _group_and_digest(self, program: MultiProcessProgram) -> tuple[LaunchGroup, bytes]:
         """Compute the group and digest of a program, and store both in it."""
         program.launch_group = pair = (self.find_group(program.processes), self.digest(program))
@@ -87,9 +91,9 @@ class Agreement:
     def find_group(self, ranks: tuple[int, ...]) -> LaunchGroup:
         """Return the group of these processes."""
         with self._lock:
-            group = self.groups.get(ranks)
+            group = self._groups.get(ranks)
             if group is None:
-                group = self.groups[ranks] = LaunchGroup(ranks, self.rank, self.sockets.peer, self.wait_graph)
+                group = self._groups[ranks] = LaunchGroup(ranks, self.rank, self.sockets.peer, self.wait_graph)
         return group
 
     def agree(self, program: MultiProcessProgram, launch: Callable[[], T] = _launch_nothing) -> T:

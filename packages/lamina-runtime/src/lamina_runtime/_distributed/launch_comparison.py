@@ -13,7 +13,6 @@ __all__ = ["compare_launch"]
 _CHECK_INTERVAL = 0.25   # seconds between checks for lost processes
 _FIRST_SEARCH = 0.75     # seconds until a waiting launch searches for a deadlock; then twice as many, ...
 _MAX_SEARCH_PAUSE = 8.0  # ... up to so many
-_ROLL_CALL_LEAD = 2.0    # seconds before a timeout at which the roll call for its error is begun, at most
 _ROLL_CALL_TIMEOUT = 3.0  # seconds after the timeout for the roll call to arrive
 
 
@@ -85,7 +84,7 @@ class _WaitReporter:
 
 
 class _TimeoutRollCall:
-    """The roll call for the error of a launch that will soon give up waiting; made in a thread.
+    """The roll call for the error of a launch that gives up waiting; made in a thread.
 
     The first of the processes that have come makes it, so that the errors of all contain the same.
 
@@ -133,10 +132,10 @@ def _wait_for_agreement(frames: LaunchFrames, reporter: _WaitReporter) -> None:
         if now > checked + _CHECK_INTERVAL:
             frames.services.check_peers(frames.program)
             checked = now
-        if until is not None and seconds is not None and now > until - min(_ROLL_CALL_LEAD, float(seconds) / 2):
-            # Until it is made the launch goes on as usual: the late processes may still come.
+        if until is not None and now > until:
+            # While it is made the wait goes on as usual: the late processes may still come.
             roll_call = roll_call or _TimeoutRollCall(frames)
-            if now > until and (roll_call.is_made or now > until + _ROLL_CALL_TIMEOUT):
+            if roll_call.is_made or now > until + _ROLL_CALL_TIMEOUT:
                 frames.roll_call = roll_call.text
                 launch_failure.raise_error(frames, "timeout")
         if reporter.search_if_due():

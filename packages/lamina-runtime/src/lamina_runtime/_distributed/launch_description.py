@@ -166,7 +166,7 @@ def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list
       descriptions: process -> its launch, see `describe_launch`.
       own: this process.
       late: processes that have not come to the launch, or that wait in the deadlock.
-      roll_call: where each process stands, for "timeout".
+      roll_call: where each process is, for "timeout".
     """
     ranks = sorted(descriptions)
     wanted = {r for s in descriptions.values() for r in s["processes"]}

@@ -51,7 +51,7 @@ class LaunchFrames:
       descriptions: process -> description of its launch.
       late: processes that have not come, if a process gave up waiting.
       deadlock: processes that wait in a cycle.
-      roll_call: where each process stands, if a process gave up waiting.
+      roll_call: where each process is, if a process gave up waiting.
       failed: whether this process has given up the launch.
     """
 

@@ -1,4 +1,4 @@
-"""The roll call of stuck processes: where each process stands, the same text in all of them.
+"""The roll call of stuck processes: where each process is, the same text in all of them.
 
 A process whose launch waits too long asks the others, over the sockets for peers; a thread of each answers, whatever its
 other threads do. A process that does not answer is stopped, or holds the GIL; it is described by what is known of it.
@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .._typing import Message
 
@@ -65,7 +64,7 @@ class RollCall:
 
         def ask(r: int) -> None:
             answer = self.describe() if r == self.rank else self._ask(r, {"roll call": "where"}, _COLLECT_TIMEOUT / 2)
-            if answer is not None and "threads" in answer:
+            if answer is not None and _is_valid(answer):
                 answers[r] = answer
                 self._latest[r] = time.monotonic(), answer
 
@@ -159,7 +158,9 @@ def format_launch(state: Message) -> str:
 
 def _format_answer(r: int, answer: Message) -> list[str]:
     """Return the lines of a process that has answered: one for each thread that matters."""
-    threads = answer["threads"] or [{"kind": "python", "at": "", "seconds": 0.0}]
+    threads = answer["threads"]
+    if not threads:
+        return [f"  process {r}: answers; its threads are not described"]
     lines = [_format_thread(s) for s in threads]
     is_waiting = any(s["kind"] in WAITING for s in threads)
     pending, last = answer.get("pending"), answer.get("last")
@@ -168,6 +169,14 @@ def _format_answer(r: int, answer: Message) -> list[str]:
     elif last and not is_waiting:
         lines[0] += f"; its last launch is {format_launch(last)}"
     return [f"  process {r}: {lines[0]}", *[f"      and {line}" for line in lines[1:]]]
+
+
+def _is_valid(answer: Message) -> bool:
+    """Return whether the answer of another process can be formatted."""
+    try:
+        return bool(_format_answer(0, answer))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return False
 
 
 def _format_thread(s: Message) -> str:
@@ -183,6 +192,7 @@ def _format_thread(s: Message) -> str:
     elif kind == "callback":
         text = "is in a callback"
     else:
-        text = {True: "is blocked in the system", False: "computes in Python"}.get(s.get("blocked"), "runs Python")
+        blocked = s.get("blocked")
+        text = "runs Python" if blocked is None else "is blocked in the system" if blocked else "computes in Python"
     source = f": {s['source']}" if s.get("source") else ""
     return f"{text}, for {s['seconds']:.0f} s, at {s['at']} in {s.get('function', '')}{source}"

@@ -1,4 +1,4 @@
-"""Watch for launches that wait too long although all processes live, and report where each process stands.
+"""Watch for launches that wait too long although all processes live, and report where each process is.
 
 One thread of each process looks at the stacks about once a second. It exists only in a session of several processes that
 compare their launches. Nothing is recorded by the calls themselves but the name of the latest launch.
@@ -13,7 +13,8 @@ from typing import Any
 from . import launch_agreement
 from .roll_call import WAITING, RollCall, format_launch, format_ranks
 from .thread_states import ThreadStates, add_source_lines
-from .._launch.multi_process import MultiProcessLauncher, collective_report_seconds
+from .._launch.multi_process import (MultiProcessLauncher, collective_report_seconds,
+                                     collective_timeout_seconds)
 from .._typing import Message
 
 __all__ = ["StuckWatch"]
@@ -94,9 +95,9 @@ class StuckWatch:
             self._pending = None
         elif self._pending is None or self._pending[0] is not latest:
             self._pending = latest, now
-        for ranks, group in list(self._agreement.groups.items()):
-            if self._launches.get(ranks, (0, 0.0))[0] != group.launches:
-                self._launches[ranks] = group.launches, now
+        for ranks, n in self._agreement.count_launches().items():
+            if self._launches.get(ranks, (0, 0.0))[0] != n:
+                self._launches[ranks] = n, now
         waits = [s for s in self._sample_threads() if s["kind"] in WAITING]
         pending = self._describe_launches().get("pending")
         if pending:
@@ -108,7 +109,8 @@ class StuckWatch:
         interval = _MAX_INTERVAL
         while not self._closed.wait(interval):
             seconds = collective_report_seconds.value
-            interval = _MAX_INTERVAL if seconds is None else min(max(seconds / _INTERVALS, _MIN_INTERVAL), _MAX_INTERVAL)
+            times = [s for s in (seconds, collective_timeout_seconds.value) if s is not None]
+            interval = min([_MAX_INTERVAL, *[max(s / _INTERVALS, _MIN_INTERVAL) for s in times]])
             try:
                 waits = self._sample()
                 if seconds is not None:

@@ -72,9 +72,9 @@ _READERS: dict[CodeType, Callable[[dict[str, Any]], Message]] = {
 class ThreadStates:
     """The states of the threads of this process, and since when each has been in its state.
 
-    A state is a JSON object: "kind" is one of `roll_call.WAITING`, "callback", "compiling" or "python"; "at" is the line of user
-    code, "source" its text; "seconds" is the time since the state was first seen by `sample`. For a launch, "launch",
-    "number", "for" and "processes" identify it and the processes that it waits for.
+    A state is a JSON object. "kind" is one of `roll_call.WAITING`, "callback", "compiling" or "python". "at" is the line
+    of user code, "function" its function. "seconds" is the time since `sample` first saw the state. For a launch,
+    "launch", "number", "for" and "processes" identify it and the processes that it waits for.
     """
 
     def __init__(self) -> None:
@@ -144,8 +144,8 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 @lru_cache(1024)
 def _is_user_file(name: str) -> bool:
     """Return whether a file is neither of these packages nor of Python's library or an installed package."""
-    own = tuple([os.path.dirname(module.__file__) + os.sep for package, module in list(sys.modules.items())
-                 if package.partition("_")[0] == "lamina" and "." not in package and getattr(module, "__file__", None)])
+    own = [os.path.dirname(file) + os.sep for package, module in list(sys.modules.items())
+           if package.partition("_")[0] == "lamina" and "." not in package and (file := getattr(module, "__file__", None))]
     return not name.startswith((*_LIBRARIES, *own, "<frozen"))
 
 
