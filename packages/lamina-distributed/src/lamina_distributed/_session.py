@@ -26,7 +26,7 @@ from lamina_tracing.extend import logger
 from . import _jaxlib
 from ._group import (cluster_env, failure_handling, gloo_sockets, host_gather, interruptible_wait, launch_agreement,
                      multi_process, peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy,
-                     spawn_coordinator)
+                     spawn_coordinator, stuck_watch)
 from ._health import health_server
 from ._version import __version__
 from ._group.launch_agreement import AgreementError, CollectiveTimeoutError
@@ -79,6 +79,8 @@ class _Session:
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.launch_agreed = launch_check.agree
+        self._watch = None if launch_check is None else stuck_watch.StuckWatch(launch_check, self.launcher,
+                                                                               connection.count)
         runtime.active_groups.append(self)
         hooks.staging_context_hooks.append(global_view)
         self._previous_makers = [
@@ -157,6 +159,8 @@ class _Session:
         with here.changed:
             here.changed.wait_for(lambda: here.coordinator_lost or len(here.lost) + len(here.left) >= here.count - 1,
                                   self._stay)
+        if self._watch is not None:
+            self._watch.close()
         for name, make in self._previous_makers:
             runtime.set_client_maker(name, make)
         self._monitor.announce_leave()

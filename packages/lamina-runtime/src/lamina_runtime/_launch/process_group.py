@@ -19,7 +19,7 @@ from .._backend import client_state
 from .._typing import Message, SettingValue
 
 __all__ = ["GatherSeries", "HostGather", "MultiProcessLauncher", "MultiProcessProgram", "ProcessGroup", "active_groups",
-           "agreement", "begin_gather", "collective_timeout_seconds", "multi_process_launcher"]
+           "agreement", "begin_gather", "collective_report_seconds", "collective_timeout_seconds", "multi_process_launcher"]
 
 _Outs = TypeVar("_Outs", bound=Sequence[Any])
 
@@ -171,9 +171,18 @@ def _check_timeout(value: SettingValue) -> None:
                          f"{value!r}")
 
 
+def _check_report_time(value: SettingValue) -> None:
+    if value is not None and not 0 < value < 1e8:
+        raise ValueError("config collective_report_seconds: expected a number of seconds above 0, or None; got "
+                         f"{value!r}")
+
+
 agreement = config.Option("agreement", "every", choices=("every", "first", "off"), check=_check_before_initialize,
                           help="which launches over several processes are compared beforehand: 'every', the 'first' of each "
                                "program, or none ('off'); the same in all processes, chosen before distributed.initialize")
 collective_timeout_seconds = config.Option("collective_timeout_seconds", None, kind=float, check=_check_timeout,
                                            help="seconds that a launch over several processes waits for the other processes; "
                                                 "None: no limit")
+collective_report_seconds = config.Option("collective_report_seconds", 60.0, kind=float, check=_check_report_time,
+                                          help="seconds that a process waits for others until all of them print where each "
+                                               "process is, on standard error; None: never; the value of the whole process")
