@@ -362,7 +362,7 @@ class Coordinator:
         if any(type(n) not in (int, float) or not 0 <= n < 1e9 for n in numbers):
             raise ValueError("no hello")
         if not membership.is_valid_hello(hello):
-            raise ValueError("no hello")
+            return self._reject(c, "the job id, or the system that the process was in before, has a wrong form", "connection")
         c.hello = hello
         if self._stopping:
             return self._reject(c, "the coordinator was stopped", "connection")
