@@ -7,7 +7,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, thread_effect_token
 from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles
@@ -33,6 +33,7 @@ from .._typing import Array, Executable, LaunchReceipt, LoweringRules, OpShardin
 
 if TYPE_CHECKING:
     from lamina_lowering import Lowered
+    from .._compile.stored_lowering import StoredLowering
 
 __all__ = ["CompiledProgram", "FastPath", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
 
@@ -84,9 +85,10 @@ class CompiledProgram:
       placement: its devices and shardings.
       keep_unused: whether unused arguments are passed to the executable.
       compiler_options: the user's options of the compiler.
-      rules: the lowering rules.
+      rules: the lowering rules; None: the current ones.
       payload: the serialized executable, which is loaded; None: the program is compiled.
       allow_tiers: whether the first calls may run an executable that is not optimised.
+      lowered: the lowered program, if it is known.
 
     Attributes:
       loaded: the executable in the memory cache, which may be replaced by an optimised one between two calls.
@@ -109,8 +111,8 @@ class CompiledProgram:
                  "_closed", "effect_order", "effectful", "name", "named_results", "donation_checked", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
-                 compiler_options: OptionPairs, rules: LoweringRules, payload: bytes | None = None,
-                 allow_tiers: bool = False) -> None:
+                 compiler_options: OptionPairs, rules: LoweringRules | None, payload: bytes | None = None,
+                 allow_tiers: bool = False, lowered: StoredLowering | None = None) -> None:
         devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
@@ -125,7 +127,7 @@ class CompiledProgram:
         self.donation_checked = not placement.donated
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
         self._mesh = _program_mesh_of(closed, placement)
-        self.lowered = self._lower(closed, keep_unused, rules)
+        self.lowered = cast("Lowered", lowered) if lowered is not None else self._lower(closed, keep_unused, rules)
         self.loaded = self._compile(closed, compiler_options, payload, allow_tiers)
         ordered = self.effect_order is not None
         self.used_args = self.lowered.used_args[:-1] if ordered else self.lowered.used_args
@@ -171,8 +173,10 @@ class CompiledProgram:
         here = self.placement.visible_devices
         return here[:len(here) // self.placement.local_members]
 
-    def _lower(self, closed: ClosedJaxpr, keep_unused: bool, rules: LoweringRules) -> Lowered:
+    def _lower(self, closed: ClosedJaxpr, keep_unused: bool, rules: LoweringRules | None) -> Lowered:
         placement, prefix, by_id = self.placement, "", None
+        if rules is None:
+            rules = lowering.merged_rules(backends.lowering_platform(placement.devices[0]))
         if self.effect_order is not None:
             closed = thread_effect_token(closed)
             if placement.donated:
