@@ -22,7 +22,7 @@ from lamina_tracing.extend import logger
 from ._jaxlib import cuda_plugin
 from . import _jaxlib
 from ._distributed import (cluster_env, failure_handling, gloo_sockets, interruptible_wait, launch_agreement,
-                           peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator)
+                           peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy, shared_texts, spawn_coordinator)
 from ._backend import backends, client_state, peer_errors, waiting
 from ._execute import effects
 from ._launch import multi_process
@@ -69,6 +69,7 @@ class _Session:
         self._disconnect_once = threading.Lock()  # acquired by the first call of `disconnect`, never released
         self._monitor = failure_handling.FailureMonitor(connection, self.disconnect)
         self.launcher = multi_process.MultiProcessLauncher(self._monitor)
+        self.launcher.store = shared_texts.SharedTexts(client)
         peer_errors.set_failure_monitor(self._monitor)
         self._launch_check = launch_check
         if launch_check is not None:

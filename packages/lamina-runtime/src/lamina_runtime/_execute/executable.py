@@ -198,6 +198,7 @@ class CompiledProgram:
         if placement.partitions > 1:
             # Only these results may be sharded by the partitioner; the others have the user's sharding.
             unspecified = tuple([t is None for t in placement.out_tiles]) or (True,) * len(self.out_avals)
+        has_own_options = bool(compiler_options)
         if self.processes:
             compiler_options = (*_jaxlib.multi_process_overrides(low.platform), *compiler_options)
         is_parallel = len(placement.devices) > 1
@@ -210,14 +211,17 @@ class CompiledProgram:
             rolled_loops, loop_byte_threshold(closed) if has_loops and not is_parallel and low.platform == "cpu" else 0)
         if payload is not None:
             return executable_cache.load(low, placement.devices, options, payload)
-        has_two_tiers = allow_tiers and not (compiler_options or fast_compile) and self._has_two_tiers(closed)
+        has_two_tiers = allow_tiers and not (has_own_options or fast_compile) and self._has_two_tiers(closed)
         return compile_and_log(low, placement.devices, options, self.call, self.name, closed, has_two_tiers)
 
     def _has_two_tiers(self, closed: ClosedJaxpr) -> bool:
         low = self.lowered
-        # Several processes often compute the same values each, and would replace their executables at different times.
-        # The devices of one process run the same executable in every launch.
-        if client_state.current.launcher is not None or low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
+        # A switch at the same launch needs the comparison of every launch. In their own programs, several processes often
+        # compute the same values each, and would replace the executables at different times.
+        is_joined = client_state.current.launcher is not None
+        if is_joined and not (self.processes and multi_process.agreement.value == "every"):
+            return False
+        if low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
             return False
         if nan_checks.is_enabled() or executable_cache.disable_most_optimizations.value:
             return False
@@ -351,7 +355,7 @@ class CompiledProgram:
 
     def _start(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
         if self.launcher is not None:
-            return self.launcher.launch(self, args, lambda: self._launch(args, handlers))
+            return self.launcher.launch(self, args, lambda: self._launch_agreed(args, handlers))
         if not self.first_launch_done:
             self.first_launch_done = True
             # Several devices of one process also connect through Gloo. A loss must not cut the connections of this
@@ -359,6 +363,14 @@ class CompiledProgram:
             launcher = client_state.current.launcher
             if launcher is not None:
                 return launcher.launch_local_first(lambda: self._launch(args, handlers), args)
+        return self._launch(args, handlers)
+
+    def _launch_agreed(self, args: list[Value], handlers: list[ResultHandler]) -> list[Array]:
+        """Launch when all processes of the program have agreed on it, and are at the same launch."""
+        switch = self.loaded.switch
+        if switch is not None:
+            assert self.launcher is not None
+            switch.before_launch(self, self.launcher.store, int(self.placement.devices[0].client.process_index()))
         return self._launch(args, handlers)
 
     def _launch(self, args: list[Value], handlers: list[ResultHandler]) -> list[Array]:
@@ -479,7 +491,9 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
     if rules is None or rules.platform != platform:
         rules = lowering.merged_rules(platform)
     # `_explain_miss` reads this tuple by position.
-    key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None)
+    key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None,
+           # When processes replace the executable must not depend on other calls of one of them.
+           allow_tiers and client_state.current.launcher is not None)
 
     def make() -> CompiledProgram:
         if config.explain_cache_misses.ever_enabled and config.explain_cache_misses.value:

@@ -81,12 +81,14 @@ class MultiProcessLauncher:
       monitor: knows which processes have failed.
       launch_agreed: called with the program and a function that launches it. It returns the result of that function, or
         raises if the processes launch different programs. It calls it in the same order in all processes.
+      store: texts that all processes share, a `KeyValueStore` of `_compile.tier_switch`.
       waiter: waits for results if jaxlib cannot abort a wait for a lost process (GPU). None if it can.
     """
 
     def __init__(self, monitor: peer_errors.FailureMonitor) -> None:
         self.monitor = monitor
         self.waiter: Any = None
+        self.store: Any = None
         self.launch_agreed: Callable[[MultiProcessProgram, Callable[[], Any]], Any] = _launch_unchecked
         self._first_lock = threading.Lock()
         self._launch_numbers: dict[tuple[int, ...], Iterator[int]] = {}
