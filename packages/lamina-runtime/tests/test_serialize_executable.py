@@ -228,6 +228,8 @@ def test_files_that_are_no_saved_calls_are_refused(tmp_path):
         se.load_compiled(path)
     with pytest.raises(TypeError, match="save_compiled: compiled must be a compiled call"):
         se.save_compiled(jit(f), path)
+    with pytest.raises(FileNotFoundError, match="save_compiled: the folder .*absent does not exist"):
+        compiled().save(tmp_path / "absent" / "call")
 
 
 LOADED_QUICKLY = """

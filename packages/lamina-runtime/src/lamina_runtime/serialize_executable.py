@@ -163,9 +163,12 @@ def save_compiled(compiled: Compiled, path: str | os.PathLike[str]) -> None:
       ValueError: it runs on several devices, or calls Python, or a tree has nodes without a form in files
         (`lamina.export.register_pytree_node_serialization`).
       ExecutionError: jaxlib cannot serialize it.
+      OSError: the file cannot be written.
     """
     data = _pack("save_compiled", compiled, True)
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"save_compiled: the folder {target.parent} does not exist. Create it")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_bytes(data)
