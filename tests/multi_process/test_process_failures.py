@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lamina_runtime._distributed import spawn_coordinator
+from lamina_distributed._group import spawn_coordinator
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `processes`
 from processes import free  # noqa: E402
@@ -170,7 +170,7 @@ def test_remaining_processes_raise_work_and_initialize_again(n, devices, cases):
 
 
 LATE = """
-from lamina_runtime._distributed import gloo_sockets
+from lamina_distributed._group import gloo_sockets
 cut, before = gloo_sockets.shut_connections, []
 def late(addresses, preserved):
     cut(addresses, preserved if before else gloo_sockets.internal_connections(addresses))
@@ -320,7 +320,7 @@ def test_queued_results_are_right_or_raise(seed):
 
 
 SILENT = """
-from lamina_runtime import distributed
+from lamina_distributed import _session as distributed
 n, silent = int(sys.argv[5]), int(sys.argv[6])
 base = join(sys.argv[3], n, rank)
 check_result(n, base)
@@ -366,7 +366,7 @@ def test_suspended_process_is_lost(n, devices, silent):
 
 
 NO_COORDINATOR = """
-from lamina_runtime import distributed
+from lamina_distributed import _session as distributed
 n = int(sys.argv[5])
 base = join(sys.argv[3], n, rank)
 check_result(n, base)
@@ -446,8 +446,8 @@ def test_rounds_with_a_new_process(devices):
 
 
 STUCK = """
-from lamina_runtime import distributed
-from lamina_runtime._distributed import gloo_sockets, interruptible_wait
+from lamina_distributed import _session as distributed
+from lamina_distributed._group import gloo_sockets, interruptible_wait
 lamina.config.update("agreement", "off")  # else the first waiting process raises before it launches
 base = join(sys.argv[3], 2, rank)
 check_result(2, base)

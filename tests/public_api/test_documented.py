@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SOURCES = sorted((ROOT / "packages").glob("*/src/**/*.py"))
 # Modules that run the command of another one.
-SAME_COMMAND = {"lamina_compat": "lamina", "lamina_runtime.launch": "lamina.launch"}
+SAME_COMMAND = {"lamina_compat": "lamina", "lamina_distributed.launch": "lamina.launch"}
 # Names of `lamina_tracing.hooks` that are not hooks: types, setters, and lists of functions to call on events.
 NOT_HOOKS = {"CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "device_put", "find_basis_map",
              "set_basis_map", "set_dispatcher", "set_evaluator", "use_numpy", "on_devices_closed", "on_staging",

@@ -16,7 +16,7 @@ from lamina_runtime._backend import client_state
 from lamina_runtime._compile import compile_tiers as compile_tiers_module, disk_cache, executable_cache
 from lamina_runtime._compile.compile_tiers import compile_tiers, estimate_costs, has_two_tiers
 from lamina_runtime._compile.tier_switch import TierSwitch
-from lamina_runtime._launch import multi_process
+from lamina_runtime._launch import process_group
 from lamina_tracing import jit, lax, make_jaxpr
 
 X = np.linspace(0.5, 1, 64, dtype=np.float32).reshape(8, 8)
@@ -139,7 +139,7 @@ def test_one_tier(how, monkeypatch):
         contexts.append(executable_cache.disable_most_optimizations(True))
     elif how == "processes":
         monkeypatch.setattr(client_state.current, "launcher", object())
-        monkeypatch.setattr(multi_process, "multi_process_launcher", lambda devices: (None, ()))
+        monkeypatch.setattr(process_group, "multi_process_launcher", lambda devices: (None, ()))
     elif how == "compiler":
         class Other(runtime.XLACompiler):
             name = "other"

@@ -21,7 +21,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "python -m lamina": "run a program written for JAX on lamina",
     "python -m lamina.launch": "run a program in several processes of this machine",
-    "python -m lamina_runtime.coordinator": "run the coordinator of a program in several processes, if the program "
+    "python -m lamina_distributed.coordinator": "run the coordinator of a program in several processes, if the program "
                                             "does not start one",
     **{f"python -m lamina_{layer}.conformance": f"test the selected implementation of the layer `{layer}`"
        for layer in ("ir", "tracing", "autodiff", "batching", "parallel", "lowering", "runtime", "numpy")}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["Array", "CallObject", "Client", "CompilerOptions", "CoordinationClient", "CoordinationService",
+__all__ = ["Array", "CallObject", "Client", "CompilerOptions", "CoordinationClient",
            "DeviceList", "Executable", "HloTiles", "JaxlibCompileOptions", "JaxlibDevice",
            "JaxlibSharding", "JaxlibState", "LaunchReceipt", "LoweringRules", "MemoryStats", "Message", "Module",
            "OpSharding", "OptionPairs", "PjrtLayout", "ResultHandler", "SettingValue", "SignatureCache",
@@ -37,9 +37,8 @@ HloTiles: TypeAlias = Any
 JaxlibCompileOptions: TypeAlias = Any
 # A setting of jaxlib: `get_local`, `set_local`, `set_global`.
 JaxlibState: TypeAlias = Any
-# A connection to the coordination service of several processes, and that service.
+# A connection to the coordination service of several processes.
 CoordinationClient: TypeAlias = Any
-CoordinationService: TypeAlias = Any
 # The memory layout of an array on a device.
 PjrtLayout: TypeAlias = Any
 # Bytes of the arguments, results and temporaries of an executable.

@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina_ir.typing import Value
 from lamina_runtime import process_index
-from lamina_runtime.distributed import ProcessLostError
+from lamina_runtime.extend.processes import ProcessLostError
 from lamina_runtime.extend import GatherSeries, HostGather
 from typing_extensions import override
 

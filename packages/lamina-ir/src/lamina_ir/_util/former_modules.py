@@ -48,7 +48,7 @@ _RENAMED = {
     "lamina_autodiff.tables": "lamina_autodiff.extend",
     "lamina_batching.batch": "lamina_batching.batch_trace",
     "lamina_lowering.tables": "lamina_lowering.extend",
-    "lamina_runtime.sides": "lamina_runtime.distributed",
+    "lamina_runtime.sides": "lamina_distributed",
     "lamina_tracing.stage": "lamina_tracing.extend",
     **{f"lamina_{x}.contract": f"lamina_{x}.conformance" for x in (
         "autodiff", "batching", "ir", "lowering", "numpy", "parallel", "runtime", "tracing")},

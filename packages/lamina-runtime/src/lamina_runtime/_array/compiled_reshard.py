@@ -19,7 +19,7 @@ from .. import _jaxlib
 from .._backend import backends, launch_guards
 from .._compile import executable_cache, lowering
 from .._sharding import shardings
-from .._launch import multi_process
+from .._launch import process_group
 from .._typing import Array
 
 __all__ = ["reshard_compiled"]
@@ -53,7 +53,7 @@ class _Exchange:
         self.device_order = None if new_devices == devices else [number[d] for d in new_devices]
         out = new.tiles if self.device_order is None else new.tiles.renumber(self.device_order)
         n = len(devices)
-        self.launcher, self.processes = multi_process.multi_process_launcher(devices)
+        self.launcher, self.processes = process_group.multi_process_launcher(devices)
         self.first_launch_done = False
         self.launch_group = None
         self.placement = Placement(devices, partitions=n, in_tiles=(old.tiles,), out_tiles=(out,), committed=True)

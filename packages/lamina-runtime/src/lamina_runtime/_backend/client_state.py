@@ -41,7 +41,7 @@ class ClientState:
       effect_order, pending_effects: tokens of ordered effects, results of the others, see `_execute.effects`.
       executables, executable_bytes: compiled programs by content, their memory, see `_compile.executable_cache`.
       tier_switches: content of programs over several processes -> when they change tiers, see `_compile.tier_switch`.
-      launcher: launches programs that span processes, see `_launch.multi_process`; None in a single process.
+      launcher: launches programs that span processes, see `_launch.process_group`; None in a single process.
     """
 
     __slots__ = ("epoch", "clients", "failures", "default_client", "default_device", "device_groups", "single_shardings",

@@ -8,7 +8,7 @@ Before jaxlib 0.12, two mistakes crash or hang the process:
   needs. So per client at most `WINDOW` such programs are in flight, counted over all threads.
 
 The window costs nothing: benchmarks/queued.py compares it with calls that block. jaxlib 0.12 and GPUs need no window.
-Programs that span processes are launched one at a time, see `_launch.multi_process`.
+Programs that span processes are launched one at a time, see `_launch.process_group`.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Errors for failed processes, and the mapping from jaxlib errors to them.
 
-Failures are detected by `failure_handling`, which is imported only if there are several processes.
+Failures are detected by lamina-distributed, which is imported only if there are several processes.
 """
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LaunchFailedError(_PeerError):
 
 
 class FailureMonitor(Protocol):
-    """Interface of `failure_handling.FailureMonitor`, which tracks failures of other processes."""
+    """Tracks failures of other processes; set with `set_failure_monitor`."""
 
     def check(self, program: Any) -> None:
         """Raise if a program over several processes cannot be launched any more."""

@@ -1,7 +1,7 @@
 """Wait for arrays. All waits of this package go through the hook of this module.
 
 The default hook is jaxlib's wait. Two cases need another one, set with `set_wait`: a session whose collectives cannot be
-aborted (`_distributed.interruptible_wait`), and a forked child, where a wait would hang (`_execute.fork_safety`).
+aborted (`lamina_distributed._group.interruptible_wait`), and a forked child, where a wait would hang (`_execute.fork_safety`).
 """
 from __future__ import annotations
 

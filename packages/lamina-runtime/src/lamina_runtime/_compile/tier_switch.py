@@ -13,18 +13,9 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-__all__ = ["KeyValueStore", "TierSwitch"]
+from .._launch.process_group import KeyValueStore
 
-
-class KeyValueStore(Protocol):
-    """Texts that all processes of a session share. A launcher has one as its attribute `store`."""
-
-    def set(self, key: str, text: str) -> None: ...
-    def get(self, key: str) -> str | None:
-        """Return a text, None if there is none. It does not wait."""
-    def delete(self, prefix: str) -> None: ...
-    def next_number(self, processes: tuple[int, ...]) -> int:
-        """Return 0, 1, ... in this session, separately for each group of processes."""
+__all__ = ["TierSwitch"]
 
 
 class Loaded(Protocol):

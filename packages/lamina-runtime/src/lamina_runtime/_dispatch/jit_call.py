@@ -41,7 +41,7 @@ from . import (donation_warnings, explicit_types, multi_process_call_cache, stag
                user_shardings as dispatch_user_shardings)
 from .._placement import resolve
 from .._sharding import shardings
-from .._launch import multi_process
+from .._launch import process_group
 from .._jaxlib import ArrayImpl
 from .._jaxlib.pytree_registry import CALL_REGISTRY
 from .._typing import Array, CallObject, SignatureCache
@@ -260,7 +260,7 @@ class _CacheMissHandler:
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and contains_tracer(flat):
             return spec.inline_call(args, kwargs), None, True
-        with global_view(flat) if multi_process.active_sessions else nullcontext():
+        with global_view(flat) if process_group.active_groups else nullcontext():
             staged = spec.trace_call(args, kwargs, flat, tree, static)
         donated = spec.donated(args, kwargs)
         if (trace_state.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names

@@ -23,7 +23,7 @@ from .._backend import backends, client_state, error_translation, launch_guards,
 from .._compile import compile_tiers, dump_ir, executable_cache, lowering
 from .._debug import nan_checks
 from . import effects
-from .._launch import multi_process, observers
+from .._launch import observers, process_group
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .._placement.resolve import device_names, program_mesh
@@ -118,10 +118,10 @@ class CompiledProgram:
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self.effectful = closed.jaxpr.effectful
-        self.launcher: multi_process.MultiProcessLauncher | None = None
+        self.launcher: process_group.MultiProcessLauncher | None = None
         self.processes: tuple[int, ...] = ()
         if client_state.current.launcher is not None:
-            self.launcher, self.processes = multi_process.multi_process_launcher(devices)
+            self.launcher, self.processes = process_group.multi_process_launcher(devices)
         self.first_launch_done = len(devices) == 1
         self.launch_group = None
         self.donation_checked = not placement.donated
@@ -218,8 +218,9 @@ class CompiledProgram:
         low = self.lowered
         # A switch at the same launch needs the comparison of every launch. In their own programs, several processes often
         # compute the same values each, and would replace the executables at different times.
-        is_joined = client_state.current.launcher is not None
-        if is_joined and not (self.processes and multi_process.agreement.value == "every"):
+        launcher = client_state.current.launcher
+        if launcher is not None and not (self.processes and process_group.agreement.value == "every"
+                                         and getattr(launcher, "store", None) is not None):
             return False
         if low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
             return False
@@ -369,7 +370,7 @@ class CompiledProgram:
         """Launch when all processes of the program have agreed on it, and are at the same launch."""
         switch = self.loaded.switch
         if switch is not None:
-            assert self.launcher is not None
+            assert self.launcher is not None and self.launcher.store is not None
             switch.before_launch(self, self.launcher.store, int(self.placement.devices[0].client.process_index()))
         return self._launch(args, handlers)
 

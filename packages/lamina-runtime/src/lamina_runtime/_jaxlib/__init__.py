@@ -21,7 +21,7 @@ from typing import Any
 from lamina_ir.typing import Value
 
 from .._typing import (
-    Array, Client, CoordinationClient, CoordinationService, HloTiles, JaxlibCompileOptions, JaxlibDevice,
+    Array, Client, HloTiles, JaxlibCompileOptions, JaxlibDevice,
     JaxlibSharding, JaxlibState, OpSharding, OptionPairs, ResultHandler, SettingValue)
 
 MIN_VERSION, VERSION_BOUND = (0, 10, 2), (0, 13)
@@ -217,32 +217,6 @@ def make_cpu_client(num_devices: int | None, **more: object) -> Client:
             os.environ.pop("XLA_FLAGS", None)
         else:
             os.environ["XLA_FLAGS"] = flags
-
-
-_NO_TIMEOUT = 10**7  # seconds, four months: jaxlib converts it to nanoseconds
-
-
-def new_service(address: str, processes: int, limit: int, leaving: int) -> CoordinationService:
-    """Start the coordination service that processes connect to; `limit` and `leaving` are timeouts in seconds.
-
-    `recoverable=True`: otherwise the failure of one process aborts all others. The heartbeat timeout is disabled: a
-    process that was suspended past it would be aborted when it resumes. The coordinator detects failures instead.
-    """
-    return _jax.get_distributed_runtime_service(address, processes, heartbeat_timeout=_NO_TIMEOUT,
-                                                cluster_register_timeout=limit, shutdown_timeout=leaving,
-                                                recoverable=True)
-
-
-def new_distributed_client(address: str, rank: int, limit: int, leaving: int) -> CoordinationClient:
-    """Make a client of the coordination service; `limit` and `leaving` are the timeouts of connect and shutdown."""
-    return _jax.get_distributed_runtime_client(address, rank, init_timeout=limit, shutdown_timeout=leaving,
-                                               heartbeat_timeout=_NO_TIMEOUT, shutdown_on_destruction=False,
-                                               use_compression=True)
-
-
-def gloo_collectives(client: CoordinationClient, host: str) -> object:
-    """Make Gloo collectives between the CPU devices of several processes; this process listens at `host`."""
-    return _jax.make_gloo_tcp_collectives(distributed_client=client, hostname=host)
 
 
 def include_dir() -> str:

@@ -6,7 +6,7 @@ devices hold. `begin_gather` and `GatherSeries` exchange small JSON values betwe
 from .._array.arrays import aligned_empty
 from .._array.host_shards import (Block, array_from_host, blocks_of_array, is_array, own_blocks, placement, read_shard)
 from .._array.key_array import KeyArray
-from .._distributed.host_gather import GatherSeries, HostGather, begin_gather
+from .._launch.process_group import GatherSeries, HostGather, begin_gather
 
 __all__ = ["Block", "GatherSeries", "HostGather", "KeyArray", "aligned_empty", "array_from_host", "begin_gather",
            "blocks_of_array", "is_array", "own_blocks", "placement", "read_shard"]

@@ -1,0 +1,109 @@
+"""Wait for arrays such that the wait ends when a process is lost, for platforms whose collectives cannot be aborted.
+
+On CPU the connections of Gloo are cut (`failure_handling`), so all pending work fails. The connections of NCCL cannot
+be reached from here. The GPU client is configured to abort its collectives when it learns of a failure. But it may not
+learn of it, or may be inside a call that does not return.
+
+So once a multi-process GPU client is made, no thread waits for an array inside jaxlib. Arrays are polled instead. If a
+process is lost and some seconds have passed, the waiting thread raises. First launches are made in a worker thread
+anyway (`FailureMonitor.run_in_worker_thread`). The number of launches in progress is limited too, because a launch into
+a full queue of the device blocks inside jaxlib.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from lamina_ir.typing import Value
+from lamina_runtime.extend import processes as runtime
+
+from . import failure_handling
+from .._typing import Array
+
+__all__ = ["InterruptibleWaiter", "install"]
+
+_ABORT_TIMEOUT = 5.0     # seconds after a loss in which the platform may abort its collectives
+_MAX_POLL_PAUSE = 1e-3   # seconds between two polls, at most
+_MAX_QUEUED = 8          # launches in progress: NCCL blocks when some tens of them are queued behind a stuck one
+_MAX_HELD_BYTES = 1 << 26  # bytes of their results that are retained to count them
+
+
+class InterruptibleWaiter:
+    """Waits for the arrays of one session.
+
+    Args:
+      monitor: knows which processes are lost.
+    """
+
+    def __init__(self, monitor: failure_handling.FailureMonitor) -> None:
+        self._monitor = monitor
+        self._newest: Array | None = None  # of the latest multi-process launch; a device runs its programs in order
+        self._lost_at: float | None = None  # when a loss was first seen
+        self._queue: deque[tuple[int, Array]] = deque()  # (bytes, smallest result) of launches that may be in progress
+        self._held_bytes, self._lock = 0, threading.Lock()
+
+    def note_launch(self, outs: Sequence[Value]) -> None:
+        """Record a multi-process launch with these results. Wait while too many launches are in progress.
+
+        Raises:
+          ProcessLostError: one of these waits for a lost process.
+        """
+        if not outs:
+            return
+        smallest = min(outs, key=lambda x: x.nbytes)
+        self._newest = runtime.share_buffers(smallest)
+        with self._lock:
+            self._queue.append((smallest.nbytes, self._newest))
+            self._held_bytes += smallest.nbytes
+        while True:
+            with self._lock:
+                if not self._queue:
+                    return
+                size, oldest = self._queue[0]
+            if not self._is_done(oldest):
+                if len(self._queue) <= _MAX_QUEUED and self._held_bytes <= _MAX_HELD_BYTES:
+                    return
+                self._poll("launch", oldest)
+            with self._lock:
+                if self._queue and self._queue[0][1] is oldest:  # else another thread has removed it
+                    self._queue.popleft()
+                    self._held_bytes -= size
+
+    def _is_done(self, x: Array) -> bool:
+        return runtime.is_ready(x)
+
+    def wait(self, x: Array) -> Array:
+        """Wait until an array is computed, and return it.
+
+        Raises:
+          ProcessLostError: it is queued behind a launch that waits for a lost process.
+        """
+        self._poll("block_until_ready", x)
+        return runtime.wait_in_jaxlib(x)
+
+    def _poll(self, call: str, x: Array) -> None:
+        pause = 1e-5
+        while not self._is_done(x):
+            self._check(call, self._newest is not None and not self._is_done(self._newest))
+            time.sleep(pause)
+            pause = min(1.5 * pause, _MAX_POLL_PAUSE)
+
+    def _check(self, call: str, is_stuck: bool) -> None:
+        """Raise if a process has failed and a multi-process launch still runs after `_ABORT_TIMEOUT`."""
+        if self._monitor.connection.lost or self._monitor.connection.failed:
+            now = time.monotonic()
+            self._lost_at = self._lost_at or now
+            if is_stuck and now > self._lost_at + _ABORT_TIMEOUT:
+                if self._newest is not None:
+                    for d in runtime.sharding_of(self._newest)._internal_device_list:
+                        runtime.immortalize(d.client)  # its destructor would wait for the stuck launch as well
+                raise self._monitor.make_error(call)
+
+
+def install(monitor: failure_handling.FailureMonitor) -> InterruptibleWaiter:
+    """Wait for all arrays with a new waiter from now on, until `runtime.set_wait(None)`."""
+    waiter = InterruptibleWaiter(monitor)
+    runtime.set_wait(waiter.wait)
+    return waiter

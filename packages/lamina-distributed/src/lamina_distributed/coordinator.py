@@ -1,0 +1,568 @@
+"""The coordinator, a process of its own: `python -m lamina_distributed.coordinator [host:port]`.
+
+It is the server of the rendezvous and hosts jaxlib's coordination service for the processes that met. It reports to
+each of them at once which process died (its connection ended) or left (it said so before). It computes nothing and
+needs no device, so no error of a user's program ends it. It ends itself after the last process has left, or if none
+came.
+
+Process 0, or `lamina.launch`, starts a coordinator if none is running. One coordinator may serve several systems:
+processes that have left one may form the next while others still work in the first.
+"""
+from __future__ import annotations
+
+import argparse
+import hmac
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+from typing_extensions import override
+
+from ._group import rendezvous_protocol
+from ._typing import CoordinationService, Message
+
+__all__ = ["Coordinator", "listen", "main"]
+
+_HELLO_TIMEOUT = 10.0    # seconds for a new connection to authenticate
+_CONNECT_TIMEOUT = 30.0  # seconds for all clients of a system to connect; jaxlib's own limits, which abort, are longer
+_MAX_UNAUTHENTICATED = 128  # connections that have not authenticated yet
+_STOP_TIMEOUT = 5.0      # seconds for the processes to disconnect from the service when the coordinator is stopped
+_BEATS_PER_TIMEOUT = 6   # heartbeats requested per heartbeat timeout
+_MAX_BEAT_PAUSE = 4.0    # seconds between two requests, at most
+_FAILURE_WINDOW = 1.0    # seconds in which a launch that failed in one process may fail in all of them
+_MAX_TEXT = 4000         # characters of the report of such a failure
+_MAX_LISTED = 16         # process indices listed in a message
+
+
+def _format_ranks(ranks: Iterable[int]) -> str:
+    found = sorted(ranks)
+    more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
+    return f"{found[:_MAX_LISTED]}{more}"
+
+
+def _remote_host(s: socket.socket) -> str:
+    try:
+        return str(s.getpeername()[0])
+    except OSError:
+        return "an unknown address"
+
+
+class _Connection:
+    """One connection: unauthenticated at first, then a member of a system.
+
+    Attributes:
+      until: when an unauthenticated connection is closed.
+      hello: the description that the process sent of itself.
+      service_connected: whether its client is connected to jaxlib's service.
+      last_heard: when it last sent something.
+    """
+
+    def __init__(self, s: socket.socket) -> None:
+        self.socket, self.lines = s, rendezvous_protocol.LineStream(s)
+        self.challenge = os.urandom(16).hex()
+        self.until = time.monotonic() + _HELLO_TIMEOUT
+        self.hello: Message = {}
+        self.system: _System | None = None
+        self.service_connected = False
+        self.last_heard = time.monotonic()
+
+    @property
+    def rank(self) -> int:
+        return int(self.hello["rank"])
+
+    @override
+    def __str__(self) -> str:
+        return f"process {self.rank} ({self.hello.get('host')}, pid {self.hello.get('pid')})"
+
+
+class _System:
+    """Processes that meet and then work together.
+
+    Attributes:
+      phase: "gathering", "connecting" (to jaxlib's service) or "running".
+      until: when the phase fails.
+      heartbeat: heartbeat timeout in seconds; next_beat: when to request heartbeats next.
+      may_be_suspended: whether a suspended member may still be connected to the service.
+      error: why the system cannot be formed, in phase "connecting".
+      failures: launch -> (until when other processes may fail too, process index -> error).
+    """
+
+    def __init__(self, first: _Connection) -> None:
+        self.count = int(first.hello["count"])
+        self.members: dict[int, _Connection] = {}
+        self.until = float("inf")
+        self.phase = "gathering"
+        self.heartbeat, self.next_beat = 0.0, float("inf")
+        self.service: CoordinationService | None = None
+        self.may_be_suspended = False
+        self.port = 0
+        self.error: str | None = None
+        self.failures: dict[str, tuple[float, dict[int, str]]] = {}
+
+
+def _beat_pause(s: _System) -> float:
+    """Return the seconds between two requests for heartbeats."""
+    return min(s.heartbeat / _BEATS_PER_TIMEOUT, _MAX_BEAT_PAUSE)
+
+
+class Coordinator:
+    """The server of the rendezvous on a listening socket, and the services of the systems that were formed.
+
+    All of it runs in one thread, as an event loop, so it needs no locks.
+
+    Args:
+      listener: the listening socket.
+      key: the token.
+      startup_timeout: seconds after which it ends if no process has come.
+      load_jaxlib: returns the module that creates services. Called when a service is first needed.
+    """
+
+    def __init__(self, listener: socket.socket, key: bytes, startup_timeout: float,
+                 load_jaxlib: Callable[[], ModuleType]) -> None:
+        self._listener, self._key, self._load_jaxlib = listener, key, load_jaxlib
+        self._host = listener.getsockname()[0]
+        self._unauthenticated: list[_Connection] = []
+        self._systems: list[_System] = []
+        self._end = time.monotonic() + startup_timeout
+        self._stopping = False
+        self._last_rejected = (float("-inf"), "")  # time and host of the last connection with another token
+        self._leaked_services: list[CoordinationService] = []  # they end with this process, see `_stop_service`
+        self._selector = selectors.DefaultSelector()
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._wake, self._alarm = socket.socketpair()  # a byte on `_alarm` wakes the loop
+        for s in (self._wake, self._alarm):
+            s.setblocking(False)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+
+    # --- the loop -------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Serve until the last process has disconnected."""
+        try:
+            while self._systems or time.monotonic() < self._end:
+                for key, _ in self._selector.select(self._select_timeout()):
+                    if key.fileobj is self._listener:
+                        self._accept()
+                    elif key.fileobj is self._wake:
+                        self._wake.recv(64)
+                    # Events of connections that were dropped in this round are skipped.
+                    elif key.data in self._unauthenticated or (key.data.system and self._is_member(key.data)):
+                        self._read(key.data)
+                self._handle_timeouts()
+        finally:
+            self._listener.close()  # first, so that a process that connects now is refused
+            for c in list(self._unauthenticated):
+                self._drop(c)
+            for s in self._systems:
+                self._drop_all(s)
+                self._stop_service(s)
+            self._selector.close()
+            self._wake.close()
+            self._alarm.close()
+
+    def stop(self) -> None:
+        """Have the processes disconnect from the service, then end. For signal handlers and other threads."""
+        self._stopping = True
+        try:
+            self._alarm.send(b"!")
+        except OSError:
+            pass
+
+    def _select_timeout(self) -> float:
+        times = [c.until for c in self._unauthenticated] + [min(s.until, s.next_beat) for s in self._systems]
+        times += [until for s in self._systems for until, _ in s.failures.values()]
+        if not self._systems:
+            times.append(self._end)
+        return min(max(min(times, default=60.0) - time.monotonic(), 0.0), 60.0)
+
+    def _handle_timeouts(self) -> None:
+        now = time.monotonic()
+        for c in [c for c in self._unauthenticated if c.until <= now]:
+            self._drop(c)
+        for s in [s for s in self._systems if s.until <= now]:
+            if s.phase == "gathering":
+                self._fail_gathering(s)
+            elif s.phase == "connecting":
+                for c in [c for c in s.members.values() if not c.service_connected]:
+                    self._handle_end(c)
+        for s in [s for s in self._systems if s.next_beat <= now]:
+            self._request_heartbeats(s, now)
+        for s in self._systems:
+            for launch in [n for n, (until, _) in s.failures.items() if until <= now]:
+                for r, text in s.failures.pop(launch)[1].items():
+                    for c in list(s.members.values()):
+                        c.lines.send(failed=r, name=text)
+        if self._stopping and self._end != float("-inf"):
+            self._end = float("-inf")
+            for s in list(self._systems):
+                if s.phase == "gathering":
+                    self._fail(s, "the coordinator was stopped", "connection")
+                for c in s.members.values():
+                    c.lines.send(closing=True)
+                s.until = now + _STOP_TIMEOUT
+        elif self._stopping:
+            for s in [s for s in self._systems if s.until <= now]:
+                self._drop_all(s)
+                self._systems.remove(s)
+                self._stop_service(s)
+
+    def _fail_gathering(self, s: _System) -> None:
+        """Send the error of processes that did not come to those that did."""
+        absent = _format_ranks(set(range(s.count)) - set(s.members))
+        others = sum(len(o.members) for o in self._systems if o is not s)
+        busy = f" ({others} that met here before are at work)" if others else ""
+        late = f"of {s.count} processes {absent} did not come to the coordinator in time{busy}. "
+        (when, host), timeout = self._last_rejected, max(c.hello["timeout"] for c in s.members.values())
+        if when > s.until - 2 * timeout:  # while they gathered, or just before
+            self._fail(s, f"{late}A process at {host} was rejected because it has another token: set LAMINA_TOKEN (or "
+                          "LAMINA_TOKEN_FILE) to the same secret in all processes", "permission")
+        else:
+            self._fail(s, f"{late}Start them, give them this address and the same num_processes, or raise "
+                          "initialization_timeout", "timeout")
+
+    def _request_heartbeats(self, s: _System, now: float) -> None:
+        """Request heartbeats. A process silent for the timeout is lost, unless this coordinator was suspended."""
+        pause = _beat_pause(s)
+        was_suspended = now - s.next_beat > pause
+        s.next_beat = now + pause
+        for c in list(s.members.values()):
+            if was_suspended:  # processes answer requests, and none was sent meanwhile: their silence means nothing
+                c.last_heard = now
+            if now - c.last_heard > s.heartbeat:
+                c.lines.send(lost=c.rank,
+                             name=f"process {c.rank} (this one: it gave no sign of life for {s.heartbeat:g} s)")
+                s.may_be_suspended = True
+                self._handle_end(c)
+            else:
+                c.lines.send(beat=True)
+
+    # --- unauthenticated connections ------------------------------------------------------------------------------
+    def _accept(self) -> None:
+        try:
+            s, _ = self._listener.accept()
+        except OSError:
+            return  # closed again, or no descriptor left
+        s.setblocking(False)
+        if len(self._unauthenticated) >= _MAX_UNAUTHENTICATED:
+            self._drop(self._unauthenticated[0])
+        c = _Connection(s)
+        self._unauthenticated.append(c)
+        self._selector.register(s, selectors.EVENT_READ, c)
+        c.lines.send(lamina=rendezvous_protocol.PROTOCOL, challenge=c.challenge)
+
+    def _read(self, c: _Connection) -> None:
+        try:
+            is_open = c.lines.receive()
+        except BlockingIOError:
+            return
+        except OSError:
+            is_open = False
+        try:
+            while (message := c.lines.pop()) is not None:
+                if c.system is None:
+                    if "hello" in message:
+                        self._authenticate(c, message)
+                elif "connected" in message and c.system.phase == "connecting":
+                    c.service_connected = True
+                    self._start_if_connected(c.system)
+                elif "failed" in message and c.system.phase == "running":
+                    self._handle_failed_launch(c.system, c, message)
+                elif "bye" in message:
+                    return self._handle_leave(c)
+                if c not in self._unauthenticated and not self._is_member(c):
+                    return  # rejected
+        except ValueError:
+            is_open = False  # not a process of lamina
+        if is_open:
+            c.last_heard = time.monotonic()
+        else:
+            self._handle_end(c)
+
+    def _is_member(self, c: _Connection) -> bool:
+        return c.system is not None and c.system.members.get(c.rank) is c
+
+    def _authenticate(self, c: _Connection, message: Message) -> None:
+        """Check the MAC and the form of a hello. ValueError if the form is wrong."""
+        text, digest = message.get("hello"), message.get("mac")
+        if not isinstance(text, str) or not isinstance(digest, str):
+            raise ValueError("no hello")
+        expected = rendezvous_protocol.mac(self._key, "guest", c.challenge, text)
+        if not hmac.compare_digest(digest.encode(), expected.encode()):  # in constant time
+            text = ("the coordinator has another token. Set LAMINA_TOKEN (or LAMINA_TOKEN_FILE) to the same secret in "
+                    "all processes; without it each user's own is taken, which machines without a common home do not "
+                    "share")
+            self._last_rejected = time.monotonic(), _remote_host(c.socket)
+            return self._reject(c, text, "permission")
+        try:
+            hello = json.loads(text)
+        except RecursionError as e:
+            raise ValueError("nested too deep") from e
+        if not isinstance(hello, dict) or any(type(hello.get(n)) is not int for n in ("rank", "count")):
+            raise ValueError("no hello")
+        if any(type(hello.get(n)) not in (int, float) for n in ("timeout", "heartbeat", "leaving")):
+            raise ValueError("no hello")
+        c.hello = hello
+        if self._stopping:
+            return self._reject(c, "the coordinator was stopped", "connection")
+        self._add_member(c)
+
+    def _add_member(self, c: _Connection) -> None:
+        system = next((s for s in self._systems if s.phase == "gathering"), None)
+        mismatch = self._find_mismatch(c, system)
+        if mismatch:
+            text = f"{mismatch}. Each process needs a number of its own, the same num_processes and the same versions"
+            self._reject(c, text, "value")
+            if system is not None:  # it can never be complete, so those that wait get the error now
+                self._fail(system, text, "value")
+            return
+        if system is None:
+            system = _System(c)
+            self._systems.append(system)
+        self._unauthenticated.remove(c)
+        c.system = system
+        system.members[c.rank] = c
+        rendezvous_protocol.set_keepalive(c.socket, c.hello["heartbeat"])
+        c.lines.send(proof=rendezvous_protocol.mac(self._key, "coordinator", c.challenge, str(c.hello.get("nonce"))))
+        system.until = min(system.until, time.monotonic() + c.hello["timeout"])
+        if len(system.members) == system.count:
+            self._start_service(system)
+
+    def _find_mismatch(self, c: _Connection, system: _System | None) -> str | None:
+        """Return why a process cannot be a member, or None."""
+        count = c.hello["count"]
+        if count < 1 or not 0 <= c.rank < count:
+            return f"process_id must be in [0, num_processes); {c} has {count}"
+        if system is None:
+            return None
+        other = system.members[min(system.members)]
+        if count != system.count:
+            return f"num_processes is {count} in {c} and {system.count} in {other}"
+        if c.rank in system.members:
+            return f"process_id {c.rank} is taken: {c} and {system.members[c.rank]} came with it"
+        mine, theirs = c.hello.get("fits"), other.hello.get("fits")
+        if mine != theirs:
+            return f"processes must agree; {c} has {mine}, {other} has {theirs}"
+        return None
+
+    def _reject(self, c: _Connection, text: str, kind: str) -> None:
+        c.lines.send(error=f"{rendezvous_protocol.CALL}: {text}", kind=kind)
+        self._drop(c)
+
+    # --- systems --------------------------------------------------------------------------------------------------
+    def _start_service(self, s: _System) -> None:
+        """Start jaxlib's service for a complete system, and have the processes connect to it."""
+        first = s.members[0].hello
+        s.heartbeat = first["heartbeat"]
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        try:
+            # jaxlib's service would silently share a port that another service has (SO_REUSEPORT). So reserve a free
+            # one, with the same option, until the service has bound it.
+            with socket.socket(family, socket.SOCK_STREAM) as reserved:
+                if hasattr(socket, "SO_REUSEPORT"):
+                    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                reserved.bind((self._host, 0))
+                s.port = reserved.getsockname()[1]
+                address = rendezvous_protocol.format_address(self._host, s.port)
+                s.service = self._load_jaxlib().new_service(address, s.count, int(_CONNECT_TIMEOUT) * 3,
+                                                            first["leaving"])
+        except Exception as e:  # of any kind: the waiting processes must get an error
+            return self._fail(s, f"the coordinator cannot host jaxlib's service: {type(e).__name__}: {e}", "connection")
+        s.phase, s.until = "connecting", time.monotonic() + _CONNECT_TIMEOUT
+        for c in list(s.members.values()):
+            c.lines.send(begin=s.port, limit=int(_CONNECT_TIMEOUT) * 3, heartbeat=s.heartbeat)
+
+    def _start_if_connected(self, s: _System) -> None:
+        if not all(c.service_connected for c in s.members.values()):
+            return
+        if s.error:
+            return self._fail(s, s.error, "connection")
+        now = time.monotonic()
+        s.phase, s.until, s.next_beat = "running", float("inf"), now + _beat_pause(s)
+        for c in s.members.values():
+            c.last_heard = now
+            c.lines.send(ready=True)
+
+    def _fail(self, s: _System, text: str, kind: str) -> None:
+        """Send an error to all members of a system, and close it."""
+        self._systems.remove(s)
+        for c in list(s.members.values()):
+            self._reject(c, text, kind)
+        self._close(s)
+
+    def _handle_end(self, c: _Connection) -> None:
+        """Handle a connection that ended without a goodbye: its process is lost."""
+        s = c.system
+        was_member = self._is_member(c)
+        self._drop(c)
+        if s is None or not was_member:
+            return
+        if s.phase == "running":
+            for other in list(s.members.values()):
+                other.lines.send(lost=c.rank, name=str(c))
+        elif s.phase == "connecting":
+            # jaxlib aborts the processes that wait for this one. So this coordinator connects in its place: then all
+            # return from `connect`, and get the error over their coordinator connection.
+            s.error = f"{c} ended while the processes were connecting"
+            if not c.service_connected and s.members:
+                threading.Thread(target=self._connect_for_lost, args=(s, c.rank, c.hello), daemon=True).start()
+            self._start_if_connected(s)
+        self._close_if_empty(s)
+
+    def _connect_for_lost(self, s: _System, rank: int, hello: Message) -> None:
+        address = rendezvous_protocol.format_address(self._local_host(), s.port)
+        client = self._load_jaxlib().new_distributed_client(address, rank, int(_CONNECT_TIMEOUT) * 3, hello["leaving"])
+        try:
+            client.connect()
+            client.shutdown()
+        except Exception:
+            pass  # the service has ended, so no process waits any more
+
+    def _local_host(self) -> str:
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
+
+    def _handle_leave(self, c: _Connection) -> None:
+        s = c.system
+        assert s is not None
+        self._drop(c)
+        for other in list(s.members.values()):
+            if s.phase == "running":
+                other.lines.send(left=c.rank, name=str(c))
+        self._close_if_empty(s)
+
+    @staticmethod
+    def _handle_failed_launch(s: _System, c: _Connection, message: Message) -> None:
+        """Record that a launch failed in a process.
+
+        If it fails in all its processes within `_FAILURE_WINDOW`, no process waits for the data of another, and all
+        continue. Otherwise `_handle_timeouts` reports it to all members.
+        """
+        launch = str(message.get("launch"))
+        _, those = s.failures.setdefault(launch, (time.monotonic() + _FAILURE_WINDOW, {}))
+        those[c.rank] = f"{c}: {str(message['failed'])[:_MAX_TEXT]}"
+        if len(those) == message.get("of"):
+            del s.failures[launch]
+            for r in those:
+                if r in s.members:
+                    s.members[r].lines.send(alike=launch)
+
+    def _close_if_empty(self, s: _System) -> None:
+        if not s.members and s in self._systems:
+            self._systems.remove(s)
+            self._close(s)
+
+    def _close(self, s: _System) -> None:
+        self._stop_service(s)
+        if not self._systems:
+            self._end = min(self._end, time.monotonic())
+
+    def _drop_all(self, s: _System) -> None:
+        s.may_be_suspended = s.may_be_suspended or bool(s.members)
+        for c in list(s.members.values()):
+            self._drop(c)
+
+    def _stop_service(self, s: _System) -> None:
+        service, s.service = s.service, None
+        # The shutdown message of a service aborts a client that is still connected. A suspended process would receive
+        # it when it resumes. The end of the connection does not abort it, because of its `ServiceProxy`.
+        if s.may_be_suspended:
+            self._leaked_services.append(service)
+        elif service is not None:
+            try:
+                service.shutdown()
+            except Exception:
+                pass  # it ends with this process
+
+    def _drop(self, c: _Connection) -> None:
+        """Close a connection and remove it from all tables."""
+        if c in self._unauthenticated:
+            self._unauthenticated.remove(c)
+        if self._is_member(c):
+            assert c.system is not None
+            del c.system.members[c.rank]
+        try:
+            self._selector.unregister(c.socket)
+        except (KeyError, ValueError):
+            pass
+        c.socket.close()
+
+
+# --- as a program -------------------------------------------------------------------------------------------------
+def listen(address: str) -> socket.socket:
+    """Return a socket that listens at `host:port`; port 0 picks a free one. OSError as from `bind`."""
+    host, _, port = address.rpartition(":")
+    number = rendezvous_protocol.resolve(host.strip("[]"))[0]
+    family = socket.AF_INET6 if ":" in number else socket.AF_INET
+    return socket.create_server((number, int(port)), family=family, backlog=512)
+
+
+def _report(**fields: object) -> None:
+    """Print one line of JSON for the process that started this one, which reads no more than that."""
+    try:
+        print(json.dumps(fields), flush=True)
+    except OSError:
+        pass
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the coordinator until the last process disconnects. Exit status 1 if the port cannot be bound."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lamina_distributed.coordinator",
+        description="Run the coordinator, to which the processes of a program connect. It ends when the last process "
+        "disconnects. It prints one line of JSON when it listens: its address and process id.")
+    parser.add_argument("address", nargs="?", default="127.0.0.1:0", help="host:port to listen at; port 0: a free one")
+    parser.add_argument("--startup-timeout", type=float, default=600, metavar="S",
+                        help="end if no process has connected within S seconds")
+    parser.add_argument("--patience", dest="startup_timeout", type=float, default=argparse.SUPPRESS,
+                        help=argparse.SUPPRESS)  # deprecated name of --startup-timeout
+    parser.add_argument("--detach", action="store_true", help="run in the background")
+    parser.add_argument("--exit-on-stdin-close", action="store_true", help="end when standard input is closed")
+    parser.add_argument("--leash", dest="exit_on_stdin_close", action="store_true", default=argparse.SUPPRESS,
+                        help=argparse.SUPPRESS)  # deprecated name of --exit-on-stdin-close
+    parser.add_argument("--json", action="store_true", help="no effect: the output is always JSON")
+    options = parser.parse_args(argv)
+    # The child is adopted by init: no process has to wait for it, and a signal to the group does not reach it.
+    if options.detach and os.fork():
+        os._exit(0)
+    try:
+        key = rendezvous_protocol.load_token()
+        listener = listen(options.address)
+    except (OSError, ValueError, RuntimeError) as e:
+        _report(error=str(getattr(e, "strerror", None) or e), errno=getattr(e, "errno", None))
+        return 1
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # each process needs a descriptor
+    coordinator = Coordinator(listener, key, options.startup_timeout, _import_jaxlib)
+    # The import takes a third of a second. It runs while the processes connect.
+    threading.Thread(target=_import_jaxlib, daemon=True).start()
+    for s in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(s, lambda *_: coordinator.stop())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if options.exit_on_stdin_close:
+        threading.Thread(target=_stop_on_stdin_close, args=(coordinator,), daemon=True).start()
+    _report(address=rendezvous_protocol.format_address(*listener.getsockname()[:2]), pid=os.getpid())
+    if options.detach:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    coordinator.run()
+    os._exit(0)  # at once: jaxlib's threads have nothing left to do
+
+
+def _stop_on_stdin_close(coordinator: Coordinator) -> None:
+    sys.stdin.buffer.read()
+    coordinator.stop()
+
+
+def _import_jaxlib() -> ModuleType:
+    from . import _jaxlib as module  # noqa: PLC0415 (late: processes can connect while this is imported)
+    return module
+
+
+if __name__ == "__main__":
+    sys.exit(main())
