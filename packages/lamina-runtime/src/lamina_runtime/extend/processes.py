@@ -36,7 +36,8 @@ from .._sharding.shardings import is_replicated, named_sharding, replicated_shar
 
 __all__ = ["AXIS", "ArrayImpl", "FailureMonitor", "GatherSeries", "HostGather", "JAXLIB_VERSION", "JaxlibSharding",
            "KeyValueStore", "LAUNCH_ERRORS", "LaunchFailedError", "MAX_HELD_BYTES", "MultiProcessLauncher",
-           "MultiProcessProgram", "ProcessGroup", "ProcessLostError", "active_groups", "agreement", "all_process_collective", "arg_aval",
+           "MultiProcessProgram", "ProcessGroup", "ProcessLostError", "active_groups", "agreement",
+           "all_process_collective", "arg_aval",
            "collective_timeout_seconds", "cpu_enable_async_dispatch", "effects_barrier", "find_callback_error",
            "has_clients", "host_value", "immortalize", "is_ready", "is_replicated", "keep_freed_memory", "local_devices",
            "make_cpu_client", "make_gpu_client", "named_sharding", "num_cpu_devices", "peer_error_for",
