@@ -16,4 +16,8 @@ OPERATIONS = {
     "layer_norm": 1.0, "layer_norm_gradient": 1.0, "bfloat16_product": 1.0, "top_k": 1.0, "argmax_of_columns": 1.0,
     "histogram": 1.0, "cumulative_sum": 0.6, "cumulative_sum_of_rows": 0.8, "sort_of_pairs": 0.6, "argsort": 0.6,
     "sort_by_two_keys": 1.0, "top_k_of_a_long_row": 1.0, "top_k_of_integers": 0.2, "bfloat16_matrix_times_vector": 1.0,
-    "take_along_axis": 1.0, "small_products": 1.0, "padding": 1.0}
+    "take_along_axis": 1.0, "small_products": 1.0, "padding": 1.0,
+    **dict.fromkeys(("groups_input_gradient", "convolution_input_gradient", "pointwise_convolution",
+                     "pointwise_convolution_gradient", "pooling", "bfloat16_product_gradient", "top_k_gradient",
+                     "cumulative_sum_gradient", "cumulative_product", "cumulative_product_gradient", "sort_gradient",
+                     "take_rows", "take_rows_gradient", "small_products_gradient"), 1.0)}

@@ -149,8 +149,8 @@ def _register(name: str) -> None:
         args = small()
         return lambda: f(*args)
 
-    PROGRAMS[f"library_small_{name}"] = compiled(f, small), 500, 5
-    PROGRAMS[f"library_large_{name}"] = compiled(g, large), 3, 7
+    PROGRAMS[f"library_small_{name}"] = compiled(f, small), 500, 5, time.perf_counter
+    PROGRAMS[f"library_large_{name}"] = compiled(g, large), 3, 7, time.perf_counter
     def launch() -> Callable[[], Any]:
         args = small()
         given, executable = leaves(args), xp.jit(lambda *a: f(*a)).lower(*args).compile().runtime_executable()
@@ -159,8 +159,8 @@ def _register(name: str) -> None:
             return executable.execute_sharded(given)
         return run
 
-    PROGRAMS[f"library_eager_{name}"] = eager, 30, 5
-    PROGRAMS[f"library_launch_{name}"] = launch, 300, 5
+    PROGRAMS[f"library_eager_{name}"] = eager, 30, 5, time.perf_counter
+    PROGRAMS[f"library_launch_{name}"] = launch, 300, 5, time.perf_counter
     FIGURES[f"library_xla_{name}"] = lambda cache: compiler_alone(f, small())
     FIGURES[f"library_begun_{name}"] = lambda cache: compiler_and_launch(f, small())
     FIGURES[f"library_first_{name}"] = lambda cache: first_call(f, small())

@@ -35,11 +35,18 @@ def row(calls: int) -> Callable[[Callable[[], tuple[Any, Any]]], Any]:
     return enter
 
 
+def _result_handler(x: Any) -> Any:
+    try:
+        return _jax.array_result_handler(x.aval, x.sharding, committed=True, _skip_checks=True)
+    except TypeError:  # newer releases of jaxlib do not check
+        return _jax.array_result_handler(x.aval, x.sharding, committed=True)
+
+
 def make_raw(fun: Any, *args: Any) -> Callable[..., list[Any]]:
     """Return a function of flat arrays that launches the executable of `fun(*args)` and makes its results."""
     executable = fun.lower(*args).compile().runtime_executable()
     outs = lamina.tree_util.tree_leaves(fun(*args))
-    handlers = [_jax.array_result_handler(x.aval, x.sharding, committed=True, _skip_checks=True) for x in outs]
+    handlers = [_result_handler(x) for x in outs]
     launch = executable.execute_sharded
     return lambda *flat: launch(flat).consume_with_handlers(handlers)
 

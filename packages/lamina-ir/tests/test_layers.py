@@ -120,6 +120,13 @@ def test_rule_modules_are_replaced_separately(package):
     assert run(folder, f"layers.use(batching_rules='my_rules'); {SHOW}").endswith("{'sin': 'my rule'}")
 
 
+def test_is_default_does_not_import_the_layer(package):
+    folder = package("my_rules", "")
+    line = "print(layers.is_default('batching'), 'lamina_batching' in sys.modules)"
+    assert run(folder, line) == "True False"
+    assert run(folder, line, "batching.rules=my_rules") == run(folder, line, "batching=mine") == "False False"
+
+
 TWO = "[lamina.layers]\nbatching = {0}\n"
 
 

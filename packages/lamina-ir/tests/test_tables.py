@@ -21,6 +21,17 @@ def test_defined_rule_is_found(table):
     assert table in list_rule_tables()
 
 
+def test_changed_rules_exclude_those_of_the_package():
+    with importing_layer():
+        table = RuleTable("vmap", "lamina_batching/rules")
+        table.define(prims.sin_p, len)
+    assert not table.changed
+    table.define(prims.cos_p, len)
+    with table.override(prims.sin_p, abs):
+        assert table.changed == {prims.sin_p, prims.cos_p}
+    assert table.changed == {prims.cos_p}
+
+
 def test_missing_rule_error_names_rule_file(table):
     with pytest.raises(MissingRuleError, match=r"vmap of `erf` has no rule; add a rule to lamina_batching/rules/elem"):
         table[prims.erf_p]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, aval_of, evaluate_primitive, prims, shaped
 from lamina_lowering import lower
+from lamina_lowering.extend import lowering_rules, platform_rules
 from lamina_lowering.testing import check_lowering, run_lowered, single_eqn_program
 
 RNG = np.random.default_rng(0)
@@ -120,3 +121,38 @@ def test_cumulative_sum_that_overflows_is_infinite_from_there_on():
     x = np.full(20_000, 1e36, np.float32)
     got, = run_lowered(lower(single_eqn_program(prims.cumsum_p, [aval_of(x)], dict(axis=0, reverse=False))), x)
     assert np.isfinite(got[:300]).all() and (got[400:] == np.inf).all()
+
+
+# --- cumulative operations as loops -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("prim,dtype,shape,axis,reverse", [
+    (prims.cumprod_p, "float32", (40, 50), 1, False), (prims.cumprod_p, "bfloat16", (5, 30, 9), 1, True),
+    (prims.cumprod_p, "int32", (50, 40), 0, True), (prims.cumprod_p, "complex64", (3, 2000), 1, True),
+    (prims.cummax_p, "float32", (2500,), 0, False), (prims.cummax_p, "bfloat16", (40, 50), 1, True),
+    (prims.cummin_p, "float32", (3, 2000), 1, True), (prims.cummin_p, "int32", (5, 30, 9), 1, False),
+    (prims.cumsum_p, "int8", (50, 40), 0, False), (prims.cumsum_p, "int32", (1, 2500), 1, True)])
+def test_cumulative_loops_match_the_common_rule(prim, dtype, shape, axis, reverse):
+    rng = np.random.default_rng(3)
+    x = rng.integers(-3, 4, shape) if dtype.startswith("int") else np.exp(0.1 * rng.standard_normal(shape))
+    x = x.astype(getattr(ml_dtypes, dtype, dtype))
+    if prim is not prims.cumprod_p and dtype == "float32":
+        x.flat[7], x.flat[300], x.flat[900] = np.nan, np.inf, -np.inf
+    params = dict(axis=axis, reverse=reverse)
+    program = single_eqn_program(prim, [aval_of(x)], params)
+    made = lower(program)
+    assert "stablehlo.while" in str(made.module) and "stablehlo.while" not in str(lower(program, platform="cuda").module)
+    with platform_rules("cpu").override(prim, lowering_rules[prim]):
+        wanted, = run_lowered(lower(program), x)
+    got, = run_lowered(made, x)
+    assert got.dtype == wanted.dtype
+    if prim is prims.cumprod_p and dtype != "int32":
+        f = np.complex64 if dtype == "complex64" else np.float32
+        np.testing.assert_allclose(got.astype(f), wanted.astype(f), rtol=1e-2 if dtype == "bfloat16" else 3e-5)
+    else:
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_short_or_small_cumulative_products_are_no_loops():
+    for shape, axis in (((10_000, 16), 1), ((30, 30), 1)):
+        aval = shaped(shape, np.dtype("float32"))
+        text = str(lower(single_eqn_program(prims.cumprod_p, [aval], dict(axis=axis, reverse=False))).module)
+        assert "while" not in text and "reduce_window" in text

@@ -15,6 +15,7 @@ from lamina_parallel import Mesh, PartitionSpec, pmap, shard_map, xmap
 from lamina_runtime._backend import client_state
 from lamina_runtime._compile import compile_tiers as compile_tiers_module, disk_cache, executable_cache
 from lamina_runtime._compile.compile_tiers import compile_tiers, estimate_costs, has_two_tiers
+from lamina_runtime._compile.tier_switch import TierSwitch
 from lamina_runtime._launch import process_group
 from lamina_tracing import jit, lax, make_jaxpr
 
@@ -476,3 +477,73 @@ _, status = os.waitpid(pid, 0)
 print(os.waitstatus_to_exitcode(status))
 """)
     assert (code, out) == (0, "7\n"), err
+
+
+class Texts(dict):
+    """Texts that simulated processes share."""
+
+    set, number = dict.__setitem__, 0
+
+    def delete(self, prefix):
+        for key in [key for key in self if key.startswith(prefix)]:
+            del self[key]
+
+    def next_number(self, processes):
+        return self.number
+
+
+class SimulatedProcess:
+    """A process of a program with two tiers; `finish` and `is_final` are those of its executable."""
+
+    processes, name = (1, 4), "step"
+
+    def __init__(self, rank, store):
+        self.rank, self.store, self.switch, self.tier, self.reasons = rank, store, TierSwitch(), "first", []
+        self.loaded, self.first_launch_done = self, True
+
+    def finish(self, made, error):
+        self.tier = "first" if made is None else made
+        self.reasons += [error] * bool(error)
+
+    def is_final(self, name):
+        return True
+
+    def launch(self):
+        self.switch.before_launch(self, self.store, self.rank)
+        return self.tier
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("compiled", [(0, 3), (4, 1), (2, 2)])
+@pytest.mark.parametrize("fails", [None, 0, 1])
+def test_simulated_processes_switch_together(order, compiled, fails):
+    store = Texts()
+    every = [SimulatedProcess(rank, store) for rank in (1, 4)]
+    launches = []
+    for number in range(10):
+        for i in order:
+            if number == compiled[i]:
+                every[i].switch.note_compiled(*((None, "no memory") if i == fails else ("optimized", "")))
+        launches.append({every[i].launch() for i in order})
+    assert all(len(tiers) == 1 for tiers in launches)
+    if fails is None:
+        assert launches[max(compiled) + 1] == {"first"} and launches[max(compiled) + 3] == {"optimized"} and not store
+    else:
+        assert launches[-1] == {"first"}
+        assert [p.reasons for p in every] == [[f"process {every[fails].rank}: no memory"]] * 2
+
+
+def test_switch_continues_after_an_executable_is_compiled_again():
+    store = Texts()
+    one, other = [SimulatedProcess(rank, store) for rank in (1, 4)]
+    for p in (one, other):
+        p.launch()
+        p.switch.note_compiled("optimized", "")
+    for p in (one, other, one, other):
+        p.launch()
+    one.tier = "first"  # a new executable
+    one.switch.note_compiled("again", "")
+    assert [p.launch() for p in (one, other)] == ["first", "first"]
+    assert [p.launch() for p in (one, other)] == ["again", "optimized"]
+    one.switch.note_compiled("late", "")
+    assert one.switch.is_optimized and one.launch() == "again"

@@ -10,6 +10,7 @@ from lamina_ir import ExecutionError, prims
 from lamina_lowering.extend import lower_to_op, lowering_rules
 from lamina_runtime import _jaxlib, stages
 from lamina_runtime import serialize_executable as se
+from lamina_runtime._compile import lowering
 from lamina_tracing import jit, lax, pure_callback
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
@@ -81,6 +82,7 @@ CLOSED = """
 import lamina_runtime as lr
 import numpy as np
 from lamina_runtime import serialize_executable as se
+from lamina_runtime._compile import lowering
 from lamina_tracing import jit, lax
 x = np.arange(3, dtype="float32")
 saved = se.serialize(jit(lambda x: lax.sin(x)).lower(x).compile())
@@ -226,3 +228,46 @@ def test_files_that_are_no_saved_calls_are_refused(tmp_path):
         se.load_compiled(path)
     with pytest.raises(TypeError, match="save_compiled: compiled must be a compiled call"):
         se.save_compiled(jit(f), path)
+    with pytest.raises(FileNotFoundError, match="save_compiled: the folder .*absent does not exist"):
+        compiled().save(tmp_path / "absent" / "call")
+
+
+LOADED_QUICKLY = """
+import sys
+import numpy as np
+import lamina_runtime as lr
+x = np.arange(6, dtype="float32").reshape(2, 3)
+call = lr.load_compiled(sys.argv[1])
+y = call(x, {"a": 2.0})["y"]
+print("lamina_lowering" in sys.modules, round(float(y[0, 0]), 3))
+again = lr.serialize_executable
+print(again.deserialize_and_load(*again.serialize(call))(x, {"a": 2.0})["y"].shape, "sine" in call._lowered.as_text(),
+      "lamina_lowering" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("is_overridden", [False, True])
+def test_loaded_call_lowers_its_program_only_if_rules_may_differ(tmp_path, is_overridden, monkeypatch):
+    if is_overridden:
+        with lowering_rules.override(prims.sin_p, lower_to_op("stablehlo.cosine")):
+            jit(lambda x, d: f(x, d)).lower(X, {"a": 1.0}).compile().save(tmp_path / "call")
+    else:
+        monkeypatch.setattr(lowering, "changed_rules", lambda platform: frozenset())  # other tests define rules
+        compiled().save(tmp_path / "call")
+    done = subprocess.run([sys.executable, "-c", LOADED_QUICKLY, str(tmp_path / "call")], capture_output=True, text=True,
+                          check=True)
+    assert done.stdout.splitlines() == [f"{is_overridden} 16.0", "(2, 3) True True"]
+    assert ("lowered to another module" in done.stderr) is is_overridden
+
+
+def test_donation_of_a_loaded_call_needs_no_module(tmp_path, monkeypatch):
+    monkeypatch.setattr(lowering, "changed_rules", lambda platform: frozenset())
+    with pytest.warns(UserWarning, match="cannot be reused"):
+        jit(lambda x: lax.reduce_sum(x, (0,)), donate_argnums=0).lower(X).compile().save(tmp_path / "call")
+    code = ("import sys, warnings, lamina_runtime as lr\n"
+            "with warnings.catch_warnings(record=True) as caught:\n"
+            "    warnings.simplefilter('always')\n"
+            "    lr.load_compiled(sys.argv[1])\n"
+            "print(len(caught), 'no result has this shape' in str(caught[0].message), 'lamina_lowering' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "call")], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "True", "False"]

@@ -26,7 +26,7 @@ from lamina_tracing.extend import logger
 from . import _jaxlib
 from ._group import (cluster_env, failure_handling, gloo_sockets, host_gather, interruptible_wait, launch_agreement,
                      multi_process, peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy,
-                     spawn_coordinator, stuck_watch)
+                     shared_texts, spawn_coordinator, stuck_watch)
 from ._health import health_server
 from ._version import __version__
 from ._group.launch_agreement import AgreementError, CollectiveTimeoutError
@@ -72,6 +72,7 @@ class _Session:
         self._sockets = sockets
         self._monitor = failure_handling.FailureMonitor(connection, self.disconnect, sockets)
         self.launcher = multi_process.MultiProcessLauncher(self._monitor)
+        self.launcher.store = shared_texts.SharedTexts(client)
         runtime.set_failure_monitor(self._monitor)
         self._launch_check = launch_check
         proxy.on_service_end = self.disconnect

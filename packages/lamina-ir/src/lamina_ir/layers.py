@@ -30,7 +30,7 @@ from ._util.layer_import import add_rule_module, import_added_rules, import_rule
 from .errors import LaminaError
 
 __all__ = ["CONTRACTS", "Layer", "LayerError", "add_rule_module", "deprecated_getattr", "explain_absent_names",
-           "former_attributes", "former_parameters", "layers", "pause_gc", "reexport_implementation", "use"]
+           "former_attributes", "former_parameters", "is_default", "layers", "pause_gc", "reexport_implementation", "use"]
 
 # layer -> version of its conformance tests, increased by changes of behaviour that make correct plugins incorrect
 CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "distributed": 1,
@@ -132,6 +132,19 @@ def layers() -> tuple[Layer, ...]:
     'lamina_batching'
     """
     return tuple([_describe(layer, _loaded.get(layer) or _choose(layer)) for layer in CONTRACTS])
+
+
+def is_default(layer: str) -> bool:
+    """Return whether a layer, with its rules, has or would get its default implementation. The layer is not imported.
+
+    Args:
+      layer: a key of `CONTRACTS`.
+
+    >>> is_default("batching")
+    True
+    """
+    names = [name for name in (layer, f"{layer}.rules") if name in CONTRACTS]
+    return all((_loaded.get(name) or _choose(name)).module == "default" for name in names)
 
 
 @pause_gc

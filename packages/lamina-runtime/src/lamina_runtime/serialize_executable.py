@@ -25,7 +25,8 @@ from lamina_tracing.extend import JitSpec, StagedProgram, eval_jaxpr
 
 from . import _jaxlib
 from ._backend import backends, client_state
-from ._compile import disk_cache
+from ._compile import disk_cache, stored_lowering
+from ._compile.stored_lowering import StoredLowering
 from ._dispatch.stages import Compiled, Lowered, Traced
 from ._execute import executable
 from ._version import __version__
@@ -40,8 +41,8 @@ _HEAD = struct.Struct("<8sI32sQQ")  # magic, format, sha256 of header and progra
 class _Loaded(Compiled):
     """A compiled call whose executable was deserialized."""
 
-    def __init__(self, lowered: Lowered, payload: bytes) -> None:
-        self._payload = payload
+    def __init__(self, lowered: Lowered, payload: bytes, stored: StoredLowering | None) -> None:
+        self._payload, self._stored = payload, stored
         self._by_placement: dict[Placement, executable.CompiledProgram] = {}
         super().__init__(lowered)
 
@@ -59,7 +60,7 @@ class _Loaded(Compiled):
             spec = self._spec
             self._by_placement[place] = executable.CompiledProgram(
                 spec.call, self._lowered._lowered_closed, spec.name, place, spec.keep_unused, self._overrides,
-                self._lowered._rules, self._payload)
+                self._lowered._rules, self._payload, lowered=self._stored)
         return self._by_placement[place]
 
 
@@ -106,6 +107,7 @@ def _pack(call: str, compiled: Compiled, has_trees: bool) -> bytes:
         "writer": f"lamina-runtime {__version__}", "name": spec.name, "call": spec.call, **_describe(place.devices[0]),
         "committed": place.committed, "donated": compiled._donated, "keep_unused": spec.keep_unused,
         "options": compiled._overrides, "module": _digest_module(program),
+        "lowering": stored_lowering.describe_lowering(program.lowered, len(program.out_avals)),
         "executable": hashlib.sha256(payload).hexdigest(),
         **{name: treedef_to_json(tree) for name, tree in structures.items()}}).encode()
     head = _HEAD.pack(_MAGIC, _FORMAT, hashlib.sha256(header + source).digest(), len(header), len(source))
@@ -141,8 +143,9 @@ def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTree
             raise TypeError(f"{call}: {what} must be a PyTreeDef, as serialize returns it; got {type(tree).__name__}")
         if tree.num_leaves != count:
             raise ValueError(f"{call}: {what} must have {count} leaves; got {tree}")
-    compiled = _Loaded(_rebuild(header, closed, in_tree, out_tree, device), payload)
-    if header["module"] != _digest_module(compiled._program):
+    stored = _find_stored_lowering(header, closed, device)
+    compiled = _Loaded(_rebuild(header, closed, in_tree, out_tree, device, stored), payload, stored)
+    if stored is None and header["module"] != _digest_module(compiled._program):
         raise ValueError(f"{call}: {_explain_other_module(header)}. Compile and serialize it again")
     return compiled
 
@@ -160,9 +163,12 @@ def save_compiled(compiled: Compiled, path: str | os.PathLike[str]) -> None:
       ValueError: it runs on several devices, or calls Python, or a tree has nodes without a form in files
         (`lamina.export.register_pytree_node_serialization`).
       ExecutionError: jaxlib cannot serialize it.
+      OSError: the file cannot be written.
     """
     data = _pack("save_compiled", compiled, True)
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"save_compiled: the folder {target.parent} does not exist. Create it")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_bytes(data)
@@ -202,20 +208,29 @@ def load_compiled(path: str | os.PathLike[str], backend: str | None = None,
     if "in_tree" not in header:
         raise ValueError(f"{call}: {path} holds bytes of serialize, without the trees; load it with deserialize_and_load")
     device = _choose_device(call, backend, execution_devices)
-    lowered = _rebuild(header, closed, treedef_from_json(header["in_tree"]), treedef_from_json(header["out_tree"]), device)
+    in_tree, out_tree = treedef_from_json(header["in_tree"]), treedef_from_json(header["out_tree"])
+    stored = _find_stored_lowering(header, closed, device)
     problem = _explain_other_host(header, device)
     if not _is_whole(header, payload):
         problem = f"the executable of `{header['name']}` is damaged or cut off"
     if problem is None:
         try:
-            loaded = _Loaded(lowered, payload)
-            if header["module"] == _digest_module(loaded._program):
+            loaded = _Loaded(_rebuild(header, closed, in_tree, out_tree, device, stored), payload, stored)
+            if stored is not None or header["module"] == _digest_module(loaded._program):
                 return loaded
             problem = _explain_other_module(header)
         except ExecutionError:
             problem = f"jaxlib cannot load the executable of `{header['name']}`"
     warnings.warn(f"{call}: {path}: {problem}; its program is compiled again", RuntimeWarning, stacklevel=2)
-    return lowered.compile()
+    return _rebuild(header, closed, in_tree, out_tree, device, None).compile()
+
+
+def _find_stored_lowering(header: dict[str, Any], closed: ClosedJaxpr, device: Device) -> StoredLowering | None:
+    """Return what the file says of the lowered program; None if it must be lowered and compared."""
+    fields = header.get("lowering")
+    if fields is None or not stored_lowering.are_rules_equal(fields):
+        return None
+    return StoredLowering(fields, header["name"], backends.lowering_platform(device), lower_keys(closed))
 
 
 def _is_whole(header: dict[str, Any], payload: bytes) -> bool:
@@ -279,7 +294,8 @@ def _parse(call: str, serialized: bytes) -> tuple[dict[str, Any], ClosedJaxpr, b
         raise ValueError(f"{call}: the bytes are malformed: {e}") from None
 
 
-def _rebuild(header: dict[str, Any], closed: ClosedJaxpr, in_tree: PyTreeDef, out_tree: PyTreeDef, device: Device) -> Lowered:
+def _rebuild(header: dict[str, Any], closed: ClosedJaxpr, in_tree: PyTreeDef, out_tree: PyTreeDef, device: Device,
+             stored: StoredLowering | None) -> Lowered:
     """Return the lowered call of a program, for one device."""
     def run(*args: Tree, **kwargs: Tree) -> Tree:
         return trees.tree_unflatten(out_tree, eval_jaxpr(closed, trees.tree_leaves((args, kwargs))))
@@ -289,4 +305,5 @@ def _rebuild(header: dict[str, Any], closed: ClosedJaxpr, in_tree: PyTreeDef, ou
     spec = JitSpec(run, device=device if is_placed else None, keep_unused=header["keep_unused"],
                    compiler_options=dict(header["options"]), call=header["call"])
     staged = StagedProgram(closed, [], out_tree)
-    return Traced(spec, staged, in_tree, tuple(header["donated"]), lower_keys(closed).in_avals).lower()
+    traced = Traced(spec, staged, in_tree, tuple(header["donated"]), lower_keys(closed).in_avals)
+    return traced.lower() if stored is None else Lowered(traced, None, stored)

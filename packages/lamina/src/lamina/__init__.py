@@ -94,7 +94,9 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
         if name in _REPORTS:
             return getattr(_import_module("lamina_see"), name)
         if name == "load_compiled":
-            return getattr(_import_module(f"{__name__}.experimental.serialize_executable"), name)
+            # Not all packages, so that a first result comes sooner.
+            _import_quickly("lamina_numpy")
+            return _import_quickly("lamina_runtime.serialize_executable").load_compiled
         if name in _FLAGS:
             return getattr(__getattr__("config"), name)
         if name not in __all__:

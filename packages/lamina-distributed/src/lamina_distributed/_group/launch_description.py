@@ -74,7 +74,9 @@ def digest(program: MultiProcessProgram) -> bytes:
     asm = program.lowered.module.operation.get_asm(enable_debug_info=False, large_elements_limit=16)
     hasher = blake2b(_CONSTANT.sub("constant", asm).encode(), digest_size=TOKEN_BYTES)
     devices = [(int(d.process_index), int(d.id)) for d in place.devices]
-    hasher.update(repr((program.call, place.grid, place.one_member_per_device, devices, place.donated)).encode())
+    has_two_tiers = getattr(program.loaded, "switch", None) is not None  # they depend on settings of each process
+    hasher.update(repr((program.call, place.grid, place.one_member_per_device, devices, place.donated,
+                        *["two tiers"] * has_two_tiers)).encode())
     # Names of axes are arbitrary objects of the user; their `repr` may contain an address.
     for name, size in place.axes:
         hasher.update(f"{_stable_text(name)} {size}".encode())

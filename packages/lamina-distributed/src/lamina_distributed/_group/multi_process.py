@@ -34,6 +34,7 @@ class MultiProcessLauncher:
       launch_agreed: called with the program and a function that launches it. It returns the result of that function, or
         raises if the processes launch different programs. It calls it in the same order in all processes.
       is_stuck: whether a launch over several processes will not end, because a process was lost.
+      store: texts that all processes share, a `KeyValueStore`.
       waiter: waits for results if jaxlib cannot abort a wait for a lost process (GPU). None if it can.
       latest_launch: call, name and processes of the latest launch, for `stuck_watch`; None before the first.
     """
@@ -42,6 +43,7 @@ class MultiProcessLauncher:
         self.monitor = monitor
         self.waiter: Any = None
         self.is_stuck = False
+        self.store: runtime.KeyValueStore | None = None
         self.launch_agreed: Callable[[MultiProcessProgram, Callable[[], Any]], Any] = _launch_unchecked
         self.latest_launch: tuple[str, str, tuple[int, ...]] | None = None
         self._first_lock = threading.Lock()

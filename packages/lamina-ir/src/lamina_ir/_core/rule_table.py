@@ -169,6 +169,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         self.import_rules: Callable[[], None] | None
         note_table(self)
         self._defined_before_import: set[Primitive] = set()
+        self._changed: set[Primitive] = set()
         with generation.changing():
             _tables.add(self)
 
@@ -176,6 +177,11 @@ class RuleTable(dict[Primitive, RuleFunction]):
     def overridden(self) -> frozenset[Primitive]:
         """The primitives whose rule is that of an open `override` block."""
         return frozenset(self._blocks)
+
+    @property
+    def changed(self) -> frozenset[Primitive]:
+        """The primitives whose rule or reason was set by another package or program, or in an open `override` block."""
+        return self.overridden | self._changed
 
     @property
     def missing_rules(self) -> dict[Primitive, str]:
@@ -214,7 +220,10 @@ class RuleTable(dict[Primitive, RuleFunction]):
         if not self._may_define(prim):
             return
         with generation.changing():
-            fresh = self.is_importing or is_filling(self) or self.is_unread(prim)
+            is_own = self.is_importing or is_filling(self)
+            fresh = is_own or self.is_unread(prim)
+            if not is_own:
+                self._changed.add(prim)
             self._end_overrides(prim)
             super().__setitem__(prim, rule)
             self._missing_rules.pop(prim, None)
@@ -235,7 +244,10 @@ class RuleTable(dict[Primitive, RuleFunction]):
         if not self._may_define(prim):
             return
         with generation.changing():
-            fresh = self.is_importing or is_filling(self) or self.is_unread(prim)
+            is_own = self.is_importing or is_filling(self)
+            fresh = is_own or self.is_unread(prim)
+            if not is_own:
+                self._changed.add(prim)
             self._end_overrides(prim)
             self._missing_rules[prim] = reason
             self._remove(prim)
@@ -280,6 +292,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
         with generation.changing():
             self._end_overrides(op)
             self._remove(op)
+            self._changed.add(op)
             self._change_permanently()
 
     def _reject_mutation(self, *args: object, **kwargs: object) -> NoReturn:

@@ -3,8 +3,13 @@
 On CPUs a cumulative sum of floats along a long last axis is a product of its blocks with a triangular matrix of ones,
 because `reduce_window` is a scalar loop. Infinities and NaNs would spread in these products, to elements before them.
 They also reach the sum of all elements. So if that sum is not finite, the program computes the common form.
+
+Other cumulative operations on CPUs are a loop along the axis, which combines a vector with the next one. A long axis with few
+vectors is divided into blocks, which the loop handles side by side.
 """
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -18,6 +23,8 @@ __all__: list[str] = []
 
 _BLOCK = 16
 _TRIANGLE = 32  # elements of a block that is multiplied with a triangular matrix
+_LOOP_LONG, _LOOP_MANY = 24, 1 << 10  # least length and number of elements for a loop, which takes longer to compile
+_STEPS, _WIDE = 1024, 64  # most steps of a loop of vectors with fewer elements than `_WIDE`
 _LONG, _MANY = 64, 1 << 14  # least length and least number of elements for products, which take longer to compile
 
 
@@ -34,6 +41,60 @@ def _make_cumulative(combine, identity):
         return ctx.convert(made, aval, ctx.aval_out)
 
     return rule
+
+
+def _make_loop(combine, identity, prim):
+    """Make the rule for CPUs."""
+    def rule(ctx, x, *, axis, reverse):
+        out = ctx.aval_out
+        if out.shape[axis] < _LOOP_LONG or out.size < _LOOP_MANY or not ctx.is_unpartitioned:
+            return lowering_rules[prim](ctx, x, axis=axis, reverse=reverse)
+        x, aval = _widen(ctx, x, combine)
+        if dtypes.is_float(aval.dtype) and aval.dtype.itemsize < 4:  # XLA would convert the whole array in each step
+            wide = shaped(aval.shape, np.dtype(np.float32))
+            x, aval = ctx.convert(x, aval, wide), wide
+        start = ctx.const(identity(aval.dtype), _scalar(aval))
+        return ctx.convert(_cumulate_in_loop(ctx, x, aval, axis, reverse, start, combine), aval, out)
+
+    return rule
+
+
+def _cumulate_in_loop(ctx, x, aval, axis, reverse, start, combine):
+    """Combine each element with all elements before it along an axis, as `_cumulate`."""
+    n = aval.shape[axis]
+    if n <= _STEPS or aval.size // n >= _WIDE:
+        return _loop(ctx, x, aval, axis, reverse, start, combine)
+    inside, blocks = _split(ctx, x, aval, axis, start, min(_STEPS, math.isqrt(n)))
+    inside = _loop(ctx, inside, blocks, axis + 1, reverse, start, combine)
+    before, totals = _totals(ctx, inside, blocks, axis, reverse)
+    before = _cumulate_in_loop(ctx, before, totals, axis, reverse, start, combine)
+    return _join(ctx, before, inside, blocks, aval, axis, reverse, start, combine)
+
+
+def _loop(ctx, x, aval, axis, reverse, start, combine):
+    """Combine each element with all elements before it, one step after another, with the axis in front."""
+    n, ndim = aval.shape[axis], len(aval.shape)
+    order = [axis, *[a for a in range(ndim) if a != axis]]
+    front, step = shaped(tuple([aval.shape[a] for a in order]), aval.dtype), shaped((), np.dtype(np.int32))
+    line = shaped((1, *front.shape[1:]), aval.dtype)
+    if axis:
+        x = ctx.op("stablehlo.transpose", (x,), front, permutation=ctx.i64s(order))
+    types = [step, line, front]
+
+    def pass_on(ctx, i, total, values):
+        place = ctx.op("stablehlo.subtract", (ctx.const(n - 1, step), i), step) if reverse else i
+        at = place, *[ctx.const(0, step)] * (ndim - 1)
+        here = ctx.op("stablehlo.dynamic_slice", (values, *at), line, slice_sizes=ctx.i64s(line.shape))
+        total = combine(ctx, total, here, line)
+        values = ctx.op("stablehlo.dynamic_update_slice", (values, total, *at), front)
+        return ctx.op("stablehlo.add", (i, ctx.const(1, step)), step), total, values
+
+    first = ctx.const(0, step), ctx.broadcast(start, _scalar(aval), line), x
+    made = ctx.op("stablehlo.while", first, *types, regions=[
+        ctx.region(types, lambda ctx, i, *_: ctx.compare(i, ctx.const(n, step), "LT", step)),
+        ctx.region(types, pass_on)])[2]
+    back = [order.index(a) for a in range(ndim)]
+    return ctx.op("stablehlo.transpose", (made,), aval, permutation=ctx.i64s(back)) if axis else made
 
 
 def _cumulate(ctx, x, aval, axis, reverse, start, combine):
@@ -105,7 +166,9 @@ def cumsum_cpu(ctx, x, *, axis, reverse):
     last = len(out.shape) - 1
     if axis != last or out.shape[axis] < _LONG or out.size < _MANY or not dtypes.is_float(out.dtype) or (
             not ctx.is_unpartitioned):
-        return lowering_rules[prims.cumsum_p](ctx, x, axis=axis, reverse=reverse)
+        # A loop adds one after another, with larger roundings: only for sums without roundings.
+        other = lowering_rules[prims.cumsum_p] if dtypes.is_inexact(out.dtype) else _cumsum_loop
+        return other(ctx, x, axis=axis, reverse=reverse)
     x, aval = _widen(ctx, x, _add)
     start, flag = ctx.const(0, _scalar(aval)), shaped((), dtypes.BOOL)
     inside, blocks = _multiply_blocks(ctx, x, aval, reverse, start)
@@ -153,8 +216,12 @@ def _multiply_blocks(ctx, x, aval, reverse, start):
     return ctx.reshape(made, blocks), blocks
 
 
+_cumsum_loop = _make_loop(_add, _zero, prims.cumsum_p)
 lowering_rules.define(prims.cumsum_p, _make_cumulative(_add, _zero))
 lowering_rules.define(prims.cumprod_p, _make_cumulative(_mul, _one))
 lowering_rules.define(prims.cummax_p, _make_cumulative(_max, lowest))
 lowering_rules.define(prims.cummin_p, _make_cumulative(_min, highest))
 platform_rules("cpu").define(prims.cumsum_p, cumsum_cpu)
+platform_rules("cpu").define(prims.cumprod_p, _make_loop(_mul, _one, prims.cumprod_p))
+platform_rules("cpu").define(prims.cummax_p, _make_loop(_max, lowest, prims.cummax_p))
+platform_rules("cpu").define(prims.cummin_p, _make_loop(_min, highest, prims.cummin_p))

@@ -40,13 +40,15 @@ class ClientState:
       windows: client -> window of collectives in flight, see `_backend.launch_guards`.
       effect_order, pending_effects: tokens of ordered effects, results of the others, see `_execute.effects`.
       executables, executable_bytes: compiled programs by content, their memory, see `_compile.executable_cache`.
+      tier_switches: content of programs over several processes -> when they change tiers, see `_compile.tier_switch`.
       launcher: launches programs that span processes, see `_launch.process_group`; None in a single process.
     """
 
     __slots__ = ("epoch", "clients", "failures", "default_client", "default_device", "device_groups", "single_shardings",
                  "device_lists", "gspmd_shardings", "sharding_aliases", "reshard_plans", "user_shardings",
                  "scalar_cache", "call_caches", "windows",
-                 "effect_order", "pending_effects", "executables", "executable_bytes", "launcher")
+                 "effect_order", "pending_effects", "executables", "executable_bytes", "tier_switches",
+                 "launcher")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -69,6 +71,7 @@ class ClientState:
         self.pending_effects: deque[LaunchReceipt] = deque()
         self.executables: OrderedDict[CacheKey, Any] = OrderedDict()  # least recently used first
         self.executable_bytes = 0
+        self.tier_switches: dict[CacheKey, Any] = {}
         self.launcher: Any = None
 
 

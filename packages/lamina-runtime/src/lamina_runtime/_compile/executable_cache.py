@@ -25,6 +25,7 @@ from .. import _jaxlib
 from . import background, compiler as compile_compiler, disk_cache
 from .._backend import client_state, deletion, error_translation, fork_state, progress, shutdown
 from .._sharding import shardings
+from .tier_switch import TierSwitch
 from .._typing import Client, CompilerOptions, DeviceList, Executable, JaxlibCompileOptions, OptionPairs
 
 if TYPE_CHECKING:
@@ -109,10 +110,11 @@ class LoadedExecutable:
       tier: `optimized`, or `first` until the executable is replaced by the optimised one.
       job: the compilation of the optimised executable, if it has not ended.
       job_error: why that compilation failed, until a warning has said so; "" if it did not.
+      switch: decides when several processes replace the executable; None if this process decides alone.
     """
 
     __slots__ = ("executable", "key", "size", "failures", "memo_keys", "device", "payload", "tier", "job", "job_error",
-                 "__weakref__")
+                 "switch", "__weakref__")
 
     def __init__(self, executable: Executable, key: object, size: int, device: Device,
                  failures: error_translation.CallbackFailures | None = None, payload: bytes | None = None) -> None:
@@ -122,6 +124,7 @@ class LoadedExecutable:
         self.tier = "optimized"
         self.job: background.Job | None = None
         self.job_error = ""
+        self.switch: TierSwitch | None = None
 
     def is_final(self, name: str) -> bool:
         """Return whether the executable stays; if the optimised one could not be compiled, warn once."""
@@ -245,6 +248,10 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
     if compiler.name != "xla":
         digest.update(compiler.name.encode())
     state = client_state.current
+    switch = None
+    if has_two_tiers and len({d.process_index for d in devices}) > 1:
+        digest.update(b"two tiers")  # not the executable of calls that never run the first tier
+        switch = state.tier_switches.setdefault((digest.digest(), devices), TierSwitch())
     key = (digest.digest(), devices)
     with _lock:
         key_lock = _compile_locks.setdefault(key, threading.Lock())
@@ -257,7 +264,7 @@ def compile(lowered: Lowered, devices: tuple[Device, ...], options: CompileSetti
         try:
             if found is None:
                 path = disk_cache.cache_path(key[0], devices) if disk_cache.compilation_cache.value else None
-                task = _CompileTask(compiler, lowered, len(code), key, devices, options, path)
+                task = _CompileTask(compiler, lowered, len(code), key, devices, options, path, switch)
                 found = None if path is None else task.load(path)
                 if found is None:
                     found = task.compile(has_two_tiers and type(compiler) is compile_compiler.XLACompiler)
@@ -299,6 +306,7 @@ class _CompileTask(NamedTuple):
     devices: tuple[Device, ...]
     options: CompileSettings
     path: str | None  # its file in the disk cache; None: it is not stored
+    switch: TierSwitch | None = None
 
     def load(self, path: str) -> LoadedExecutable | None:
         """Return the executable from its file in the disk cache; None if it is not there."""
@@ -311,18 +319,28 @@ class _CompileTask(NamedTuple):
     def compile(self, has_two_tiers: bool) -> LoadedExecutable:
         """Return a compiled executable: the optimised one, or one of the first tier that is replaced later."""
         with progress.operation(f"compiling `{self.lowered.name}`"):
-            made = self._compile_first_tier() if has_two_tiers else self._compile_optimized()
+            is_quick = has_two_tiers and not (self.switch is not None and self.switch.is_optimized)
+            made = self._compile_first_tier() if is_quick else self._compile_optimized()
+        made.switch = self.switch
         _count("misses")
         return made
 
     def _compile_first_tier(self) -> LoadedExecutable:
         """Compile quickly, and submit the optimising compilation. The disk cache gets only the result of the latter."""
-        quick = self.options._replace(cheap=True, compiler_options=_jaxlib.UNOPTIMISED)
+        quick = self.options._replace(cheap=True, compiler_options=(*_jaxlib.UNOPTIMISED, *self.options.compiler_options))
         loaded = self._wrap(self._compile(quick))
         reference, is_logged = weakref.ref(loaded), bool(config.log_compiles.value)  # settings of this thread
         loaded.job = background.Job(self.lowered.name, self.devices[0], lambda: self._optimize(reference, is_logged))
         loaded.tier = "first"
-        return loaded if background.submit(loaded.job) else self._compile_optimized()
+        if self.switch is None:
+            return loaded if background.submit(loaded.job) else self._compile_optimized()
+        if self.switch.error:
+            loaded.job = None
+        elif not background.submit(loaded.job):
+            # The other processes run the first tier, too.
+            loaded.job = None
+            self.switch.note_compiled(None, "no thread could be started")
+        return loaded
 
     def _optimize(self, reference: weakref.ref[LoadedExecutable], is_logged: bool) -> None:
         """Replace an executable of the first tier, unless it has been freed."""
@@ -338,7 +356,11 @@ class _CompileTask(NamedTuple):
             # Arrays of the results have the shardings that the partitioner chose in the first tier.
             if made is not None and self.options.propagate and _result_shardings(made) != _result_shardings(loaded):
                 made, error = None, "the compiler chose other shardings for the results"
-            loaded.finish(made, error)
+            if self.switch is None:
+                loaded.finish(made, error)
+            else:
+                loaded.job = None
+                self.switch.note_compiled(made, error)
             if is_logged:
                 logger.warning("`%s`: %s in the background in %.4f s", self.lowered.name,
                                f"failed ({error})" if error else "optimized", time.perf_counter() - start)

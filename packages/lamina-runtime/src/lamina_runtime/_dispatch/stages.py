@@ -29,10 +29,11 @@ from .._array import key_array, key_reuse_check
 from . import donation_warnings, explicit_types, user_shardings
 from .._placement import resolve
 from .._array.memory_layout import DeviceLocalLayout, Format, Layout
-from .._typing import CompilerOptions, Executable, MemoryStats, Module, XlaComputation
+from .._typing import CompilerOptions, Executable, LoweringRules, MemoryStats, Module, XlaComputation
 
 if TYPE_CHECKING:
-    from lamina_lowering import SourceLine
+    from lamina_lowering import Lowered as LoweredModule, SourceLine
+    from .._compile.stored_lowering import StoredLowering
     from .._placement.plan import Plan
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "OutInfo", "STAGE_METHODS", "Traced", "Wrapped",
@@ -194,11 +195,12 @@ class Lowered(_Stage):
     """A lowered call: `.as_text()` shows the module, `.compile()` makes it callable.
 
     The program and the lowering rules are fixed when it is made; later definitions and overrides do not affect it.
+    With `stored`, which belongs to a stored executable, the module is made when it is needed.
     """
 
-    def __init__(self, traced: Traced, platform: str | None) -> None:
+    def __init__(self, traced: Traced, platform: str | None, stored: StoredLowering | None = None) -> None:
         spec, staged = traced._spec, traced._staged
-        closed = lowering.expand_primitives(staged.closed)
+        closed = staged.closed if stored is not None else lowering.expand_primitives(staged.closed)
         if closed is not staged.closed:
             staged = staged._replace(closed=closed)
         self._spec, self._staged = spec, staged
@@ -213,11 +215,14 @@ class Lowered(_Stage):
             ins = tuple([getattr(x, "_sharding", None) if s is None else s for x, s in zip(self._arg_specs, layout.ins)])
             self._layout = user_shardings.UserShardings(ins, layout.outs, layout.devices, self._in_tree)
         self._place = _placement(self, self._arg_specs)
-        own = backends.lowering_platform(self._place.devices[0])
-        self._rules = lowering.merged_rules(platform or own)
-        self._lowered = lowering.lower(lower_xmaps(self._lowered_closed), name=spec.name, platform=platform or own,
-                               placement=self._place,
-                               rules=self._rules, keep_unused=spec.keep_unused)
+        platform = platform or backends.lowering_platform(self._place.devices[0])
+        if stored is None:
+            self._rules: LoweringRules | None = lowering.merged_rules(platform)
+            self._lowered: LoweredModule | StoredLowering = _lower(self, platform, self._rules)
+        else:
+            self._rules = None
+            stored.set_source(lambda: _lower(self, platform, lowering.merged_rules(platform)))
+            self._lowered = stored
 
     @classmethod
     def from_flat_info(cls, lowering: Lowered, in_tree: PyTreeDef, in_avals: Tree, donate_argnums: Sequence[int],
@@ -465,6 +470,12 @@ def _make_layout(text: object, sharding: Sharding) -> Layout:
 def _planning() -> ModuleType:
     """Return the module that builds plans. The package imports it lazily, at the first use."""
     return import_module("lamina_runtime._placement.build_plan")
+
+
+def _lower(step: Lowered, platform: str, rules: LoweringRules) -> LoweredModule:
+    """Return the module of a lowered call."""
+    return lowering.lower(lower_xmaps(step._lowered_closed), name=step._spec.name, platform=platform, placement=step._place,
+                          rules=rules, keep_unused=step._spec.keep_unused)
 
 
 def _placement(step: Lowered | Compiled, flat: Sequence[Value]) -> Placement:

@@ -7,7 +7,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, thread_effect_token
 from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles, lower_keys
@@ -33,6 +33,7 @@ from .._typing import Array, Executable, LaunchReceipt, LoweringRules, OpShardin
 
 if TYPE_CHECKING:
     from lamina_lowering import Lowered
+    from .._compile.stored_lowering import StoredLowering
 
 __all__ = ["CompiledProgram", "FastPath", "compile_variant", "get_or_compile", "make_execution_error", "no_execution",
            "place_arg"]
@@ -90,10 +91,11 @@ class CompiledProgram:
       placement: its devices and shardings.
       keep_unused: whether unused arguments are passed to the executable.
       compiler_options: the user's options of the compiler.
-      rules: the lowering rules.
+      rules: the lowering rules; None: the current ones.
       payload: the serialized executable, which is loaded; None: the program is compiled.
       allow_tiers: whether the first calls may run an executable that is not optimised.
       reasons: for watchers of compilations: why it is compiled again.
+      lowered: the lowered program, if it is known.
 
     Attributes:
       loaded: the executable in the memory cache, which may be replaced by an optimised one between two calls.
@@ -116,8 +118,8 @@ class CompiledProgram:
                  "_closed", "effect_order", "effectful", "name", "named_results", "donation_checked", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
-                 compiler_options: OptionPairs, rules: LoweringRules, payload: bytes | None = None,
-                 allow_tiers: bool = False, reasons: Sequence[str] = ()) -> None:
+                 compiler_options: OptionPairs, rules: LoweringRules | None, payload: bytes | None = None,
+                 allow_tiers: bool = False, reasons: Sequence[str] = (), lowered: StoredLowering | None = None) -> None:
         devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
@@ -133,7 +135,7 @@ class CompiledProgram:
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
         self._mesh = _program_mesh_of(closed, placement)
         start, stats = time.perf_counter(), executable_cache.cache_stats()
-        self.lowered = self._lower(closed, keep_unused, rules)
+        self.lowered = cast("Lowered", lowered) if lowered is not None else self._lower(closed, keep_unused, rules)
         lowered_at = time.perf_counter()
         self.loaded = self._compile(closed, compiler_options, payload, allow_tiers)
         compiled_at, source = time.perf_counter(), _executable_source(stats)
@@ -184,8 +186,10 @@ class CompiledProgram:
         here = self.placement.visible_devices
         return here[:len(here) // self.placement.local_members]
 
-    def _lower(self, closed: ClosedJaxpr, keep_unused: bool, rules: LoweringRules) -> Lowered:
+    def _lower(self, closed: ClosedJaxpr, keep_unused: bool, rules: LoweringRules | None) -> Lowered:
         placement, prefix, by_id = self.placement, "", None
+        if rules is None:
+            rules = lowering.merged_rules(backends.lowering_platform(placement.devices[0]))
         if self.effect_order is not None:
             closed = thread_effect_token(closed)
             if placement.donated:
@@ -207,6 +211,7 @@ class CompiledProgram:
         if placement.partitions > 1:
             # Only these results may be sharded by the partitioner; the others have the user's sharding.
             unspecified = tuple([t is None for t in placement.out_tiles]) or (True,) * len(self.out_avals)
+        has_own_options = bool(compiler_options)
         if self.processes:
             compiler_options = (*_jaxlib.multi_process_overrides(low.platform), *compiler_options)
         is_parallel = len(placement.devices) > 1
@@ -219,14 +224,18 @@ class CompiledProgram:
             rolled_loops, loop_byte_threshold(closed) if has_loops and not is_parallel and low.platform == "cpu" else 0)
         if payload is not None:
             return executable_cache.load(low, placement.devices, options, payload)
-        has_two_tiers = allow_tiers and not (compiler_options or fast_compile) and self._has_two_tiers(closed)
+        has_two_tiers = allow_tiers and not (has_own_options or fast_compile) and self._has_two_tiers(closed)
         return compile_and_log(low, placement.devices, options, self.call, self.name, closed, has_two_tiers)
 
     def _has_two_tiers(self, closed: ClosedJaxpr) -> bool:
         low = self.lowered
-        # Several processes often compute the same values each, and would replace their executables at different times.
-        # The devices of one process run the same executable in every launch.
-        if client_state.current.launcher is not None or low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
+        # A switch at the same launch needs the comparison of every launch. In their own programs, several processes often
+        # compute the same values each, and would replace the executables at different times.
+        launcher = client_state.current.launcher
+        if launcher is not None and not (self.processes and process_group.agreement.value == "every"
+                                         and getattr(launcher, "store", None) is not None):
+            return False
+        if low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
             return False
         if nan_checks.is_enabled() or executable_cache.disable_most_optimizations.value:
             return False
@@ -369,7 +378,7 @@ class CompiledProgram:
 
     def _start(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
         if self.launcher is not None:
-            return self.launcher.launch(self, args, lambda: self._launch(args, handlers))
+            return self.launcher.launch(self, args, lambda: self._launch_agreed(args, handlers))
         if not self.first_launch_done:
             self.first_launch_done = True
             # Several devices of one process also connect through Gloo. A loss must not cut the connections of this
@@ -380,6 +389,14 @@ class CompiledProgram:
         launcher = client_state.current.launcher
         if launcher is not None and launcher.is_stuck:
             return launcher.run_in_new_thread(lambda: self._launch(args, handlers))
+        return self._launch(args, handlers)
+
+    def _launch_agreed(self, args: list[Value], handlers: list[ResultHandler]) -> list[Array]:
+        """Launch when all processes of the program have agreed on it, and are at the same launch."""
+        switch = self.loaded.switch
+        if switch is not None:
+            assert self.launcher is not None and self.launcher.store is not None
+            switch.before_launch(self, self.launcher.store, int(self.placement.devices[0].client.process_index()))
         return self._launch(args, handlers)
 
     def _launch(self, args: list[Value], handlers: list[ResultHandler]) -> list[Array]:
@@ -503,7 +520,9 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
     if rules is None or rules.platform != platform:
         rules = lowering.merged_rules(platform)
     # `_explain_miss` reads this tuple by position.
-    key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None)
+    key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None,
+           # When processes replace the executable must not depend on other calls of one of them.
+           allow_tiers and client_state.current.launcher is not None)
 
     def make() -> CompiledProgram:
         is_explained = config.explain_cache_misses.ever_enabled and config.explain_cache_misses.value

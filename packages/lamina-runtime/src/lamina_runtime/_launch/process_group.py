@@ -18,8 +18,9 @@ from lamina_ir.typing import Device, Value
 from .._backend import client_state
 from .._typing import Message, SettingValue
 
-__all__ = ["GatherSeries", "HostGather", "MultiProcessLauncher", "MultiProcessProgram", "ProcessGroup", "active_groups",
-           "agreement", "begin_gather", "collective_report_seconds", "collective_timeout_seconds", "multi_process_launcher"]
+__all__ = ["GatherSeries", "HostGather", "KeyValueStore", "MultiProcessLauncher", "MultiProcessProgram", "ProcessGroup",
+           "active_groups", "agreement", "begin_gather", "collective_report_seconds", "collective_timeout_seconds",
+           "multi_process_launcher"]
 
 _Outs = TypeVar("_Outs", bound=Sequence[Any])
 
@@ -49,15 +50,28 @@ class MultiProcessProgram(Protocol):
     def source_program(self) -> Any: ...
 
 
+class KeyValueStore(Protocol):
+    """Texts that all processes of a session share. A launcher has one as its attribute `store`."""
+
+    def set(self, key: str, text: str) -> None: ...
+    def get(self, key: str) -> str | None:
+        """Return a text, None if there is none. It does not wait."""
+    def delete(self, prefix: str) -> None: ...
+    def next_number(self, processes: tuple[int, ...]) -> int:
+        """Return 0, 1, ... in this session, separately for each group of processes."""
+
+
 class MultiProcessLauncher(Protocol):
     """Launches programs over several processes.
 
     Attributes:
       is_stuck: whether a launch over several processes will not end. Then all launches of this process's own programs
         are made by `run_in_new_thread`, because jaxlib would queue those of one thread behind it.
+      store: texts that all processes share. None: programs over several processes are compiled in one tier.
     """
 
     is_stuck: bool
+    store: KeyValueStore | None
 
     def connect_local_devices(self) -> None:
         """Connect the devices of this process with each other. Called once a client was made."""

@@ -31,17 +31,18 @@ from .._jaxlib import LAUNCH_ERRORS, ArrayImpl, immortalize, make_cpu_client
 from .._jaxlib import Sharding as JaxlibSharding
 from .._jaxlib.cuda_plugin import make_client as make_gpu_client
 from .._launch.error_consensus import AXIS, all_process_collective
-from .._launch.process_group import (GatherSeries, HostGather, MultiProcessLauncher, MultiProcessProgram, ProcessGroup,
-                                     active_groups, agreement, collective_report_seconds, collective_timeout_seconds)
+from .._launch.process_group import (GatherSeries, HostGather, KeyValueStore, MultiProcessLauncher,
+                                     MultiProcessProgram, ProcessGroup, active_groups, agreement,
+                                     collective_report_seconds, collective_timeout_seconds)
 from .._sharding.shardings import is_replicated, named_sharding, replicated_sharding, sharding_devices
 
 __all__ = ["AXIS", "ArrayImpl", "COMPILATION_CODE", "CoordinatorLostError", "FailureMonitor", "GatherSeries", "HostGather",
-           "JAXLIB_VERSION", "JaxlibSharding", "LAUNCH_ERRORS", "LaunchFailedError", "MAX_HELD_BYTES",
+           "JAXLIB_VERSION", "JaxlibSharding", "KeyValueStore", "LAUNCH_ERRORS", "LaunchFailedError", "MAX_HELD_BYTES",
            "MultiProcessLauncher", "MultiProcessProgram", "ProcessGroup", "ProcessLostError", "active_groups",
            "agreement", "all_process_collective", "arg_aval", "clear_fast_paths", "collective_report_seconds",
-           "collective_timeout_seconds",
-           "cpu_enable_async_dispatch", "effects_barrier", "find_callback_error", "has_clients", "has_wait_hook",
-           "host_value", "immortalize", "is_ready", "is_replicated", "keep_freed_memory", "local_devices",
+           "collective_timeout_seconds", "cpu_enable_async_dispatch", "effects_barrier", "find_callback_error",
+           "has_clients", "has_wait_hook", "host_value", "immortalize", "is_ready", "is_replicated", "keep_freed_memory",
+           "local_devices",
            "make_cpu_client", "make_gpu_client", "named_sharding", "num_cpu_devices", "peer_error_for",
            "process_count", "process_index", "process_part", "replicated_sharding", "reset", "set_client_maker",
            "set_failure_monitor", "set_launcher", "set_wait", "share_buffers", "sharding_devices", "sharding_of",
