@@ -38,10 +38,13 @@ def with_callback(x):
     return lax.psum(lamina.pure_callback(wait_in_callback, x, x), "i")
 
 
-def big(x):
-    for i in range(500):
-        x = lax.sort(x * (i + number)) if i % 2 else lax.cumsum(lax.sin(x @ x), 0)
-    return x
+def make_big(number):
+    """Return a new function, so that each round compiles another program."""
+    def big(x):
+        for i in range(500):
+            x = lax.sort(x * (i + number)) if i % 2 else lax.cumsum(lax.sin(x @ x), 0)
+        return x
+    return big
 
 
 f, g = lamina.pmap(step, axis_name="i"), lamina.pmap(with_callback, axis_name="i")
@@ -54,13 +57,14 @@ for number, case in enumerate(sys.argv[4:]):
     np.asarray(f(x))
     slow = rank == int(victim)
     if slow:
+        lowered = lamina.jit(make_big(number)).lower(np.ones((64, 64), np.float32)) if case == "compile" else None
         print("stuck", flush=True)
         if case == "read":
             sys.stdin.readline()  # in read
         elif case == "stop":
             sys.stdin.readline()  # the test stops the process here
         elif case == "compile":
-            lamina.jit(big).lower(np.ones((64, 64), np.float32)).compile()  # in compile
+            lowered.compile()  # in compile
         elif case == "callback":
             np.asarray(own(np.float32(1)))
     if case == "launch":  # a callback of the program that all are in

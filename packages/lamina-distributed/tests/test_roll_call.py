@@ -94,7 +94,7 @@ def make(rank, answers, asked=None):
         return answers.get(r)
     call = RollCall(rank, ask)
     call.describe = lambda: {"threads": [WAIT]}
-    call.known_launch = lambda r: "it came to launch 7"
+    call.known_launch = lambda r: ("it came to launch 7", 0.0)
     return call
 
 
@@ -115,6 +115,15 @@ def test_last_answer_of_a_process_that_was_stopped_later_is_shown():
     answers.clear()
     assert call.text([1]).splitlines()[1:] == ["      0 s ago:", "        process 1: is blocked in the system, for 62 s, at "
                                                "load.py:3 in read: input()"]
+
+
+def test_last_answer_from_before_the_last_launch_is_left_out():
+    answers = {1: {"threads": [READ]}}
+    call = make(0, answers)
+    call.collect([1])
+    answers.clear()
+    call.known_launch = lambda r: ("it came to launch 8", time.monotonic())
+    assert len(call.text([1]).splitlines()) == 1
 
 
 def test_text_is_kept_for_others_and_made_by_the_leader():

@@ -34,14 +34,14 @@ class RollCall:
 
     Attributes:
       describe: returns the state of this process: "threads", see `ThreadStates`, and its latest launch.
-      known_launch: what is known here of a process that does not answer.
+      known_launch: the last launch of a process that does not answer, and its time, as known here.
       on_report: called when a report is printed.
     """
 
     def __init__(self, rank: int, ask: Callable[[int, Message, float], Message | None]) -> None:
         self.rank, self._ask = rank, ask
         self.describe: Callable[[], Message] = lambda: {"threads": []}
-        self.known_launch: Callable[[int], str] = lambda rank: ""
+        self.known_launch: Callable[[int], tuple[str, float]] = lambda rank: ("", 0.0)
         self.on_report: Callable[[], None] = lambda: None
         self._latest: dict[int, tuple[float, Message]] = {}  # process -> (time, its last answer)
         self._texts: dict[tuple[int, ...], tuple[float, str]] = {}
@@ -104,12 +104,12 @@ class RollCall:
             if r in answers:
                 lines += _format_answer(r, answers[r])
                 continue
-            last = self.known_launch(r)
+            last, since = self.known_launch(r)
             text = (f"  process {r}: does not answer: it is stopped, or its threads cannot run Python"
                     + (f"; {last}" if last else ""))
             before = self._latest.get(r)
             lines.append(text)
-            if before is not None:
+            if before is not None and before[0] > since:  # an older answer is of another part of the program
                 lines.append(f"      {now - before[0]:.0f} s ago:")
                 lines += ["      " + line for line in _format_answer(r, before[1])]
         return "\n".join(lines)[:_MAX_TEXT]

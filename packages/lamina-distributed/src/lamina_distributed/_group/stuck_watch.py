@@ -43,7 +43,7 @@ class StuckWatch:
         self._states = ThreadStates()
         self._closed = threading.Event()
         self._pending: tuple[Any, float] | None = None  # the latest launch while it runs, and when that was first seen
-        self._reported_at, self._postponed_until, self._repeat = 0.0, 0.0, 1.0
+        self._postponed_at, self._postponed_until, self._repeat = 0.0, 0.0, 1.0
         self._launches: dict[tuple[int, ...], tuple[int, float]] = {}  # group -> its number of launches, since when
         self._thread = threading.Thread(target=self._watch, name="lamina-stuck-watch", daemon=True)
         self._thread.start()
@@ -79,14 +79,14 @@ class StuckWatch:
             return {"last": last, "pending": {**last, "seconds": round(time.monotonic() - pending[1], 1)}}
         return {"last": last}
 
-    def _known_launch(self, rank: int) -> str:
-        """Return what is known of a process that does not answer: the last launch to which it came."""
+    def _known_launch(self, rank: int) -> tuple[str, float]:
+        """Return the last launch to which a process came, as a text, and the time of it as known here; or ("", 0)."""
         numbers = [(since, n, ranks) for ranks, (n, since) in self._launches.items() if rank in ranks and n]
         if not numbers:
-            return "no launch of it is known"
+            return "no launch of it is known", 0.0
         since, n, ranks = max(numbers)
         return (f"it came to launch {n} of {format_ranks(ranks)}, {time.monotonic() - since:.0f} s ago, and to none "
-                "after it")
+                "after it"), since
 
     def _sample(self) -> list[Message]:
         """Update the times since when, and return the waits of this process: the oldest first."""
@@ -122,21 +122,21 @@ class StuckWatch:
 
     def _report_if_due(self, waits: Sequence[Message], seconds: float) -> None:
         if not waits or waits[0]["seconds"] < seconds:
-            self._repeat = 1.0
+            self._repeat, self._postponed_until = 1.0, 0.0
             return
         wait, now = waits[0], time.monotonic()
         if now < self._postponed_until or wait["seconds"] < seconds * self._repeat:
             return
         ranks = sorted(wait["processes"], key=lambda r: r not in wait.get("for", ()))[:64]
         answers = self._roll_call.collect(ranks)
-        if self._closed.is_set() or not self._still_waits(wait):
+        if self._closed.is_set() or not self._still_waits(wait) or _have_come(answers, wait):
             return
         if wait["kind"] == "launch" and wait["seconds"] < _COMPUTING * seconds and not _has_cause(answers, ranks):
             self._postponed_until = now + seconds / 4
             return
         lower = [r for r in answers if r < self._roll_call.rank and _longest_wait(answers[r]) > _WAITED * seconds]
-        if lower and self._postponed_until < now - 2 * _POSTPONE:
-            self._postponed_until = now + _POSTPONE
+        if lower and self._postponed_at < now - wait["seconds"]:  # not postponed yet during this wait
+            self._postponed_at, self._postponed_until = now, now + _POSTPONE
             return
         missing = f" for {format_ranks(wait['for'])}" if wait.get("for") else ""
         head = (f"lamina: {_format_waiting(answers)} waited over {seconds:g} s{missing}, in {format_launch(wait)} "
@@ -156,6 +156,14 @@ def _is_ready(x: Any) -> bool:
         return bool(x.is_ready())
     except Exception:  # deleted, or failed
         return True
+
+
+def _have_come(answers: dict[int, Message], wait: Message) -> bool:
+    """Return whether all missing processes of a launch have come to it since: then the wait is about to end."""
+    def has_come(answer: Message) -> bool:
+        last = answer.get("last") or {"number": 0, "processes": None}
+        return bool(last["processes"] == wait["processes"] and last["number"] >= wait["number"])
+    return wait["kind"] == "waits" and all(r in answers and has_come(answers[r]) for r in wait["for"])
 
 
 def _has_cause(answers: dict[int, Message], ranks: Sequence[int]) -> bool:
