@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from lamina_runtime.extend.processes import ProcessLostError
 from lamina_distributed import coordinator
-from lamina_distributed._group import rendezvous_client, rendezvous_protocol
+from lamina_distributed._rendezvous import rendezvous_client, rendezvous_protocol
 
 KEY = b"secret"
 FITS = {"jaxlib": "1"}
