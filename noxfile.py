@@ -19,7 +19,7 @@ EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/pyproject.toml")
 
 nox.needs_version = ">=2024.4"
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["tests", "imports", "lint", "types", "docs"]
+nox.options.sessions = ["tests", "imports", "lint", "types", "docs", "page"]
 
 
 @functools.cache
@@ -163,6 +163,12 @@ def site(session: nox.Session) -> None:
     python(session, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-j", "2", "-d", ".cache/site/doctrees",
            "docs", "out/site")
     python(session, "docs/_ext/check_site.py", *session.posargs)
+
+
+@nox.session
+def page(session: nox.Session) -> None:
+    """Build the page of lamina-see, and compare it with the committed one; skipped without Node.js."""
+    python(session, "tools/check_page.py", *session.posargs)
 
 
 @nox.session

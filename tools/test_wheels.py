@@ -32,7 +32,7 @@ from packaging.version import Version
 Jobs = dict[str, Callable[[], run_tests.Result]]
 WORK = ROOT / ".isolated"
 WITH_JAXLIB = ("lamina-lowering", "lamina-runtime", "lamina-checkify", "lamina-export", "lamina-checkpoint",
-               "lamina-distributed", "lamina-compat", "lamina", *example_distributions())
+               "lamina-distributed", "lamina-compat", "lamina-see", "lamina", *example_distributions())
 JAXLIB_CHECK = "import importlib.util, sys; sys.exit(any(map(importlib.util.find_spec, ('jax', 'jaxlib'))))"
 
 

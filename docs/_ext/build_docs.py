@@ -30,6 +30,8 @@ OUT = ROOT / "docs" / "_generated"
 PUBLIC_API_TESTS = ROOT / "tests" / "public_api"
 # Pages with more about a setting.
 SETTING_PAGES = {
+    "replay_folder": "docs/how-to/replay-failing-calls.md", "replay_nonfinite": "docs/how-to/replay-failing-calls.md",
+    "shadow_every": "docs/how-to/replay-failing-calls.md",
     "debug_nans": "docs/how-to/debug-a-nan.md", "debug_infs": "docs/how-to/debug-a-nan.md",
     "debug_bounds": "docs/how-to/looking-inside.md#checks-and-indices",
     "check_tracer_leaks": "docs/how-to/looking-inside.md#transfers-and-leaks",
@@ -52,7 +54,8 @@ def link(path: str) -> str:
 
 def settings_page() -> str:
     """Return the tables of all settings: those that have an effect, and those accepted for compatibility with JAX."""
-    import lamina.config  # noqa: F401  (defines the settings of all packages)
+    import lamina.config
+    import lamina.replay  # noqa: F401  (defines its own)
     import lamina_ir._config.jax_compat_flags  # noqa: F401  (defines the settings of the second table)
     from lamina_ir import config
     kinds = {bool: "False, True", int: "an integer", float: "a number", str: "text"}

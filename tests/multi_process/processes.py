@@ -65,7 +65,8 @@ def run(text: str, processes: int = 2, devices: int = 2, cache: str = "0", more:
       AssertionError: a process failed; the message has the output of all.
     """
     addresses = [free() for _ in range(1 + more)]
-    env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": cache, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    # With a job id process 0 does not wait whether processes of another job come.
+    env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": cache, "TF_CPP_MIN_LOG_LEVEL": "2", "LAMINA_JOB_ID": addresses[0]}
     given = [str(processes), "", str(devices), *addresses[1:]]
     every = []
     for rank in range(processes):

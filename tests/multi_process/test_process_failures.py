@@ -62,7 +62,8 @@ def die():
 def start(text, rank, devices, *more):
     # NCCL lets only processes of different hosts share a GPU: this lets the tests run on a machine with one.
     env = {**os.environ, "NCCL_HOSTID": f"member {rank}", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": "",
-           "LAMINA_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "2", "LAMINA_TOKEN": "of these tests"}
+           "LAMINA_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "2", "LAMINA_TOKEN": "of these tests",
+           "LAMINA_JOB_ID": "of these tests"}
     command = [sys.executable, "-X", "faulthandler", "-c", START + text, *map(str, (rank, devices, *more))]
     return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 

@@ -78,7 +78,7 @@ def topology(monkeypatch):
         monkeypatch.setattr(current, "device_groups", {"cpu": tuple(every)})
         monkeypatch.setattr(backends, "process_share", lambda named, backend=None: (1, processes))
         monkeypatch.setattr(current, "launcher", LocalLauncher())
-        monkeypatch.setattr(execute_executable.multi_process, "multi_process_launcher",
+        monkeypatch.setattr(execute_executable.process_group, "multi_process_launcher",
                             lambda devices: (LocalLauncher(), (0, 1)) if len(devices) > HERE else (None, ()))
         monkeypatch.setattr(execute_executable, "compile_and_log", lambda low, devices, *rest:
                             executable_cache.LoadedExecutable(FakeExecutable(), object(), 0, devices[0]))

@@ -100,6 +100,18 @@ host_callback.barrier_wait()"""),
 x = jnp.ones(3)
 y = lamina.jit(lambda x: x + 1, donate_argnums=0)(x)
 x + 1"""),
+    "LAM1507": Example("lamina_see.CompilationLimitError", """
+f = lamina.jit(lambda x: x * 2)
+with lamina.max_compiles(1):
+    f(np.ones(3)), f(np.ones(4))"""),
+    "LAM1510": Example("lamina.errors.OutOfMemoryError", "lamina.lax.full((10**9, 10**9), 1.0).block_until_ready()"),
+    "LAM1511": Example("lamina_see.replay.DifferenceError", """
+from lamina_lowering.extend import lowering_rules
+from lamina_ir import prims
+from lamina_see import replay
+wrong = lowering_rules.override(prims.sin_p, lambda ctx, x: ctx.op("stablehlo.cosine", (x,), ctx.aval_out))
+with replay.shadow_every(1), wrong:
+    lamina.jit(lambda x: jnp.sin(x))(1.0)"""),
     "LAM1601": Example("lamina.distributed.AgreementError", """
 f = lamina.pmap(lambda x: lamina.lax.psum(x, "i"), "i")
 g = lamina.pmap(lambda x: lamina.lax.pmax(x, "i"), "i")
@@ -124,6 +136,13 @@ if lamina.process_index() == 1:  # 64 MB of memory are left in one of the proces
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26, -1))
 f(jnp.ones(1))""", processes=2),
+    "LAM1605": Example("lamina.distributed.CoordinatorLostError", """
+import os, signal, time
+from lamina_distributed import _session
+if _session._session.connection.rank == 0:  # before the devices are known
+    os.kill(_session._session.connection.meeting.pid, signal.SIGKILL)
+time.sleep(1)
+lamina.devices()""", processes=2),
     "LAM1701": Example("lamina.experimental.checkpointing.CheckpointError", """
 import pathlib, tempfile
 from lamina.experimental import checkpointing
@@ -138,6 +157,13 @@ b > 3"""),
     "LAM1703": Example("lamina.experimental.sparse.SparseEfficiencyError", """
 from lamina.experimental import sparse
 sparse.bcoo_update_layout(sparse.BCOO.fromdense(jnp.eye(4)), n_dense=1)"""),
+    "LAM1704": Example("lamina_see.ReportError", """
+import pathlib, tempfile
+import lamina_see
+with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder, "report.json")
+    path.write_text('{"schema_version": 2}')
+    lamina_see.load(path)"""),
     "LAM1801": Example("lamina_ir.layers.LayerError", """
 from lamina_ir import layers
 layers.use(batching="another_package")"""),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lamina
+import lamina_see
 import pytest
 from error_examples import EXAMPLES
 from lamina_compat._command_line import COMMANDS
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SOURCES = sorted((ROOT / "packages").glob("*/src/**/*.py"))
 # Modules that run the command of another one.
-SAME_COMMAND = {"lamina_compat": "lamina", "lamina_distributed.launch": "lamina.launch"}
+SAME_COMMAND = {"lamina_compat": "lamina", "lamina_see": "lamina", "lamina_distributed.launch": "lamina.launch"}
 # Names of `lamina_tracing.hooks` that are not hooks: types, setters, and lists of functions to call on events.
 NOT_HOOKS = {"CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "device_put", "find_basis_map",
              "set_basis_map", "set_dispatcher", "set_evaluator", "use_numpy", "on_devices_closed", "on_staging",
@@ -57,7 +58,9 @@ def environment_variables() -> set[str]:
 
 def test_all_commands_are_listed():
     listed = {command.removeprefix("python -m ") for command in COMMANDS}
-    assert {SAME_COMMAND.get(module, module) for module in runnable_modules()} == listed
+    modules = {command for command in listed if " " not in command}
+    assert {SAME_COMMAND.get(module, module) for module in runnable_modules()} == modules
+    assert {command.removeprefix("lamina ") for command in listed - modules} <= set(lamina_see.COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

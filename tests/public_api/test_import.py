@@ -7,7 +7,7 @@ import pytest
 # Modules that only rare code paths use, except those that numpy or jaxlib import.
 LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random",
         "multiprocessing", "unittest", "lamina_nn", "lamina_sparse", "lamina_scipy", "lamina_checkify", "lamina_refs",
-        "lamina_checkpoint", "tensorstore", "asyncio",
+        "lamina_checkpoint", "tensorstore", "asyncio", "lamina_see",
         "lamina_pallas", "lamina_random", "lamina_numpy.special",
         "lamina_numpy.extend", "sysconfig", "glob", "lamina_ir.testing",
         "lamina_ir._config.jax_compat_flags", "lamina_ir._text.parser", "lamina_ir._serialize.binary",

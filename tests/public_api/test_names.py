@@ -31,7 +31,8 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "nn": "lamina_nn", "nn.initializers": "lamina_nn.initializers",
               "example_libraries.optimizers": "lamina_nn.optimizers", "example_libraries.stax": "lamina_nn.stax",
               "experimental.rnn": "lamina_nn.rnn", "experimental.jet": "lamina_jet", "experimental.checkify": "lamina_checkify",
-              "ref": "lamina_refs", "experimental.pallas": "lamina_pallas", "experimental.pallas.tpu": "lamina_pallas.tpu",
+              "ref": "lamina_refs", "replay": "lamina_see.replay",
+              "experimental.pallas": "lamina_pallas", "experimental.pallas.tpu": "lamina_pallas.tpu",
               "experimental.pallas.triton": "lamina_pallas.triton",
               "experimental.sparse": "lamina_sparse", "experimental.sparse.linalg": "lamina_sparse.linalg",
               "lax": "lamina_tracing.lax",
@@ -69,7 +70,7 @@ def _module_paths(home):
 
 SUBMODULES |= {path.replace("lamina_scipy", "scipy"): path for path in _module_paths("lamina_scipy")}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
-         "lamina_ir.trees", "lamina_ir.config", "lamina_ir.layers", "lamina_runtime.serialize_executable"]
+         "lamina_ir.trees", "lamina_ir.config", "lamina_ir.layers", "lamina_runtime.serialize_executable", "lamina_see"]
 
 
 @pytest.mark.parametrize("name", SUBMODULES)

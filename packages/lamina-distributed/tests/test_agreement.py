@@ -1,4 +1,5 @@
 """Launch consistency checks between threads with sockets; `tests/multi_process` uses real processes."""
+import json
 import os
 import random
 import socket
@@ -37,11 +38,11 @@ def describe(program):
 class System:
     def __init__(self, n, mode="every", keys=None):
         addresses = {}
-        self.all = [Agreement(peer_sockets.PeerSockets(r, "127.0.0.1", (keys or {}).get(r, b"key"),
-                                                lambda text, r=r: addresses.update({r: text}), lambda r: addresses[r]),
+        self.all = [Agreement(peer_sockets.PeerSockets(r, "127.0.0.1", (keys or {}).get(r, b"key"), addresses),
                               mode, raise_if_lost=self.raise_if_lost, digest=digest, describe=describe,
                               has_runnable_thread=lambda waiting, r=r: not self.threads[r] <= {*waiting})
                     for r in range(n)]
+        addresses.update({r: a.sockets.address for r, a in enumerate(self.all)})
         self.threads = [set() for _ in range(n)]  # for each process, the threads that may still launch
 
     @staticmethod
@@ -134,13 +135,38 @@ def test_launches_on_subsets_of_the_processes(system):
     assert "processes 0, 2, 3" in str(found[0][0])
 
 
-def test_failed_launches_are_counted_by_processes_that_launched_on_a_subset(system):
+def test_attempts_are_numbered_alike_by_processes_that_launched_on_a_subset(system):
     # A late notice of the failed launch must not be taken for one of the next launch.
     s = system(4)
     assert kinds(s.run("a", [("a", [0, 1])], "a", "a")) == [["AgreementError"]] * 4
-    assert [a.find_group((0, 1, 2, 3)).failures for a in s.all] == [1] * 4
-    assert [a.find_group((0, 1)).failures for a in s.all[:2]] == [1, 1]
+    assert [a.find_group((0, 1, 2, 3)).attempt for a in s.all] == [1] * 4
+    assert [a.find_group((0, 1)).attempt for a in s.all[:2]] == [1, 1]
     assert kinds(s.run(*["d"] * 4)) == [["ok"]] * 4
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_launch_on_a_subset_raises_once_and_the_next_equal_launches_pass(system, n):
+    """Process 1 exchanges nothing with the last one, which gets its notice in a later launch of the same program."""
+    s = system(n)
+    subset = ("a", [0, n - 1])
+    found = kinds(s.run(*[["a", "a", *"aaa"]] * (n - 1), ["a", subset, *"aaa"]))
+    assert found == [["ok", "AgreementError", *["ok"] * 3]] * n
+
+
+@pytest.mark.parametrize("seed", range(40 if os.environ.get("LAMINA_LAWS") else 3))
+def test_equal_launches_pass_after_random_subsets(system, seed):
+    """Whatever the processes have launched, two equal launches of all later none raises."""
+    draw = random.Random(seed)
+    n = draw.choice((3, 4))
+    s = system(n)
+    for _ in range(3):
+        every = ("a", tuple(range(n)))
+        odd = draw.randrange(n)
+        subset = ("a", tuple(sorted({odd, *draw.sample(range(n), 2)})))
+        found = s.run(*[[draw.choice((0.0, 0.1)), subset if r == odd else every] for r in range(n)], timeout=1.0)
+        s.run(*[[draw.choice((0.0, 0.3)), every] for _ in range(n)], timeout=3.0)
+        after = kinds(s.run(*[[every] * 2] * n, timeout=10.0))
+        assert after == [["ok"] * 2] * n, (odd, subset, kinds(found), after)
 
 
 def test_difference_is_raised_on_more_than_eight_processes(system):
@@ -383,6 +409,16 @@ def test_peers_on_one_machine_use_unix_sockets(system, monkeypatch, same_machine
     assert family == (socket.AF_UNIX if same_machine else socket.AF_INET) == s.all[1].sockets.peer(0).in_socket.family
 
 
+def test_attempt_to_connect_to_a_stopped_process_ends_with_its_loss(system):
+    """A stopped process accepts connections and does not answer."""
+    s = system(2)
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        s.all[0].sockets._peers[1] = json.dumps([*stopped.getsockname(), "no such name"])
+        threading.Timer(0.3, s.all[0].sockets.abort_connecting).start()
+        begun = time.monotonic()
+        assert kinds(s.run(["a"], [])) == [["ConnectionError"], []] and time.monotonic() - begun < 5
+
+
 def test_polling_without_data_becomes_rare():
     peer, asked = peer_sockets.Peer(1), []
 
@@ -465,7 +501,7 @@ def test_threads_start_and_number_launches_in_the_agreed_order(system):
 
     for launcher, agreement in zip(launchers, s.all):
         launcher.launch_agreed = agreement.agree
-    launchers[0]._latest = True
+    launchers[0].latest = True
     launchers[0]._await_latest = lambda program: time.sleep(0.5 if program.name == "first" else 0)
 
     def second(rank):

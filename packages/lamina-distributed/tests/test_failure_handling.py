@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from lamina_runtime.extend import processes as peer_errors
 from lamina_distributed._group import failure_handling, gloo_sockets, interruptible_wait
-from lamina_distributed._group.failure_handling import LaunchFailedError, ProcessLostError
+from lamina_distributed._group.failure_handling import CoordinatorLostError, LaunchFailedError, ProcessLostError
 
 
 class FakeConnection:
@@ -20,15 +20,39 @@ class FakeConnection:
     def __init__(self, rank=0, count=4):
         self.rank, self.count, self.heartbeat, self.coordinator_lost = rank, count, 2, False
         self.lost, self.left, self.failed, self.changed = {}, {}, {}, threading.Condition()
+        self.named = ()
+
+    def await_membership(self):
+        return tuple(sorted(self.lost))
 
     def add_listener(self, act):
         self.act = act
+
+    def mark_left(self, rank, name):
+        self.left[rank] = name
 
     def mark_lost(self, rank, name):
         with self.changed:
             self.lost[rank] = name
             self.changed.notify_all()
         self.act(("lost", rank))
+
+
+ALIVE = ("alive", {"lost": []})
+
+
+class FakeSockets:
+    """Peers that answer probes as the test says."""
+
+    def __init__(self, answers):
+        self.answers, self.news = answers, {}
+
+    def probe(self, rank, **news):
+        self.news[rank] = news
+        return self.answers[rank]
+
+    def abort_connecting(self):
+        pass
 
 
 def connect_to(listener):
@@ -142,10 +166,11 @@ def test_python_exits_after_an_abandoned_launch():
 import sys, threading, time
 from types import SimpleNamespace
 from lamina_distributed._group import failure_handling
-here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, add_listener=lambda act: None)
+here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, named=(), coordinator_lost=False, add_listener=lambda act: None,
+                       await_membership=lambda: (1,))
 monitor = failure_handling.FailureMonitor(here, lambda: None)
 monitor.set_gloo_addresses({0: [("127.0.0.1", 1)]})
-monitor._failed_at, failure_handling._UNBLOCK_TIMEOUT = time.monotonic(), 0.1
+monitor.failed_at, failure_handling._UNBLOCK_TIMEOUT = time.monotonic(), 0.1
 here.lost[1] = "process 1"
 try:
     monitor.run_in_worker_thread("jit of `f`", lambda: (time.sleep(1), print("ended", flush=True)))
@@ -220,14 +245,58 @@ def test_suspected_processes_are_lost_if_no_report_arrives(monitor, monkeypatch)
     assert "process 3, which closed its connection, was lost" in str(monitor.make_error("a call"))
 
 
-def test_without_coordinator_listening_sockets_are_probed(monitor, monkeypatch):
+def test_without_coordinator_the_others_are_asked(monitor, monkeypatch):
     monkeypatch.setattr(failure_handling, "_REPORT_TIMEOUT", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as gone:
-        monitor.set_gloo_addresses({0: [("127.0.0.1", 1)], 1: [listener.getsockname()], 2: [gone.getsockname()]})
-        monitor.connection.coordinator_lost = True
-        assert not monitor.confirm_failure()
-        gone.close()
-        assert monitor.confirm_failure() and monitor.make_error("a call").process_indices == (2,)
+    answers = {1: ALIVE, 2: ALIVE, 3: ALIVE}
+    monitor._sockets = FakeSockets(answers)
+    monitor.connection.coordinator_lost = True
+    assert monitor.confirm_failure()
+    error = monitor.make_error("a call")
+    assert isinstance(error, CoordinatorLostError) and error.process_indices == ()
+    assert "a call: the coordinator is gone" in str(error)
+    answers[2] = ("gone", None)
+    assert monitor.confirm_failure() and monitor.make_error("a call").process_indices == (2,)
+
+
+def test_without_coordinator_losses_known_to_others_are_taken_over(monitor):
+    monitor._sockets = FakeSockets({1: ("alive", {"lost": [2, 3]}), 2: ("silent", None), 3: ALIVE})
+    monitor._probe_processes()
+    assert list(monitor.connection.lost) == [2]  # process 3 answers, so it lives
+
+
+def test_silent_process_is_lost_after_the_heartbeat_timeout(monitor):
+    monitor.connection.heartbeat = 0.3
+    monitor._sockets = FakeSockets({1: ALIVE, 2: ("silent", None), 3: ALIVE})
+    monitor._probe_processes()
+    assert not monitor.connection.lost
+    time.sleep(0.4)
+    monitor._probe_processes()
+    assert list(monitor.connection.lost) == [2]
+
+
+@pytest.mark.parametrize("answers, has_slept, expected", [
+    ({1: ALIVE, 2: ("silent", None), 3: ("gone", None)}, True, False),
+    ({1: ALIVE, 2: ("alive", {"lost": [0]}), 3: ALIVE}, False, True),
+    ({1: ("silent", None), 2: ("gone", None), 3: ("gone", None)}, False, True),  # the network is cut
+    ({1: ("gone", None), 2: ("gone", None), 3: ("gone", None)}, False, False),
+    ({1: ("gone", None), 2: ("gone", None), 3: ("gone", None)}, True, True)])  # the others have gone on
+def test_peers_decide_whether_a_process_was_counted_out(monitor, answers, has_slept, expected):
+    monitor._sockets = FakeSockets(answers)
+    assert monitor.connection.is_counted_out(has_slept) is expected
+
+
+def test_process_that_leaves_without_coordinator_is_not_lost(monitor):
+    here = monitor.connection
+    here.coordinator_lost = True
+    monitor._sockets = FakeSockets({1: ALIVE, 2: ALIVE, 3: ALIVE})
+    monitor.announce_leave()
+    assert monitor._sockets.news == {1: {"leaves": []}, 2: {"leaves": []}, 3: {"leaves": []}}
+    assert monitor._answer_status({"status": 1, "leaves": []}) == {"lost": [], "coordinator_lost": True}
+    monitor._judge_suspect(1)
+    with pytest.raises(CoordinatorLostError):
+        monitor.check(PROGRAM)
+    assert monitor._answer_status({"status": 3, "leaves": [2]}) == {"lost": [2], "coordinator_lost": True}
+    assert monitor.make_error("a call").process_indices == (2,)
 
 
 def test_client_creation_waits_before_release(monitor, monkeypatch):

@@ -31,7 +31,7 @@ for use in uses:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_out_of_memory_raises_execution_error():
+def test_out_of_memory_raises_an_error_of_its_own():
     found = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True).stdout.splitlines()
     assert len(found) == 3, found
-    assert all(line.startswith("ExecutionError ") for line in found), found
+    assert all(line.startswith("OutOfMemoryError ") for line in found), found

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from lamina_ir import evaluate
 from lamina_parallel import pmap
-from lamina_runtime import unwatch_launches, watch_launches, watching_launches
+from lamina_runtime import unwatch_launches, unwrap_launches, watch_launches, watching_launches, wrap_launches
 from lamina_tracing import jit, lax
 
 
@@ -60,3 +60,44 @@ def test_invalid_listeners_are_refused():
         watch_launches(3)
     with pytest.raises(ValueError, match="does not watch launches"):
         unwatch_launches(print)
+
+
+def test_wrapper_makes_each_launch_and_sees_its_error(seen):
+    f, g = jit(lambda x: jit(lambda y: y * 2)(x) + 1), jit(lambda x: x - 1)
+    f(2.0)
+
+    def wrapper(launch, run):
+        seen.append((launch.name, launch.results))
+        g(5.0)  # not wrapped
+        out, = run()
+        return [out]
+
+    wrap_launches(wrapper)
+    try:
+        assert [float(f(3.0)), float(f(3.0))] == [7, 7]
+    finally:
+        unwrap_launches(wrapper)
+    f(2.0)
+    assert seen == [("<lambda>", ())] * 2
+
+
+def test_exception_of_a_wrapper_is_raised_and_leaves_later_calls_unwrapped():
+    def stop(launch, run):
+        raise OverflowError("enough")
+
+    f = jit(lambda x: x - 1)
+    wrap_launches(stop)
+    try:
+        for _ in range(2):
+            with pytest.raises(OverflowError, match="enough"):
+                f(2.0)
+    finally:
+        unwrap_launches(stop)
+    assert f(2.0) == 1
+
+
+def test_invalid_wrappers_are_refused():
+    with pytest.raises(TypeError, match="wrap_launches: expected a function; got int: 3"):
+        wrap_launches(3)
+    with pytest.raises(ValueError, match="does not wrap launches"):
+        unwrap_launches(print)

@@ -20,6 +20,9 @@ __all__ = ["COMMANDS", "main"]
 # command -> what it does
 COMMANDS = {
     "python -m lamina": "run a program written for JAX on lamina",
+    "python -m lamina see": "run a program and report on every function that it compiles",
+    "python -m lamina replay": "run a failing call again, from the file that lamina.replay wrote, and shrink it",
+    "python -m lamina_ir.replay": "run such a file with NumPy alone",
     "python -m lamina.launch": "run a program in several processes of this machine",
     "python -m lamina_distributed.coordinator": "run the coordinator of a program in several processes, if the program "
                                             "does not start one",

@@ -6,11 +6,11 @@ gathers between processes. `docs/how-to/several-processes/processes.md` describe
 from . import _version as _version  # first: it checks the versions of sibling packages
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
-from ._session import (AgreementError, CollectiveTimeoutError, LaunchFailedError, ProcessLostError, initialize, is_initialized,
-                       shutdown)
+from ._session import (AgreementError, CollectiveTimeoutError, CoordinatorLostError, LaunchFailedError, ProcessLostError,
+                       initialize, is_initialized, shutdown)
 from ._version import __version__
 
-__all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "__version__", "initialize",
-           "is_initialized", "shutdown"]
+__all__ = ["AgreementError", "CollectiveTimeoutError", "CoordinatorLostError", "LaunchFailedError", "ProcessLostError",
+           "__version__", "initialize", "is_initialized", "shutdown"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

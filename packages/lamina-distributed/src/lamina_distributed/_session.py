@@ -9,15 +9,16 @@ import errno
 import json
 import math
 import os
+import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lamina_ir import config
 from lamina_parallel.extend import global_view
 from lamina_runtime.extend import processes as runtime
-from lamina_runtime.extend.processes import LaunchFailedError, ProcessLostError
+from lamina_runtime.extend.processes import CoordinatorLostError, LaunchFailedError, ProcessLostError
 from lamina_tracing import hooks
 from lamina_tracing.extend import logger
 
@@ -30,15 +31,16 @@ from ._group.launch_agreement import AgreementError, CollectiveTimeoutError
 from ._group.rendezvous_protocol import CALL
 from ._typing import Client, CoordinationClient
 
-__all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "initialize",
-           "is_initialized", "shutdown"]
+__all__ = ["AgreementError", "CollectiveTimeoutError", "CoordinatorLostError", "LaunchFailedError", "ProcessLostError",
+           "initialize", "is_initialized", "shutdown"]
 
 _MAX_PROCESSES = 1 << 20
+_MAX_JOB_ID = 200  # characters
 _lock = threading.Lock()
 _session: _Session | None = None
-# Prefixes of keys in the store of jaxlib's service, followed by a process index
+_previous: rendezvous_client.Meeting | None = None  # the system that this process was in last
+# Prefix of keys in the store of jaxlib's service, followed by a process index
 _GLOO = "lamina/gloo/"    # addresses at which Gloo of that process listens
-_PEERS = "lamina/peers/"  # address of that process's `PeerSockets`
 
 
 def _clear_session() -> None:
@@ -56,19 +58,22 @@ class _Session:
       client: jaxlib's client of the coordination service, connected through `proxy`.
       gpus: local GPUs of this process. None: all.
       stay: seconds to wait at the end until the others have left.
+      sockets: connections to the other processes. None for one process.
       launch_check: compares launches with the other processes. None if switched off, or for one process.
     """
 
     def __init__(self, connection: rendezvous_client.CoordinatorConnection, client: CoordinationClient,
                  proxy: service_proxy.ServiceProxy, gpus: list[int] | None, stay: float,
-                 launch_check: launch_agreement.Agreement | None) -> None:
+                 sockets: peer_sockets.PeerSockets | None, launch_check: launch_agreement.Agreement | None) -> None:
         self.connection, self.client, self._proxy, self._stay = connection, client, proxy, stay
         self._disconnect_once = threading.Lock()  # acquired by the first call of `disconnect`, never released
-        self._monitor = failure_handling.FailureMonitor(connection, self.disconnect)
+        self._sockets = sockets
+        self._monitor = failure_handling.FailureMonitor(connection, self.disconnect, sockets)
         self.launcher = multi_process.MultiProcessLauncher(self._monitor)
         self.launcher.store = shared_texts.SharedTexts(client)
         runtime.set_failure_monitor(self._monitor)
         self._launch_check = launch_check
+        proxy.on_service_end = self.disconnect
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.launch_agreed = launch_check.agree
@@ -91,6 +96,10 @@ class _Session:
             runtime.keep_freed_memory()
             made = runtime.make_cpu_client(n, distributed_client=client, node_id=here.rank, num_nodes=here.count,
                                            collectives=gloo, asynchronous=runtime.cpu_enable_async_dispatch.value)
+            if here.count > 1 and not runtime.has_wait_hook():
+                waiter = interruptible_wait.CpuWaiter(self._monitor, self.launcher)
+                runtime.set_wait(waiter.wait)
+                self._monitor.settle_launches = waiter.settle
             # All keys exist now: making a client waits for the devices of all processes.
             self._monitor.set_gloo_addresses({int(key.rpartition("/")[2]): [(h, p) for h, p in json.loads(text)]
                                               for key, text in client.key_value_dir_get(_GLOO)})
@@ -120,8 +129,8 @@ class _Session:
         """Release the sockets in a forked child."""
         self.connection.close_in_child()
         _clear_session()
-        if self._launch_check is not None:
-            self._launch_check.sockets.close_in_child()
+        if self._sockets is not None:
+            self._sockets.close_in_child()
 
     def disconnect(self) -> None:
         """Disconnect from jaxlib's service, once. Connected devices stay connected; no others can be connected."""
@@ -141,13 +150,14 @@ class _Session:
                                   self._stay)
         for name, make in self._previous_makers:
             runtime.set_client_maker(name, make)
+        self._monitor.announce_leave()
         self.disconnect()  # before the coordinator, which ends the service after the last process has left
         self.connection.leave()
         self._monitor.close()
         runtime.set_wait(None)
         _clear_session()
-        if self._launch_check is not None:
-            self._launch_check.close()
+        if self._sockets is not None:
+            self._sockets.close()
 
 
 def is_initialized() -> bool:
@@ -158,7 +168,8 @@ def is_initialized() -> bool:
 def initialize(coordinator_address: str | None = None, num_processes: int | None = None, process_id: int | None = None,
                local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
                initialization_timeout: float = 300, heartbeat_timeout_seconds: float = 100,
-               shutdown_timeout_seconds: float = 300, coordinator_bind_address: str | None = None) -> None:
+               shutdown_timeout_seconds: float = 300, coordinator_bind_address: str | None = None,
+               job_id: str | None = None) -> None:
     """Join a system of several processes. Call this in each of them before the first array.
 
     Arguments that are not given are read from LAMINA_* or JAX_* variables, else from variables of the launcher:
@@ -177,11 +188,16 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       heartbeat_timeout_seconds: seconds after which a silent process counts as lost; the value of process 0 is used.
       shutdown_timeout_seconds: seconds that leaving may take.
       coordinator_bind_address: `host:port` at which a coordinator started here listens. Default: `coordinator_address`.
+      job_id: text that is the same in all processes that belong together, and different from that of other programs.
+        Processes with another one are refused. Default: LAMINA_JOB_ID, or what the launcher provides. Without any of
+        these, process 0 draws one, and the processes wait for one second whether others with the same indices come.
     Raises:
       RuntimeError: called twice, or after a device was used; there is no token.
       ValueError: an argument is missing or out of range. The host is unknown, or is the loopback although other
         machines must reach it. The process index is taken. The processes differ in their number, versions or 64-bit
-        setting.
+        setting. The coordinator serves another job.
+      ProcessLostError: processes of the system that this process has left were lost, and no error has named them yet;
+        `process_indices` has all of them, in the numbers of that system.
       PermissionError: the coordinator has another token, or a missing process was rejected because of its token.
       TimeoutError: no coordinator was at the address, or some processes did not come in time; names them.
       ConnectionError: another program has the port, or the coordinator or a process ended meanwhile.
@@ -207,6 +223,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         if bind is not None:
             rendezvous_protocol.parse_address(bind, "coordinator_bind_address")
         gpus = cluster_env.normalize_device_ids(local_device_ids)
+        job = _choose_job_id(job_id, found.job)
         # jaxlib's client cannot join a system later.
         if runtime.has_clients():
             raise RuntimeError(f"{CALL}: a device has been used already; call this before the first array")
@@ -214,7 +231,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         if gpus is None:
             gpus = cluster_env.share_gpus(found.local_rank, found.local_count)
         logger.info("%s: %s", CALL, sources)
-        _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found)
+        _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found, job)
         atexit.register(_at_exit, os.getpid())
 
 
@@ -232,14 +249,42 @@ def _check_seconds(name: str, value: Any) -> float:
     return float(value)
 
 
+def _choose_job_id(given: str | None, found: str | None) -> str | None:
+    """Return the id of the job: the argument, the variable, the launcher's, else that of the last system."""
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"{CALL}: job_id must be a string; got {type(given).__name__}: {given!r:.80}")
+    name = given if given is not None else os.environ.get("LAMINA_JOB_ID") or found
+    if name is not None and not 0 < len(name) <= _MAX_JOB_ID:
+        raise ValueError(f"{CALL}: job_id must have 1 to {_MAX_JOB_ID} characters; got {len(name)}")
+    return name or (_previous.job if _previous is not None else None)
+
+
+def _end_silent_coordinator(meeting: rendezvous_client.Meeting) -> None:
+    """Kill the coordinator that this process has met before, if it runs on this machine for this user.
+
+    It is stopped: it accepts connections and does not answer, so no process can use it, and it holds the port.
+    """
+    if meeting.host != socket.gethostname():
+        return
+    try:
+        with open(f"/proc/{meeting.pid}/cmdline", "rb") as f:
+            command = f.read().decode(errors="replace")
+        if "coordinator" in command and meeting.address in command:
+            logger.warning("%s: ending the coordinator of job %s (process %d), which does not answer", CALL, meeting.job,
+                           meeting.pid)
+            os.kill(meeting.pid, signal.SIGKILL)
+    except OSError:
+        pass  # it has ended, belongs to another user, or this system has no /proc
+
+
 def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], gpus: list[int] | None,
-          found: cluster_env.LauncherInfo) -> _Session:
+          found: cluster_env.LauncherInfo, job: str | None) -> _Session:
     """Meet the other processes and connect to them. Everything is closed again if that fails."""
     key = rendezvous_protocol.load_token()
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
     fits = {"lamina-distributed": __version__, "jaxlib": runtime.JAXLIB_VERSION, "enable_x64": bool(config.enable_x64.value),
             "agreement": runtime.agreement.value}
-    about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving}
+    about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving, "job": job, "drawn": os.urandom(8).hex()}
     start_results: list[str] = []  # of starting a coordinator: an error, or ""
 
     def start() -> str:
@@ -248,9 +293,14 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
                                     "LAMINA_COORDINATOR_LOG=file to see its output")
 
     # Nothing of jaxlib before this: with a wrong address, index or number of processes it would abort the process.
-    here = rendezvous_client.join(address, rank, count, about, key, timeout, start if rank == 0 else None,
-                                  found.names_may_come)
-    client = proxy = launch_check = None
+    try:
+        here = rendezvous_client.join(address, rank, count, about, key, timeout, start if rank == 0 else None,
+                                      found.names_may_come, _previous,
+                                      _end_silent_coordinator if rank == 0 else lambda meeting: None)
+    except ProcessLostError as e:
+        _remember(_previous, e.process_indices)
+        raise
+    client = proxy = sockets = launch_check = None
     try:
         _check_service(here.service)
         proxy = service_proxy.ServiceProxy(here.service)
@@ -258,16 +308,19 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
                                                 leaving)
         client.connect()
         proxy.stop_accepting()
-        # Before `confirm`: after it the others may launch, and look up the address of this process.
-        launch_check = _make_launch_check(here, client, key)
-        here.confirm(here.limit)
+        if count > 1:
+            sockets = peer_sockets.PeerSockets(rank, here.local_address, key, here.peers)
+            if runtime.agreement.value != "off":
+                launch_check = launch_agreement.Agreement(sockets, runtime.agreement.value)
+        # All processes exchange their addresses, so that launches do not need the coordinator.
+        here.confirm(here.limit, "" if sockets is None else sockets.address)
         # Some schedulers kill all processes of a task when its main process ends, and so would kill the coordinator
         # that it started. Process 1 is the main process of a container.
-        ends_with_this = start_results == [""] and (found.ends_with_task or os.getpid() == 1)
-        session = _Session(here, client, proxy, gpus, leaving if ends_with_this else 0, launch_check)
+        ends_with_this = "" in start_results and (found.ends_with_task or os.getpid() == 1)
+        session = _Session(here, client, proxy, gpus, leaving if ends_with_this else 0, sockets, launch_check)
     except BaseException:
-        if launch_check is not None:
-            launch_check.close()
+        if sockets is not None:
+            sockets.close()
         # Client before proxy: a client whose connection breaks aborts the process.
         if client is not None:
             client.shutdown()
@@ -306,29 +359,11 @@ def _check_service(service: tuple[str, int]) -> None:
                               "processes must be able to reach any port of the coordinator's machine") from e
 
 
-def _make_launch_check(here: rendezvous_client.CoordinatorConnection, client: CoordinationClient,
-                       key: bytes) -> launch_agreement.Agreement | None:
-    """Return the launch check of a session, or None if it is switched off.
-
-    Each process makes it before it confirms its connection. So every address is published before the first launch.
-    """
-    mode = runtime.agreement.value
-    if here.count == 1 or mode == "off":
-        return None
-
-    def look_up(rank: int) -> str:
-        if here.coordinator_lost:
-            raise ConnectionError("the coordinator is lost")
-        try:
-            return str(client.blocking_key_value_get(f"{_PEERS}{rank}", 10_000))
-        except runtime.LAUNCH_ERRORS as e:
-            raise ConnectionError(str(e)) from e
-
-    def publish(text: str) -> None:
-        client.key_value_set(f"{_PEERS}{here.rank}", text)
-
-    sockets = peer_sockets.PeerSockets(here.rank, here.local_address, key, publish, look_up)
-    return launch_agreement.Agreement(sockets, mode)
+def _remember(meeting: rendezvous_client.Meeting | None, lost: Iterable[int]) -> None:
+    """Store the system that this process leaves, with the losses that an error has named, for the next one."""
+    global _previous
+    if meeting is not None:
+        _previous = meeting._replace(lost=tuple(sorted(lost)))
 
 
 def _at_exit(process: int) -> None:
@@ -372,6 +407,7 @@ def _leave() -> bool:
         session, _session = _session, None
     if session is not None:
         session.leave()
+        _remember(session.connection.meeting, session.connection.named)
     return session is not None
 
 

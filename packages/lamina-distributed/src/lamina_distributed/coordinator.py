@@ -26,7 +26,7 @@ from types import ModuleType
 
 from typing_extensions import override
 
-from ._group import rendezvous_protocol
+from ._group import membership, rendezvous_protocol
 from ._typing import CoordinationService, Message
 
 __all__ = ["Coordinator", "listen", "main"]
@@ -40,6 +40,9 @@ _MAX_BEAT_PAUSE = 4.0    # seconds between two requests, at most
 _FAILURE_WINDOW = 1.0    # seconds in which a launch that failed in one process may fail in all of them
 _MAX_TEXT = 4000         # characters of the report of such a failure
 _MAX_LISTED = 16         # process indices listed in a message
+_SETTLE_TIME = 1.0       # seconds from the first process in which another job without an id may show itself
+_REJOIN_TIME = 3.0       # seconds for the remaining processes of a system with losses to come again
+_PEERS_PER_LINE = 128    # addresses of processes in one line of at most `MAX_LINE_BYTES`
 
 
 def _format_ranks(ranks: Iterable[int]) -> str:
@@ -60,7 +63,7 @@ class _Connection:
 
     Attributes:
       until: when an unauthenticated connection is closed.
-      hello: the description that the process sent of itself.
+      hello: the description that the process sent of itself; peer: the address at which its peers reach it.
       service_connected: whether its client is connected to jaxlib's service.
       last_heard: when it last sent something.
     """
@@ -70,6 +73,7 @@ class _Connection:
         self.challenge = os.urandom(16).hex()
         self.until = time.monotonic() + _HELLO_TIMEOUT
         self.hello: Message = {}
+        self.peer = ""
         self.system: _System | None = None
         self.service_connected = False
         self.last_heard = time.monotonic()
@@ -88,7 +92,8 @@ class _System:
 
     Attributes:
       phase: "gathering", "connecting" (to jaxlib's service) or "running".
-      until: when the phase fails.
+      record: its id, and the processes that it has lost.
+      until: when the phase fails; begins: when a complete system without a given job id may begin.
       heartbeat: heartbeat timeout in seconds; next_beat: when to request heartbeats next.
       may_be_suspended: whether a suspended member may still be connected to the service.
       error: why the system cannot be formed, in phase "connecting".
@@ -97,6 +102,8 @@ class _System:
 
     def __init__(self, first: _Connection) -> None:
         self.count = int(first.hello["count"])
+        self.record = membership.Record(self.count)
+        self.begins = time.monotonic() + _SETTLE_TIME
         self.members: dict[int, _Connection] = {}
         self.until = float("inf")
         self.phase = "gathering"
@@ -131,6 +138,8 @@ class Coordinator:
         self._host = listener.getsockname()[0]
         self._unauthenticated: list[_Connection] = []
         self._systems: list[_System] = []
+        self._job: membership.Job = membership.Job()
+        self._records = membership.Records()
         self._end = time.monotonic() + startup_timeout
         self._stopping = False
         self._last_rejected = (float("-inf"), "")  # time and host of the last connection with another token
@@ -179,6 +188,7 @@ class Coordinator:
     def _select_timeout(self) -> float:
         times = [c.until for c in self._unauthenticated] + [min(s.until, s.next_beat) for s in self._systems]
         times += [until for s in self._systems for until, _ in s.failures.values()]
+        times += [s.begins for s in self._systems if self._is_complete(s)]
         if not self._systems:
             times.append(self._end)
         return min(max(min(times, default=60.0) - time.monotonic(), 0.0), 60.0)
@@ -187,6 +197,8 @@ class Coordinator:
         now = time.monotonic()
         for c in [c for c in self._unauthenticated if c.until <= now]:
             self._drop(c)
+        for s in [s for s in self._systems if self._is_complete(s) and s.begins <= now]:
+            self._start_service(s)
         for s in [s for s in self._systems if s.until <= now]:
             if s.phase == "gathering":
                 self._fail_gathering(s)
@@ -242,7 +254,7 @@ class Coordinator:
                 s.may_be_suspended = True
                 self._handle_end(c)
             else:
-                c.lines.send(beat=True)
+                c.lines.send(beat=s.record.number)
 
     # --- unauthenticated connections ------------------------------------------------------------------------------
     def _accept(self) -> None:
@@ -271,10 +283,14 @@ class Coordinator:
                     if "hello" in message:
                         self._authenticate(c, message)
                 elif "connected" in message and c.system.phase == "connecting":
-                    c.service_connected = True
+                    c.service_connected, c.peer = True, str(message.get("peer", ""))
                     self._start_if_connected(c.system)
                 elif "failed" in message and c.system.phase == "running":
                     self._handle_failed_launch(c.system, c, message)
+                elif "beat" in message and c.system.phase == "running":
+                    self._handle_beat(c.system, c, message["beat"])
+                elif "abandon" in message:
+                    return self._handle_abandon(c)
                 elif "bye" in message:
                     return self._handle_leave(c)
                 if c not in self._unauthenticated and not self._is_member(c):
@@ -309,6 +325,8 @@ class Coordinator:
             raise ValueError("no hello")
         if any(type(hello.get(n)) not in (int, float) for n in ("timeout", "heartbeat", "leaving")):
             raise ValueError("no hello")
+        if not membership.is_valid_hello(hello):
+            raise ValueError("no hello")
         c.hello = hello
         if self._stopping:
             return self._reject(c, "the coordinator was stopped", "connection")
@@ -316,9 +334,16 @@ class Coordinator:
 
     def _add_member(self, c: _Connection) -> None:
         system = next((s for s in self._systems if s.phase == "gathering"), None)
+        foreign = self._find_other_job(c, system)
+        if foreign:  # those that wait belong to the job of this coordinator, and are not concerned
+            return self._reject(c, foreign, "value")
+        lost = self._records.find_unknown_losses(c.hello.get("previous"))
+        if lost is not None:
+            return self._reject_after_loss(c, lost)
         mismatch = self._find_mismatch(c, system)
         if mismatch:
-            text = f"{mismatch}. Each process needs a number of its own, the same num_processes and the same versions"
+            text = (f"{mismatch}. Each process needs a number of its own, the same num_processes and the same versions. "
+                    "If two jobs meet here, give each an address of its own, or a job_id")
             self._reject(c, text, "value")
             if system is not None:  # it can never be complete, so those that wait get the error now
                 self._fail(system, text, "value")
@@ -332,8 +357,45 @@ class Coordinator:
         rendezvous_protocol.set_keepalive(c.socket, c.hello["heartbeat"])
         c.lines.send(proof=rendezvous_protocol.mac(self._key, "coordinator", c.challenge, str(c.hello.get("nonce"))))
         system.until = min(system.until, time.monotonic() + c.hello["timeout"])
-        if len(system.members) == system.count:
-            self._start_service(system)
+        self._job.learn(c.hello.get("job"), str(c))
+        # Processes that were given the id of their job cannot be those of another one.
+        if self._job.name or system.count == 1:
+            system.begins = time.monotonic()
+
+    @staticmethod
+    def _is_complete(s: _System) -> bool:
+        return s.phase == "gathering" and len(s.members) == s.count
+
+    def _find_other_job(self, c: _Connection, system: _System | None) -> str | None:
+        """Return why a process is of another job than this coordinator, or None."""
+        advice = "Give each job an address of its own"
+        if not self._systems:
+            self._job = membership.Job()
+        job = c.hello.get("job")
+        if job and self._job.name and job != self._job.name:
+            return (f"the coordinator serves job {self._job.name!r} of {self._job.known_from}; {c} is of job {job!r}. "
+                    f"{advice}")
+        busy = next((s for s in self._systems if s.phase != "gathering" and len(s.members) == s.count), None)
+        is_expected = system is not None and any(m.hello.get("job") for m in system.members.values())
+        if not job and busy is not None and not is_expected:
+            return (f"job {self._job.name!r} with {busy.count} processes is at work here, among them "
+                    f"{busy.members[0]}; {c} has no job id, and is none of them. {advice}; or give the processes that "
+                    "belong together the same job_id, or LAMINA_JOB_ID")
+        return None
+
+    def _reject_after_loss(self, c: _Connection, record: membership.Record) -> None:
+        """Reject a process that does not know which processes of its previous system are lost."""
+        names = "; ".join([record.lost[r] for r in sorted(record.lost)[:_MAX_LISTED]])
+        text = f"of the system before, process_indices {tuple(sorted(record.lost))} are lost: {names}"
+        self._reject(c, text, "lost", ranks=sorted(record.lost))
+
+    def _record_loss(self, record: membership.Record, rank: int, name: str) -> None:
+        """Record a loss. Processes that gather again without knowing it get an error instead of a timeout."""
+        record.add(rank, name)
+        for s in [s for s in self._systems if s.phase == "gathering"]:
+            for c in [c for c in s.members.values() if self._records.find(c.hello.get("previous")) is record]:
+                self._reject_after_loss(c, record)
+            self._close_if_empty(s)
 
     def _find_mismatch(self, c: _Connection, system: _System | None) -> str | None:
         """Return why a process cannot be a member, or None."""
@@ -352,8 +414,8 @@ class Coordinator:
             return f"processes must agree; {c} has {mine}, {other} has {theirs}"
         return None
 
-    def _reject(self, c: _Connection, text: str, kind: str) -> None:
-        c.lines.send(error=f"{rendezvous_protocol.CALL}: {text}", kind=kind)
+    def _reject(self, c: _Connection, text: str, kind: str, **fields: object) -> None:
+        c.lines.send(error=f"{rendezvous_protocol.CALL}: {text}", kind=kind, **fields)
         self._drop(c)
 
     # --- systems --------------------------------------------------------------------------------------------------
@@ -361,6 +423,7 @@ class Coordinator:
         """Start jaxlib's service for a complete system, and have the processes connect to it."""
         first = s.members[0].hello
         s.heartbeat = first["heartbeat"]
+        self._job.learn(first.get("drawn"), str(s.members[0]))
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             # jaxlib's service would silently share a port that another service has (SO_REUSEPORT). So reserve a free
@@ -377,7 +440,8 @@ class Coordinator:
             return self._fail(s, f"the coordinator cannot host jaxlib's service: {type(e).__name__}: {e}", "connection")
         s.phase, s.until = "connecting", time.monotonic() + _CONNECT_TIMEOUT
         for c in list(s.members.values()):
-            c.lines.send(begin=s.port, limit=int(_CONNECT_TIMEOUT) * 3, heartbeat=s.heartbeat)
+            c.lines.send(begin=s.port, limit=int(_CONNECT_TIMEOUT) * 3, heartbeat=s.heartbeat, job=self._job.name,
+                         system=s.record.id, pid=os.getpid(), host=socket.gethostname())
 
     def _start_if_connected(self, s: _System) -> None:
         if not all(c.service_connected for c in s.members.values()):
@@ -386,8 +450,14 @@ class Coordinator:
             return self._fail(s, s.error, "connection")
         now = time.monotonic()
         s.phase, s.until, s.next_beat = "running", float("inf"), now + _beat_pause(s)
+        self._records.add(s.record)
+        ranks = sorted(s.members)
+        parts = [{r: s.members[r].peer for r in ranks[i:i + _PEERS_PER_LINE]}
+                 for i in range(0, len(ranks), _PEERS_PER_LINE)]
         for c in s.members.values():
             c.last_heard = now
+            for part in parts:
+                c.lines.send(peers=part)
             c.lines.send(ready=True)
 
     def _fail(self, s: _System, text: str, kind: str) -> None:
@@ -405,8 +475,14 @@ class Coordinator:
         if s is None or not was_member:
             return
         if s.phase == "running":
+            self._record_loss(s.record, c.rank, str(c))
             for other in list(s.members.values()):
                 other.lines.send(lost=c.rank, name=str(c))
+            self._request_membership(s)
+        elif s.phase == "gathering":
+            record = self._records.find(c.hello.get("previous"))
+            if record is not None:
+                self._record_loss(record, c.hello["previous"]["rank"], str(c))
         elif s.phase == "connecting":
             # jaxlib aborts the processes that wait for this one. So this coordinator connects in its place: then all
             # return from `connect`, and get the error over their coordinator connection.
@@ -435,7 +511,38 @@ class Coordinator:
         for other in list(s.members.values()):
             if s.phase == "running":
                 other.lines.send(left=c.rank, name=str(c))
+        if s.phase == "running":
+            self._handle_beat(s, c, s.record.number)  # no answer is awaited from a process that has left
         self._close_if_empty(s)
+
+    def _handle_abandon(self, c: _Connection) -> None:
+        """Release all members: this coordinator was silent for so long that a member continues without it.
+
+        Otherwise some members would rely on its reports, and others would not.
+        """
+        s = c.system
+        assert s is not None
+        for other in s.members.values():
+            other.lines.send(closing=True)
+        self._drop_all(s)
+        self._close_if_empty(s)
+
+    @staticmethod
+    def _request_membership(s: _System) -> None:
+        """Ask all members of a system for a heartbeat after a loss: its membership is agreed once all have answered.
+
+        A process that is lost at the same time does not answer. It is reported before the membership, at the latest
+        after the heartbeat timeout, so that all members raise an error with the same processes.
+        """
+        s.record.awaited = set(s.members)
+        for c in list(s.members.values()):
+            c.lines.send(beat=s.record.number)
+
+    @staticmethod
+    def _handle_beat(s: _System, c: _Connection, number: object) -> None:
+        if s.record.take_beat(c.rank, number):
+            for other in list(s.members.values()):
+                other.lines.send(agreed=sorted(s.record.lost))
 
     @staticmethod
     def _handle_failed_launch(s: _System, c: _Connection, message: Message) -> None:
@@ -461,7 +568,8 @@ class Coordinator:
     def _close(self, s: _System) -> None:
         self._stop_service(s)
         if not self._systems:
-            self._end = min(self._end, time.monotonic())
+            # The remaining processes come again soon, and only this coordinator knows whom they have lost.
+            self._end = min(self._end, time.monotonic()) if not s.record.lost else time.monotonic() + _REJOIN_TIME
 
     def _drop_all(self, s: _System) -> None:
         s.may_be_suspended = s.may_be_suspended or bool(s.members)

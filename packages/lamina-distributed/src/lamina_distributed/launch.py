@@ -255,8 +255,9 @@ def main(argv: list[str] | None = None) -> int:
     address, coordinator = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 1e8, detach=False)
     command = [sys.executable, *["-m"] * options.module, options.program, *options.arguments]
     count = options.processes
+    # Not the token: the coordinator shows the id of a job to processes of another one.
     env = {**os.environ, "LAMINA_TOKEN": token, "LAMINA_COORDINATOR_ADDRESS": address,
-           "LAMINA_NUM_PROCESSES": str(count)}
+           "LAMINA_NUM_PROCESSES": str(count), "LAMINA_JOB_ID": f"launch-{os.urandom(8).hex()}"}
     env.update({"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"})
     if options.devices is not None:
         env["LAMINA_NUM_CPU_DEVICES"] = str(options.devices)

@@ -14,8 +14,8 @@ from ._passes.thread_effects import (has_host_callbacks, mask_checks, find_unrep
                                      thread_effect_token)
 from .errors import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
                      KeyReuseError, LaminaError,
-                     LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, ShardingMismatchError,
-                     ShardingTypeError, SimplifiedTraceback,
+                     LeakedTracerError, MissingRuleError, OutOfBoundsError, OutOfMemoryError, ProgramError, ShapeError,
+                     ShardingMismatchError, ShardingTypeError, SimplifiedTraceback,
                      StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                      UnboundAxisError, UnboundedLoopError)
 from ._evaluate.evaluator import evaluate, evaluate_primitive, evaluate_spmd
@@ -37,7 +37,7 @@ _export_checked(globals())
 __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CallbackRuleError", "CheckError", "ClosedJaxpr",
            "ConcretizationError", "Cost", "DTypeError", "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError",
            "IOEffect", "Jaxpr", "KeyReuseError", "LaminaError", "LeakedTracerError", "Literal", "MissingRuleError",
-           "OutOfBoundsError", "PartialEval", "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct",
+           "OutOfBoundsError", "OutOfMemoryError", "PartialEval", "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct",
            "ShapeError", "ShapedArray", "ShardingMismatchError", "ShardingTypeError",
            "SimplifiedTraceback", "Source", "StaticArgumentError",
            "TracerArrayError",
@@ -48,11 +48,12 @@ __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CallbackRuleError", "
            "find_unrepeatable_effect", "fold_constants", "has_checks", "has_host_callbacks", "has_only_checks",
            "has_ordered_effects", "inline_calls", "interfaces", "jaxpr_dot", "jaxpr_from_json", "jaxpr_json",
            "jaxpr_text", "join_saved", "layers", "load_treedefs", "loads", "mask_checks", "monitoring", "parse",
-           "partial_eval", "prims", "program_cost", "register_aval", "register_param_type", "require_versions",
+           "partial_eval", "prims", "program_cost", "register_aval", "register_param_type", "replay", "require_versions",
            "result_type", "rewrite", "scalar_type_of", "shaped", "split_saved", "subprograms", "substitute",
            "thread_effect_token", "thread_iteration_counters", "trees", "walk"]
 
 if TYPE_CHECKING:
+    from . import replay
     from ._builder.builder import Builder, build
     from ._cost.table import Cost
     from ._cost.analysis import cost_by_primitive, cost_rules, eqn_cost, program_cost
@@ -80,6 +81,8 @@ _install_finder()
 
 
 def __getattr__(name: str) -> object:
+    if name == "replay":
+        return import_module(f"{__name__}.replay")
     home = _HOME.get(name)
     if home is None:
         return layers.deprecated_getattr(__name__)(name)

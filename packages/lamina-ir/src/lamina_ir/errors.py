@@ -18,6 +18,7 @@ any error.
         CallbackError                      a host callback raised, or returned wrong types
           CheckError                       a `debug.check` failed while the program ran
             OutOfBoundsError (also IndexError)   an index out of bounds, with `debug_bounds`
+        OutOfMemoryError (also MemoryError)  a program needs more memory than there is
       KeyReuseError (TypeError)            a random key used twice, with `debug_key_reuse`
       LeakedTracerError (RuntimeError, TypeError)  a tracer used after its trace ended
       ConcretizationError (TypeError)      a tracer used where a concrete value is needed
@@ -36,6 +37,7 @@ from typing_extensions import override
 
 __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "DTypeError", "ErrorDetails",
            "ExecutionError", "KeyReuseError", "LaminaError", "LeakedTracerError", "MissingRuleError", "OutOfBoundsError",
+           "OutOfMemoryError",
            "ProgramError", "ShapeError", "ShardingMismatchError", "ShardingTypeError", "SimplifiedTraceback",
            "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
            "UnboundAxisError", "UnboundedLoopError", "error_details", "mark_builtin_error"]
@@ -294,6 +296,17 @@ class OutOfBoundsError(CheckError, IndexError):
     """
 
     code: ClassVar[str] = "LAM1503"
+
+
+class OutOfMemoryError(ExecutionError, MemoryError):
+    """Memory is exhausted, while a program is compiled or runs. The message lists the largest values, if lamina-see is
+    installed.
+
+    Fix: take the change that the message names: donate arguments, recompute with `checkpoint`, compute in parts
+    (`SerialLoop`, `lax.map`), or use more devices.
+    """
+
+    code: ClassVar[str] = "LAM1510"
 
 
 class KeyReuseError(LaminaError, TypeError):

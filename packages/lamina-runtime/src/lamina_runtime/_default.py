@@ -36,7 +36,8 @@ from .environment import print_environment_info
 from ._backend.backends import reset as clear_backends
 from ._dispatch.eager import clear_caches
 from ._array.key_array import KeyArray
-from ._launch.observers import Launch, unwatch_launches, watch_launches, watching_launches
+from ._launch.observers import (Launch, unwatch_launches, unwrap_launches, watch_launches, watching_launches,
+                                wrap_launches)
 from .mesh_utils import make_mesh
 from ._backend.launch_guards import WINDOW
 from ._sharding.public_classes import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding,
@@ -52,17 +53,18 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
            "backends", "block_until_ready", "cache_dir", "cache_stats", "checkpointing", "clear_backends", "clear_caches",
            "clear_memory", "compilation_cache", "compiler", "copy_to_host_async", "default_backend", "default_device",
            "device_count", "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices",
-           "distributed", "dlpack", "effects_barrier", "ffi", "from_dlpack", "get_backend", "get_default_device",
-           "host_callback", "host_count", "host_id", "host_ids", "launch", "layout", "live_arrays", "load_compiled",
+           "dlpack", "effects_barrier", "ffi", "from_dlpack", "get_backend", "get_default_device",
+           "host_callback", "host_count", "host_id", "host_ids", "layout", "live_arrays", "load_compiled",
            "local_device_count",
            "local_devices", "lowering_platform", "make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays", "make_mesh", "make_single_device_sharding", "memory", "memory_layouts",
            "mesh_utils",
-           "multihost_utils", "pjit", "plans", "print_environment_info", "process_count", "process_index", "process_indices",
+           "pjit", "plans", "print_environment_info", "process_count", "process_index", "process_indices",
            "profiler", "reshard", "serialize_executable", "set_compiler", "setup_tpu", "stages", "transfer_counts",
            "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
-           "unwatch_launches", "visualizing", "wait_for_optimized", "watch_launches", "watching_launches", "xla_computation"]
+           "unwatch_launches", "unwrap_launches", "visualizing", "wait_for_optimized", "watch_launches",
+           "watching_launches", "wrap_launches", "xla_computation"]
 
 if TYPE_CHECKING:
     from .serialize_executable import load_compiled
@@ -90,8 +92,8 @@ _deprecated = _deprecated_getattr(__package__ or "")
 
 
 def __getattr__(name: str) -> object:
-    if name in ("checkpointing", "distributed", "dlpack", "ffi", "host_callback", "launch", "layout", "memory",
-                "memory_layouts", "multihost_utils", "pjit", "plans", "profiler", "serialize_executable", "visualizing"):
+    if name in ("checkpointing", "dlpack", "ffi", "host_callback", "layout", "memory", "memory_layouts", "pjit", "plans",
+                "profiler", "serialize_executable", "visualizing"):
         return import_module(f"{__package__}.{name}")  # rarely used, so imported on demand
     if name == "load_compiled":
         return import_module(f"{__package__}.serialize_executable").load_compiled

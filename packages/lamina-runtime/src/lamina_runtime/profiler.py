@@ -16,9 +16,10 @@ from lamina_ir.typing import Function, Tree
 from . import _jaxlib
 from ._backend import backends
 
-__all__ = ["LineTime", "ProfileData", "ProfileEvent", "ProfileLine", "ProfileOptions", "ProfilePlane", "StepTraceAnnotation",
-           "TraceAnnotation", "annotate_function", "device_memory_profile", "register_subprocess",
-           "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "time_by_line", "trace"]
+__all__ = ["LineTime", "ProfileData", "ProfileEvent", "ProfileLine", "ProfileOptions", "ProfilePlane", "Recording",
+           "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile", "record",
+           "register_subprocess", "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace",
+           "time_by_line", "trace"]
 
 _lock = threading.Lock()
 _session: tuple[Any, str] | None = None
@@ -57,12 +58,16 @@ def start_trace(log_dir: str | os.PathLike[str], *, profiler_options: Any = None
     if not isinstance(profiler_options, ProfileOptions | None):
         raise TypeError("start_trace: profiler_options must be a ProfileOptions or None; got "
                         f"{type(profiler_options).__name__}")
+    _start("start_trace", profiler_options, os.fspath(log_dir))
+
+
+def _start(call: str, options: Any, folder: str) -> None:
     global _session
     with _lock:
         if _session is not None:
-            raise RuntimeError("start_trace: a profile is already being recorded; call stop_trace first")
-        session = _Session() if profiler_options is None else _Session(profiler_options)
-        _session = session, os.fspath(log_dir)
+            raise RuntimeError(f"{call}: a profile is already being recorded; call stop_trace first")
+        session = _Session() if options is None else _Session(options)
+        _session = session, folder
 
 
 def stop_trace() -> None:
@@ -100,6 +105,50 @@ def trace(log_dir: str | os.PathLike[str], *, profiler_options: Any = None) -> I
         yield
     finally:
         stop_trace()
+
+
+class Recording:
+    """A profile in memory, from `record`.
+
+    Attributes:
+      serialized: the profile as a serialized `XSpace`; empty until the recording ends.
+    """
+
+    def __init__(self) -> None:
+        self.serialized = b""
+
+    @property
+    def data(self) -> Any:
+        """The profile as a `ProfileData`."""
+        return ProfileData.from_serialized_xspace(self.serialized)
+
+
+@contextmanager
+def record(*, profiler_options: Any = None) -> Iterator[Recording]:
+    """Context manager that records a profile of its block in memory, without files.
+
+    Wait for results inside the block, as for `trace`.
+
+    Args:
+      profiler_options: a `ProfileOptions`; None: the default ones.
+    Raises:
+      RuntimeError: a recording is already running.
+
+    >>> with record() as recording:
+    ...     pass
+    >>> any(plane.name == "/host:CPU" for plane in recording.data.planes)
+    True
+    """
+    global _session
+    recording = Recording()
+    _start("record", profiler_options, "")
+    try:
+        yield recording
+    finally:
+        with _lock:
+            found, _session = _session, None
+        if found is not None:
+            recording.serialized = found[0].stop()
 
 
 def device_memory_profile(backend: str | None = None) -> bytes:

@@ -20,10 +20,12 @@ if _typing.TYPE_CHECKING:
                    errors, example_libraries as example_libraries, experimental as experimental, export as export, extend as
                    extend, flatten_util as flatten_util, image as image, launch as launch, lax as lax, lib as lib, memory as
                    memory, monitoring as monitoring, nn as nn, numpy as numpy, ops as ops, parallel as parallel, profiler as
-                   profiler, random as random, ref as ref, scipy as scipy, sharding as sharding, stages as stages, test_util as
-                   test_util, tools as tools, tree as tree, tree_util as tree_util, typing as typing)
+                   profiler, random as random, ref as ref, replay as replay, scipy as scipy, sharding as sharding,
+                   stages as stages, test_util as test_util, tools as tools, tree as tree, tree_util as tree_util,
+                   typing as typing)
     from ._packages import *
     from .experimental.serialize_executable import load_compiled
+    from lamina_see import max_compiles, see
     from .ref import Ref, ds, empty_ref, free_ref, freeze, new_ref
 
 __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
@@ -41,10 +43,12 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
            "lax", "layers", "legacy_prng_key", "lib", "linear_transpose", "linearize", "live_arrays", "load_compiled",
            "local_device_count",
            "local_devices", "log_compiles", "make_array_from_callback", "make_array_from_process_local_data",
-           "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "memory", "monitoring", "named_call",
+           "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "max_compiles", "memory", "monitoring",
+           "named_call",
            "named_scope", "new_ref", "nn", "no_execution", "no_tracing", "numpy", "numpy_dtype_promotion",
            "numpy_rank_promotion", "ops", "parallel", "pmap", "print_environment_info", "process_count", "process_index",
-           "process_indices", "profiler", "pure_callback", "random", "ref", "remat", "reshard", "scipy", "set_mesh",
+           "process_indices", "profiler", "pure_callback", "random", "ref", "remat", "replay", "reshard", "scipy", "see",
+           "set_mesh",
            "shard_map", "sharding", "smap", "softmax_custom_jvp", "spmd_mode", "stages", "test_util", "thread_guard",
            "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
            "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves",
@@ -55,8 +59,8 @@ __all__ = ["Array", "Device", "NamedSharding", "P", "Ref", "ShapeDtypeStruct", "
 _ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "as_jax", "compilation_cache", "config", "custom_batching",
                        "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
                        "example_libraries", "experimental", "export", "extend", "flatten_util", "image", "launch", "lax",
-                       "lib", "memory", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "scipy",
-                       "sharding",
+                       "lib", "memory", "monitoring", "nn", "numpy", "ops", "parallel", "profiler", "random", "ref", "replay",
+                       "scipy", "sharding",
                        "stages", "test_util", "tools", "tree", "tree_util", "typing"))
 
 # Settings as blocks, found by name where the others are. Of these only no_execution and no_tracing change something here.
@@ -76,6 +80,9 @@ _import_quickly = _pause_gc(_import_module)  # a tenth of the time of importing 
 # Names of the module `ref`, which few programs need.
 _REFERENCES = frozenset(("Ref", "ds", "empty_ref", "free_ref", "freeze", "new_ref"))
 
+# Names of lamina_see, which few programs need.
+_REPORTS = frozenset(("max_compiles", "see"))
+
 
 if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mistake
     def __getattr__(name: str) -> _typing.Any:
@@ -84,6 +91,8 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
             return _import_quickly(f"{__name__}.{name}")
         if name in _REFERENCES:
             return getattr(__getattr__("ref"), name)
+        if name in _REPORTS:
+            return getattr(_import_module("lamina_see"), name)
         if name == "load_compiled":
             # Not all packages, so that a first result comes sooner.
             _import_quickly("lamina_numpy")

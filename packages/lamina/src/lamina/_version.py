@@ -22,4 +22,5 @@ _needs("lamina", __version__,
        "lamina-jet>=0.1,<0.2",
        "lamina-nn>=0.1,<0.2",
        "lamina-scipy>=0.1,<0.2",
+       "lamina-see>=0.1,<0.2",
        "lamina-sparse>=0.1,<0.2")

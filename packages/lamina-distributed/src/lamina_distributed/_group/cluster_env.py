@@ -34,6 +34,7 @@ class LauncherInfo:
       several_hosts: whether the processes run on several machines.
       ends_with_task: whether the scheduler kills the children of a process with it, and so would kill the coordinator.
       names_may_come: whether host names become known only when machines start.
+      job: text that is the same in all processes of the job and different in other jobs.
       sources: the variables of address, count and rank.
     """
 
@@ -46,6 +47,7 @@ class LauncherInfo:
     several_hosts: bool | None = None
     ends_with_task: bool = False
     names_may_come: bool = False
+    job: str | None = None
     sources: tuple[str, str, str] = ("", "", "")
 
 
@@ -104,8 +106,9 @@ def _torchrun(env: Env) -> LauncherInfo:
     derived_port = _port("torchrun", port, env.get("TORCHELASTIC_RUN_ID", ""),
                          env.get("TORCHELASTIC_RESTART_COUNT", ""))
     address = f"[{host}]:{derived_port}" if ":" in host else f"{host}:{derived_port}"
+    job = ":".join((host, port, env.get("TORCHELASTIC_RUN_ID", ""), env.get("TORCHELASTIC_RESTART_COUNT", "")))
     return LauncherInfo("torchrun", address, count, rank, local, locals_, None if locals_ is None else locals_ != count,
-                        sources=("MASTER_ADDR and MASTER_PORT", "WORLD_SIZE", "RANK"))
+                        job=f"torchrun {job}", sources=("MASTER_ADDR and MASTER_PORT", "WORLD_SIZE", "RANK"))
 
 
 def _first_host(nodes: str) -> str:
@@ -144,7 +147,7 @@ def _slurm(env: Env) -> LauncherInfo:
             pass
     host = "127.0.0.1" if hosts == 1 else _first_host(nodes)
     return LauncherInfo("slurm", f"{host}:{_port('slurm', job, step)}", count, rank, local, locals_, hosts > 1, True,
-                        sources=("SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"))
+                        job=f"slurm {job}.{step}", sources=("SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"))
 
 
 def _mpi(method: str, env: Env, names: tuple[str, str, str, str], key: Callable[[], str]) -> LauncherInfo:
@@ -152,7 +155,9 @@ def _mpi(method: str, env: Env, names: tuple[str, str, str, str], key: Callable[
     rank, count, local, locals_ = (_int(env, n) for n in names)
     one_host = locals_ == count  # on several hosts the address must be given: MPI launchers do not set process 0's host
     address = f"127.0.0.1:{_port(method, key())}" if one_host else None
-    return LauncherInfo(method, address, count, rank, local, locals_, not one_host,
+    # On several hosts the key of MPICH differs between them, and that of Open MPI identifies the job.
+    job = f"{method} {key()}" if key() and (one_host or method == "ompi") else None
+    return LauncherInfo(method, address, count, rank, local, locals_, not one_host, job=job,
                         sources=(f"all of {local_counts} on one machine" if one_host else "", counts, ranks))
 
 
@@ -198,7 +203,7 @@ def _kubernetes(env: Env) -> LauncherInfo:
                             names_may_come=True, sources=("", "", "JOB_COMPLETION_INDEX"))
     first = f"{pod[:-len(str(rank))]}0.{rest}"
     return LauncherInfo("kubernetes", f"{first}:{_POD_PORT}", None, rank, several_hosts=True, ends_with_task=True,
-                        names_may_come=True, sources=("the pod's name", "", "JOB_COMPLETION_INDEX"))
+                        names_may_come=True, job=f"kubernetes {first}", sources=("the pod's name", "", "JOB_COMPLETION_INDEX"))
 
 
 METHODS: dict[str, Callable[[Env], LauncherInfo]] = {"torchrun": _torchrun, "slurm": _slurm, "ompi": _ompi,

@@ -15,6 +15,9 @@ Connections between devices of one process are made in the same way, and are pre
 
 A launch that all processes had agreed on may fail in one process only. The others then wait for its data in the same
 way, and are unblocked in the same way.
+
+If the coordinator is gone, no process is lost: launches over connected devices continue. The processes then ask one
+another, over their peer sockets, whether they live.
 """
 from __future__ import annotations
 
@@ -22,16 +25,16 @@ import atexit
 import contextlib
 import itertools
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from lamina_runtime.extend.processes import LaunchFailedError, ProcessLostError
+from lamina_runtime.extend.processes import CoordinatorLostError, LaunchFailedError, ProcessLostError
 
-from . import gloo_sockets, rendezvous_client
+from . import gloo_sockets, peer_sockets, rendezvous_client
 from .gloo_sockets import Address
+from .._typing import Message
 
 __all__ = ["FailureMonitor"]
 
@@ -40,7 +43,9 @@ _CUT_PAUSE, _MAX_CUT_PAUSE = 0.05, 4.0  # seconds between two cuts, at first and
 _CUT_DURATION = 8.0    # seconds during which cuts are repeated: a new connection may be on its way
 _MAX_NUMBERS = 4096    # awaited connections that are tried in total, at most; also at most half of the descriptors
 _LOCK_TIMEOUT = 0.5    # seconds to wait for devices of this process that are being connected
-_PROBE_TIMEOUT, _PROBES = 5.0, 4  # seconds for an answer from a process, and how often it is probed
+_CONNECT_TIMEOUT = 5.0  # seconds for a connection to this process's own Gloo
+_PROBES = 4  # how often all processes are probed after a connection ended
+_MAX_PROBING_THREADS = 16
 _WATCH_INTERVAL = 0.5  # seconds between two looks at the connections, if no coordinator reports failures
 _JOIN_INTERVAL = 0.1  # seconds between two looks at a launch in a worker thread
 _UNBLOCK_TIMEOUT = 3.0  # seconds after a failure until blocked launches are abandoned
@@ -66,10 +71,21 @@ class FailureMonitor:
     Args:
       connection: the coordinator connection, which reports failures.
       disconnect: disconnects from jaxlib's coordination service.
+      sockets: connections to the other processes; None if there is none.
+
+    Attributes:
+      failed_at: when the first loss, or failed launch, was reported; None before.
+      settle_launches: called before an error is raised; waits shortly for the launches in progress to end.
     """
 
-    def __init__(self, connection: rendezvous_client.CoordinatorConnection, disconnect: Callable[[], None]) -> None:
-        self.connection = connection
+    def __init__(self, connection: rendezvous_client.CoordinatorConnection, disconnect: Callable[[], None],
+                 sockets: peer_sockets.PeerSockets | None = None) -> None:
+        self.connection, self._sockets = connection, sockets
+        self.settle_launches: Callable[[], None] = _do_nothing
+        self._silent_since: dict[int, float] = {}  # process that does not answer -> since when
+        connection.is_counted_out = self._is_counted_out
+        if sockets is not None:
+            sockets.answer_status = self._answer_status
         self._gloo_addresses: dict[int, list[Address]] = {}
         self._all_addresses: frozenset[Address] = frozenset()
         self._unused_numbers: dict[Address, Iterator[int]] = {}  # own address -> connection numbers not yet used there
@@ -80,7 +96,7 @@ class FailureMonitor:
         self._closed, self._creating_client = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._is_cutting = False
-        self._failed_at: float | None = None  # when the first loss, or failed launch, was reported
+        self.failed_at: float | None = None  # when the first loss, or failed launch, was reported
         connection.add_listener(self._on_event)
 
     def set_gloo_addresses(self, addresses: dict[int, list[Address]]) -> None:
@@ -116,10 +132,9 @@ class FailureMonitor:
         try:
             yield
         except Exception as e:
-            if not (self.connection.lost or self.connection.left):
+            if not self._await_explanation():
                 raise
-            left = () if self.connection.lost else self.connection.left
-            raise self._make_error("making the devices of all processes known", left,
+            raise self._make_error("making the devices of all processes known", self.connection.left,
                                    "Until shutdown() there are no devices") from e
         finally:
             self._creating_client.clear()
@@ -127,6 +142,11 @@ class FailureMonitor:
     def _abort_client_creation(self) -> None:
         if not self._closed.wait(_REPORT_TIMEOUT) and self._creating_client.is_set():
             self._disconnect()
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether a launch is in progress that may connect devices of several processes."""
+        return self._connecting > 0
 
     @contextlib.contextmanager
     def connecting_devices(self) -> Iterator[None]:
@@ -171,7 +191,7 @@ class FailureMonitor:
         thread.start()
         while thread.is_alive():
             thread.join(_JOIN_INTERVAL)
-            if (self._failed_at is not None and time.monotonic() > self._failed_at + _UNBLOCK_TIMEOUT
+            if (self.failed_at is not None and time.monotonic() > self.failed_at + _UNBLOCK_TIMEOUT
                     and thread.is_alive()):
                 raise self.make_error(call)
         if errors:
@@ -215,13 +235,29 @@ class FailureMonitor:
                     break
                 here.changed.wait(min(remaining, _REPORT_TIMEOUT / 4))
         for r in suspects:
-            if r not in here.left and r not in here.lost:
-                here.mark_lost(r, f"process {r}, which closed its connection,")
+            self._judge_suspect(r)
         while here.coordinator_lost and not here.lost and not here.failed and not self._closed.is_set():
-            self._probe_processes()  # repeatedly: a process that is being killed may still accept connections
+            self._probe_processes()  # repeatedly: a process that is being killed may still answer
             if here.lost or time.monotonic() > until or self._closed.wait(_WATCH_INTERVAL):
                 break
-        return bool(here.lost or here.left or here.failed)
+        return bool(here.lost or here.left or here.failed or here.coordinator_lost)
+
+    def _await_explanation(self) -> bool:
+        """Wait shortly for the coordinator's report, or its end. Return whether it explains an error."""
+        here = self.connection
+        with here.changed:
+            return here.changed.wait_for(lambda: bool(here.lost or here.left or here.coordinator_lost), _REPORT_TIMEOUT)
+
+    def _judge_suspect(self, rank: int) -> None:
+        """Mark a process as lost that has closed its connection, unless it lives. If it is silent, await the report."""
+        here = self.connection
+        until = time.monotonic() + here.heartbeat + _REPORT_TIMEOUT
+        while rank not in here.left and rank not in here.lost and not self._closed.is_set():
+            state = "gone" if self._sockets is None else self._sockets.probe(rank)[0]
+            if state == "gone" or (state == "silent" and time.monotonic() > until):
+                here.mark_lost(rank, f"process {rank}, which closed its connection,")
+            elif state == "alive" or self._closed.wait(_WATCH_INTERVAL):
+                return
 
     def report_launch_failure(self, call: str, launch: str, processes: int, error: BaseException) -> None:
         """Report that an agreed launch failed in this process. The others are notified unless it failed in all of them.
@@ -243,7 +279,7 @@ class FailureMonitor:
 
     def make_error(self, call: str) -> ProcessLostError | LaunchFailedError:
         """Return the error of an operation that failed. It names the failed processes."""
-        return self._make_error(call, self.connection.left if not self.connection.lost else ())
+        return self._make_error(call, self.connection.left)
 
     def close(self) -> None:
         """End the threads: the session is over."""
@@ -257,6 +293,10 @@ class FailureMonitor:
                     then: str = "Operations that need no other process keep working"
                     ) -> ProcessLostError | LaunchFailedError:
         here = self.connection
+        here.await_membership()
+        if here.coordinator_lost and not here.lost:
+            self._probe_processes()
+        self.settle_launches()
         failed = dict(here.failed)
         if failed and not here.lost:
             reasons = "; ".join([failed[r] for r in sorted(failed)[:_MAX_LISTED]]).rstrip(".")
@@ -264,9 +304,14 @@ class FailureMonitor:
                 f"{call}: a launch of all processes failed in process_indices {tuple(sorted(failed))} and not in the others: "
                 f"{reasons}. No more programs of several processes can run. Operations that need no other process keep "
                 "working; call lamina.distributed.shutdown() and initialize(...) in all processes to continue", failed)
-        names = {r: f"{here.left[r]} has left" for r in left}
+        if here.coordinator_lost and not here.lost:
+            return CoordinatorLostError(
+                f"{call}: the coordinator is gone, and no process is known to be lost. {then}; "
+                "lamina.distributed.shutdown() and initialize(...) in all processes start another coordinator")
+        names = {r: f"{here.left[r]} has left" for r in (() if here.lost else left)}
         names |= {r: f"{name} was lost" for r, name in dict(here.lost).items()}
         ranks = tuple(sorted(names))
+        here.named = tuple(sorted({*here.named, *ranks}))
         reasons = "; ".join([names[r] for r in ranks[:_MAX_LISTED]])
         more = f"; and {len(ranks) - _MAX_LISTED} more" if len(ranks) > _MAX_LISTED else ""
         return ProcessLostError(
@@ -278,13 +323,15 @@ class FailureMonitor:
         if self._closed.is_set():
             return
         kind = event[0]
-        if kind in ("lost", "failed") and self._failed_at is None:
-            self._failed_at = time.monotonic()
+        if kind in ("lost", "failed") and self.failed_at is None:
+            self.failed_at = time.monotonic()
         if kind != "coordinator" and self._creating_client.is_set():
             self._start_thread(self._abort_client_creation)
         if kind == "coordinator" and not self.connection.lost:
             self._start_thread(self._watch_connections)
         elif kind in ("lost", "failed"):
+            if self._sockets is not None:
+                self._sockets.abort_connecting()
             self._cut_connections()
             if not self._is_cutting:
                 self._is_cutting = True
@@ -339,7 +386,7 @@ class FailureMonitor:
         for address, numbers in self._unused_numbers.items():
             while self._connecting and (batch := [*itertools.islice(numbers, 64)]):
                 for number in batch:
-                    gloo_sockets.connect(address, number, _PROBE_TIMEOUT)
+                    gloo_sockets.connect(address, number, _CONNECT_TIMEOUT)
                 time.sleep(0.005)
 
     # --- without a coordinator ------------------------------------------------------------------------------------
@@ -350,21 +397,80 @@ class FailureMonitor:
             now = gloo_sockets.count_external_connections(self._all_addresses)
             if now < known:
                 probes = _PROBES
-            if probes:
-                probes -= 1
+            if probes or self._silent_since:
+                probes -= bool(probes)
                 self._probe_processes()
             known = now
 
     def _probe_processes(self) -> None:
-        """Mark the processes as lost whose Gloo does not accept connections."""
+        """Mark the processes as lost that have ended, and those that were silent for the heartbeat timeout.
+
+        What the others know is taken over, so that all remaining processes find the same losses.
+        """
+        here, now = self.connection, time.monotonic()
+        found = self._ask_all()
+        for r, (state, status) in found.items():
+            if state == "silent":
+                state = "gone" if now - self._silent_since.setdefault(r, now) > here.heartbeat else state
+            else:
+                self._silent_since.pop(r, None)
+            for lost in [r] if state == "gone" else status["lost"] if status else ():
+                if lost not in here.lost and lost not in here.left and found.get(lost, ("gone",))[0] != "alive":
+                    here.mark_lost(lost, f"process {lost}, which does not answer,")
+
+    def _ask_all(self, **news: object) -> dict[int, tuple[str, Message | None]]:
+        """Return (state, status) of each process that is not known to be gone, see `PeerSockets.probe`."""
+        here, sockets = self.connection, self._sockets
+        ranks = [r for r in range(here.count) if r != here.rank and r not in here.lost and r not in here.left]
+        if sockets is None or not ranks:
+            return {}
+        found: dict[int, tuple[str, Message | None]] = {}
+        todo = iter(ranks)
+
+        def ask() -> None:
+            for r in todo:
+                found[r] = sockets.probe(r, **news)
+
+        # Plain threads: one that waits for a silent process must not keep the interpreter from ending.
+        threads = [threading.Thread(target=ask, name="lamina-failure-monitor", daemon=True)
+                   for _ in range(min(len(ranks), _MAX_PROBING_THREADS))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return found
+
+    def _answer_status(self, question: Message) -> Message:
+        """Answer another process, which asks whom this one considers lost, or says that it leaves."""
         here = self.connection
-        for r, addresses in self._gloo_addresses.items():
-            if r != here.rank and r not in here.lost and r not in here.left:
-                try:
-                    for address in addresses:
-                        socket.create_connection(address, min(here.heartbeat, _PROBE_TIMEOUT)).close()
-                except OSError:
-                    here.mark_lost(r, f"process {r}, which does not answer,")
+        rank = question["status"]
+        if "leaves" in question and isinstance(rank, int) and here.coordinator_lost:
+            for r in question["leaves"]:
+                if r != here.rank and r not in here.lost:
+                    here.mark_lost(r, f"process {r}, which process {rank} considers lost,")
+            here.mark_left(rank, f"process {rank}")
+        return {"lost": sorted(here.lost), "coordinator_lost": here.coordinator_lost}
+
+    def announce_leave(self) -> None:
+        """Say goodbye to the other processes if the coordinator is gone, so that they do not count this one as lost.
+
+        They also learn which processes this one considers lost.
+        """
+        if self.connection.coordinator_lost and self.connection.rank not in self.connection.lost:
+            self._ask_all(leaves=sorted(self.connection.lost))
+
+    def _is_counted_out(self, has_slept: bool) -> bool:
+        """Return whether the other processes continue without this one, after a silence between it and the coordinator.
+
+        Args:
+          has_slept: whether this process was suspended for longer than the heartbeat timeout.
+        """
+        found = [*self._ask_all().values()]
+        alive = [status for _, status in found if status is not None]
+        if alive:
+            return any(self.connection.rank in status["lost"] for status in alive)
+        # No process answers: this one was removed while it slept and the others have gone on, or its network is cut.
+        return has_slept or any(state == "silent" for state, _ in found)
 
 
 def _do_nothing() -> None:

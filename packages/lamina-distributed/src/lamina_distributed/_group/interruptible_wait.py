@@ -1,8 +1,11 @@
 """Wait for arrays such that the wait ends when a process is lost, for platforms whose collectives cannot be aborted.
 
-On CPU the connections of Gloo are cut (`failure_handling`), so all pending work fails. The connections of NCCL cannot
-be reached from here. The GPU client is configured to abort its collectives when it learns of a failure. But it may not
-learn of it, or may be inside a call that does not return.
+On CPU the connections of Gloo are cut (`failure_handling`), so pending work fails, with one exception. If a connection
+breaks just as Gloo's thread begins to send on it, the collective is not notified, and waits half an hour. This happens in
+processes that were suspended. So a wait on CPU that is not over some seconds after the loss raises too, see `CpuWaiter`.
+
+The connections of NCCL cannot be reached from here. The GPU client is configured to abort its collectives when it
+learns of a failure. But it may not learn of it, or may be inside a call that does not return.
 
 So once a multi-process GPU client is made, no thread waits for an array inside jaxlib. Arrays are polled instead. If a
 process is lost and some seconds have passed, the waiting thread raises. First launches are made in a worker thread
@@ -19,13 +22,15 @@ from collections.abc import Sequence
 from lamina_ir.typing import Value
 from lamina_runtime.extend import processes as runtime
 
-from . import failure_handling
+from . import failure_handling, multi_process
 from .._typing import Array
 
-__all__ = ["InterruptibleWaiter", "install"]
+__all__ = ["CpuWaiter", "InterruptibleWaiter", "install"]
 
 _ABORT_TIMEOUT = 5.0     # seconds after a loss in which the platform may abort its collectives
+_CPU_TIMEOUT = 3.0       # seconds after a loss in which pending work on CPU devices fails by itself
 _MAX_POLL_PAUSE = 1e-3   # seconds between two polls, at most
+_PAUSE_SHARE = 0.02      # pause until the next poll on CPU, as a share of the time waited so far
 _MAX_QUEUED = 8          # launches in progress: NCCL blocks when some tens of them are queued behind a stuck one
 _MAX_HELD_BYTES = 1 << 26  # bytes of their results that are retained to count them
 
@@ -100,6 +105,54 @@ class InterruptibleWaiter:
                     for d in runtime.sharding_of(self._newest)._internal_device_list:
                         runtime.immortalize(d.client)  # its destructor would wait for the stuck launch as well
                 raise self._monitor.make_error(call)
+
+
+class CpuWaiter:
+    """Waits for the arrays of one session on CPU devices.
+
+    Args:
+      monitor: knows which processes are lost.
+      launcher: knows the latest launch over several processes.
+    """
+
+    def __init__(self, monitor: failure_handling.FailureMonitor, launcher: multi_process.MultiProcessLauncher) -> None:
+        self._monitor, self._launcher = monitor, launcher
+
+    def wait(self, x: Array) -> Array:
+        """Wait until an array is computed, and return it.
+
+        Raises:
+          ProcessLostError: a process is lost, and a launch over several processes has not ended some seconds later.
+        """
+        if not runtime.is_ready(x):
+            self._poll(x)
+        return runtime.wait_in_jaxlib(x)
+
+    def _poll(self, x: Array) -> None:
+        began = time.monotonic()
+        while not runtime.is_ready(x):
+            now = time.monotonic()
+            failed_at = self._monitor.failed_at
+            if failed_at is not None and now > max(failed_at, began) + _CPU_TIMEOUT and self._has_pending_launch():
+                raise self._monitor.make_error("block_until_ready")
+            time.sleep(min((now - began) * _PAUSE_SHARE, _MAX_POLL_PAUSE))
+
+    def settle(self) -> None:
+        """Wait after a loss until the latest launch has ended, or some seconds: then it never ends."""
+        failed_at = self._monitor.failed_at
+        if failed_at is None or self._launcher.is_stuck:
+            return
+        while (latest := self._launcher.latest) is not None and not runtime.is_ready(latest):
+            if time.monotonic() > failed_at + _CPU_TIMEOUT:
+                for d in runtime.sharding_devices(runtime.sharding_of(latest)):
+                    runtime.immortalize(d.client)  # its destructor would wait for the launch as well
+                return self._launcher.mark_stuck()
+            time.sleep(_MAX_POLL_PAUSE)
+
+    def _has_pending_launch(self) -> bool:
+        latest = self._launcher.latest
+        return (self._launcher.is_stuck or self._monitor.is_connecting
+                or (latest is not None and not runtime.is_ready(latest)))
 
 
 def install(monitor: failure_handling.FailureMonitor) -> InterruptibleWaiter:

@@ -7,8 +7,10 @@ equals its own. Up to eight processes exchange tokens directly. More do so in lo
 
 If a token differs, or a process gives up waiting, it sends its peers a *notice* with a description of its launch. Each
 notice requires one in return. All of them raise an error that shows all descriptions. A process that comes to the
-launch later finds the notice, and raises too. Before its next launch a process waits until its notices are answered,
-and ignores tokens that were sent before the answer. So all processes are in step again.
+launch later finds the notice, and raises too. It recognizes its launch by the group of processes and the number of the
+attempt, which each notice contains: a notice of an earlier attempt is only answered. Before its next launch a process
+waits until its notices are answered, and ignores tokens that were sent before the answer. So all processes are in step
+again.
 
 If all tokens arrive at once and are equal, the exchange is in this module. Otherwise `launch_comparison` continues it:
 `launch_frames` exchanges tokens and notices, `launch_failure` gives up a launch. Launches that wait for each other in a
@@ -103,6 +105,7 @@ class Agreement:
             else:
                 self._compare(group, program, digest)
             group.launches += 1
+            group.attempt += 1
             return launch()
 
     def _compare(self, group: LaunchGroup, program: MultiProcessProgram, digest: bytes) -> None:
@@ -118,7 +121,6 @@ class Agreement:
         for p in group.pairs:
             p.state = p.token
             p.token_sent = p.token_received = False
-        group.failures = 0
         if self._first:
             group.known_digests.add(digest)
 

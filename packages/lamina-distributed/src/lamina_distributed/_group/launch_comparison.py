@@ -59,7 +59,7 @@ class _WaitReporter:
             return False
         frames = self._frames
         if self.wait is None:
-            self.wait = self._graph.begin(frames.describe_own(), [[*frames.group.ranks], frames.group.launches])
+            self.wait = self._graph.begin(frames.describe_own(), [[*frames.group.ranks], frames.group.attempt])
         self.report()
         self._graph.search(self.wait)
         self._pause = min(2 * self._pause, _MAX_SEARCH_PAUSE)

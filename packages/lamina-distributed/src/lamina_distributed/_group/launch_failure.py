@@ -112,13 +112,12 @@ def give_up(frames: LaunchFrames, error: BaseException) -> None:
         seen = [p for p in frames.pairs if p.token_received]
         frames.notify("interrupted" if interrupted else "lost", frames.pairs)
         silent = _await_answers(frames, seen, _INTERRUPT_TIMEOUT if interrupted else 0.0)
-        frames.group.failures += 1
         if silent and interrupted and hasattr(error, "add_note"):
             # These peers sent their tokens but do not answer the notice: they may have left the comparison.
             error.add_note(f"{frames.call} was interrupted while it waited for other processes; processes "
                            f"{[p.rank for p in silent]} may have launched it, and wait for this one. If so, "
                            "lamina.distributed.shutdown() is the way out")
-    frames.end(0)
+    frames.end()
 
 
 def _await_answers(frames: LaunchFrames, peers: Sequence[Peer], seconds: float) -> list[Peer]:

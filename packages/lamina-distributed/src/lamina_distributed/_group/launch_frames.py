@@ -138,6 +138,7 @@ class LaunchFrames:
             self._add_descriptions(f["descriptions"])
         else:  # it gave up another launch, to which this process did not come
             # The peer raised; this process only acknowledges, and the two continue with a new chain.
+            self._skip_attempts(f["group"], f["attempt"])
             self._send_notice(p, "answer")
             self._reset_state(p)
             self.differing.discard(p)
@@ -157,11 +158,14 @@ class LaunchFrames:
     def _concerns_this_launch(self, p: Peer, f: Message) -> bool:
         """Return whether the peer gave up this launch.
 
-        It did if it had our token, or if its notice names the same token or launch. If the notice is about a deadlock
+        It did if it had our token. It also did if its notice is of this attempt, or of a later one over the same
+        processes, and names the same token or a failure that all of them come to. If the notice is about a deadlock
         with this process in it, the launch that it means here has failed already.
         """
-        return bool(f["seen"] or self.services.rank not in f["deadlock"]
-                    and (f["token"] == p.token.hex() or f["launch"] == self._launch_id()))
+        if f["seen"]:
+            return True
+        return bool(self.services.rank not in f["deadlock"] and f["group"] == [*self.group.ranks]
+                    and f["attempt"] >= self.group.attempt and (f["common"] or f["token"] == p.token.hex()))
 
     def _reset_state(self, p: Peer) -> None:
         """Start a new chain of states with a peer. Both sides do so when as many notices were sent as received."""
@@ -173,20 +177,19 @@ class LaunchFrames:
         if self.services.rank not in self.descriptions:
             self.descriptions[self.services.rank] = self.describe_own()
         p.notices_sent += 1
-        # If processes of one group launch different programs, all of them come to the same launch of that group. Its
-        # number lets a late process recognize that the notice concerns its launch, whose token is another. In all other
-        # cases a process that has not come need never come to this launch, so it must not fail because of it.
-        same_group = kind == "differ" and all(s["processes"] == [*self.group.ranks] for s in self.descriptions.values())
+        # If processes of one group launch different programs, all of them come to the same launch of that group: it is
+        # common to them, and a late process fails too, whatever its token is. In all other cases a process that has not
+        # come need never come to this launch, so it must not fail because of it.
+        common = kind == "differ" and all(s["processes"] == [*self.group.ranks] for s in self.descriptions.values())
         p.send_frame({"notice": kind, "token": p.token.hex(), "seen": p.token_received,
                       "descriptions": self.descriptions, "late": self.late,
-                      "launch": self._launch_id() if same_group else None, "deadlock": self.deadlock})
-
-    def _launch_id(self) -> list[object]:
-        return [[*self.group.ranks], self.group.launches, self.group.failures]
+                      "group": [*self.group.ranks], "attempt": self.group.attempt, "common": common,
+                      "deadlock": self.deadlock})
 
     def describe_own(self) -> Message:
         """Return the description of this process's launch."""
-        return {**self.services.describe(self.program), "number": self.group.launches + 1}
+        return {**self.services.describe(self.program), "number": self.group.launches + 1,
+                "attempt": self.group.attempt}
 
     def notify(self, kind: str, those: Sequence[Peer]) -> None:
         """Give up this launch, and send a notice to those of these peers that have none of it yet."""
@@ -209,23 +212,27 @@ class LaunchFrames:
             for p in self.pairs:
                 p.send_frame({"descriptions": new})
 
-    def _count_other_failures(self) -> None:
-        """Count the launches of other groups that their processes gave up because of this one.
+    def _skip_attempts(self, ranks: Sequence[int], attempt: int) -> None:
+        """Record that an attempt over these processes was given up, if this process is one of them.
 
-        This process did not come to them. A notice of one of them may still arrive, and must not be taken for one of the
-        next launch of that group.
+        It need not have come to that attempt. A notice of it that arrives later is only answered.
         """
-        described = {(tuple(s["processes"]), s.get("number")) for r, s in self.descriptions.items() if r != self.services.rank}
-        for ranks, number in described:
-            if ranks != self.group.ranks and self.services.rank in ranks:
-                group = self.services.find_group(ranks)
-                group.failures += group.launches + 1 == number
+        if self.services.rank in ranks:
+            group = self.services.find_group(tuple(ranks))
+            group.attempt = max(group.attempt, attempt + 1)
 
-    def end(self, failures: int = 1) -> None:
+    def end(self) -> None:
         """Leave the peers in the state from which the next launch continues."""
-        self.group.failures += failures
-        if self.descriptions:
-            self._count_other_failures()
+        if self.failed:
+            self.group.attempt += 1
+        ranks = {p.rank for p in self.pairs}
+        for r, s in self.descriptions.items():
+            self._skip_attempts(s["processes"], s["attempt"])
+            # It gave up a launch over this process too, and will send a notice. Its token before that is of that launch.
+            if (self.failed and not self.deadlock and r != self.services.rank and r not in ranks
+                    and self.services.rank in s["processes"] and len(s["processes"]) <= 8):
+                p = self.services.sockets.peer(r)
+                p.expects_notice, p.fast_path_ready = True, False
         for p in self.pairs:
             if p.notices_sent == p.notices_received:
                 self._reset_state(p)

@@ -35,11 +35,13 @@ class LaunchGroup:
 
     Attributes:
       rounds: (peers to send to, peers to receive from) of each round; pairs: all these peers, by rank.
-      launches: number of agreed launches over this group; failures: number of launches given up since the last of them.
+      launches: number of agreed launches over this group.
+      attempt: number of the next launch over this group, or of the current one: of those agreed and those given up, also
+        those that were given up without this process.
       known_digests: digests of programs that were agreed before, in mode "first".
     """
 
-    __slots__ = ("ranks", "rounds", "pairs", "launches", "failures", "known_digests", "_wait_graph")
+    __slots__ = ("ranks", "rounds", "pairs", "launches", "attempt", "known_digests", "_wait_graph")
 
     def __init__(self, ranks: tuple[int, ...], rank: int, get_peer: Callable[[int], Peer],
                  wait_graph: WaitGraph) -> None:
@@ -47,7 +49,7 @@ class LaunchGroup:
         self.rounds = [(tuple(map(get_peer, to)), tuple(map(get_peer, of))) for to, of in exchange_rounds(ranks, rank)]
         pairs = {p.rank: p for to, of in self.rounds for p in (*to, *of)}
         self.pairs = tuple([pairs[r] for r in sorted(pairs)])  # all threads lock in this order, so they cannot deadlock
-        self.launches = self.failures = 0
+        self.launches = self.attempt = 0
         self.known_digests: set[bytes] = set()
 
     def __enter__(self) -> None:

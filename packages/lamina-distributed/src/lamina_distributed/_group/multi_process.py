@@ -33,6 +33,7 @@ class MultiProcessLauncher:
       monitor: knows which processes have failed.
       launch_agreed: called with the program and a function that launches it. It returns the result of that function, or
         raises if the processes launch different programs. It calls it in the same order in all processes.
+      is_stuck: whether a launch over several processes will not end, because a process was lost.
       store: texts that all processes share, a `KeyValueStore`.
       waiter: waits for results if jaxlib cannot abort a wait for a lost process (GPU). None if it can.
     """
@@ -40,12 +41,13 @@ class MultiProcessLauncher:
     def __init__(self, monitor: runtime.FailureMonitor) -> None:
         self.monitor = monitor
         self.waiter: Any = None
+        self.is_stuck = False
         self.store: runtime.KeyValueStore | None = None
         self.launch_agreed: Callable[[MultiProcessProgram, Callable[[], Any]], Any] = _launch_unchecked
         self._first_lock = threading.Lock()
         self._launch_numbers: dict[tuple[int, ...], Iterator[int]] = {}
         self._local_devices_connected = False
-        self._latest: Array | None = None  # a view of one result of the latest launch, if that may be running or have failed
+        self.latest: Array | None = None  # a view of one result of the latest launch, if that may be running or have failed
 
     def launch(self, program: MultiProcessProgram, args: Sequence[Value], start: Callable[[], _Outs]) -> _Outs:
         """Return `start()`, which launches a multi-process program on `args`, once the previous launch has ended.
@@ -63,7 +65,7 @@ class MultiProcessLauncher:
     def _launch_next(self, program: MultiProcessProgram, start: Callable[[], _Outs]) -> _Outs:
         """Return `start()` after the previous launch. Threads call this in the order of the agreement."""
         # After the agreement, whose exchange takes place while the previous launch still runs.
-        if self._latest is not None:
+        if self.latest is not None:
             self._await_latest(program)
         numbers = self._launch_numbers.get(program.processes)
         # `setdefault` is atomic: two threads get one counter. The number identifies the launch in reports of failures.
@@ -85,7 +87,7 @@ class MultiProcessLauncher:
         if self.waiter is not None:
             self.waiter.note_launch(outs)
         elif outs:
-            self._latest = _view_if_running(outs)
+            self._store_latest(outs)
         return outs
 
     def _await_latest(self, program: MultiProcessProgram) -> None:
@@ -96,8 +98,13 @@ class MultiProcessLauncher:
         connection, and does not even see its end: work that the first device had queued behind would hang there for
         half an hour.
         """
-        latest, self._latest = self._latest, None
-        error = _wait_all([latest])
+        latest = self.latest
+        try:
+            # Kept meanwhile: a wait that is not ended by the loss of a process is recognized by it.
+            error = _wait_all([latest])
+        finally:
+            if not self.is_stuck:
+                self.latest = None
         lost = None if error is None else runtime.peer_error_for(f"{program.call} of `{program.name}`", error)
         if lost is not None:
             raise lost from error
@@ -110,10 +117,7 @@ class MultiProcessLauncher:
 
     def _launch_first(self, program: MultiProcessProgram, number: int, start: Callable[[], _Outs]) -> _Outs:
         """Launch a program for the first time, and wait: jaxlib may block while it connects devices."""
-        with self._first_lock:
-            if not self._local_devices_connected:  # before others: after a loss they could not be connected any more
-                self._local_devices_connected = True
-                connect_local_devices()
+        self.connect_local_devices()  # before others: after a loss they could not be connected any more
         call = f"{program.call} of `{program.name}`"
         outs, error = self.monitor.run_in_worker_thread(call, lambda: self._start_and_wait(start))
         if error is not None:
@@ -124,6 +128,44 @@ class MultiProcessLauncher:
         # All device groups of the program are connected, so later launches do not block in jaxlib.
         program.first_launch_done = True
         return outs
+
+    def mark_stuck(self) -> None:
+        """Record that a launch over several processes will not end.
+
+        jaxlib runs what one thread launches in order, so later launches of that thread would wait behind it. From now
+        on all launches pass through Python, which makes them in other threads.
+        """
+        self.is_stuck = True
+        runtime.clear_fast_paths()
+
+    @staticmethod
+    def run_in_new_thread(act: Callable[[], _Outs]) -> _Outs:
+        """Return `act()`, which runs in a new thread."""
+        results: list[_Outs] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                results.append(act())
+            except BaseException as e:
+                errors.append(e)
+
+        thread = threading.Thread(target=run, name="lamina-launch", daemon=True)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def connect_local_devices(self) -> None:
+        """Connect the devices of this process with each other, once.
+
+        This is done as soon as the devices are known: whatever happens later, programs over them need no other process.
+        """
+        with self._first_lock:
+            if not self._local_devices_connected:
+                self._local_devices_connected = True
+                connect_local_devices()
 
     def _start_and_wait(self, start: Callable[[], _Outs]) -> tuple[_Outs, Exception | None]:
         outs = start()
@@ -144,6 +186,20 @@ class MultiProcessLauncher:
             _wait_all(outs)
         return outs
 
+    def _store_latest(self, outs: Sequence[Value]) -> None:
+        """Store an array that shares the buffer of the smallest result, unless that is computed.
+
+        A result above `MAX_HELD_BYTES` is waited for instead of held. If it failed, it is stored too: it raises later.
+        """
+        # All results of a launch end together, so the smallest one is enough to wait for, and holds the least memory.
+        smallest = outs[0] if len(outs) == 1 else min(outs, key=lambda x: x.nbytes)
+        is_ready = smallest.is_ready()
+        if is_ready and _wait_all([smallest]) is None:
+            return
+        self.latest = runtime.share_buffers(smallest)
+        if smallest.nbytes > runtime.MAX_HELD_BYTES and not is_ready and _wait_all([self.latest]) is None:
+            self.latest = None
+
     def raise_if_lost(self, call: str, suspects: Iterable[int] = (), cause: BaseException | None = None) -> None:
         """Wait shortly for the coordinator's report on a broken connection, and raise if a process has failed.
 
@@ -156,20 +212,6 @@ class MultiProcessLauncher:
         """
         if self.monitor.confirm_failure(suspects):
             raise self.monitor.make_error(call) from cause
-
-
-def _view_if_running(outs: Sequence[Value]) -> Array | None:
-    """Return an array that shares the buffer of the smallest result, or None if that is computed.
-
-    A result above `MAX_HELD_BYTES` is waited for instead of held. If it failed, the view is returned too: it raises
-      later.
-    """
-    # All results of a launch end together, so the smallest one is enough to wait for, and holds the least memory.
-    smallest = outs[0] if len(outs) == 1 else min(outs, key=lambda x: x.nbytes)
-    if smallest.nbytes > runtime.MAX_HELD_BYTES or smallest.is_ready():
-        if _wait_all([smallest]) is None:
-            return None
-    return runtime.share_buffers(smallest)
 
 
 def _wait_all(arrays: Sequence[Value]) -> Exception | None:

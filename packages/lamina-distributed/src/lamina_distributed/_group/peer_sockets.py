@@ -11,6 +11,7 @@ rare: they follow if tokens differ.
 """
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import os
@@ -20,7 +21,7 @@ import struct
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from . import rendezvous_protocol
@@ -202,21 +203,23 @@ class PeerSockets:
       rank: its process index.
       host: address to listen at, as other processes see it.
       key: the shared token.
-      publish: publishes a text under this process's index; look_up: returns the text of a peer, or raises OSError.
+      peers: process index -> `address` of that process. Filled before the first connection.
 
     Attributes:
+      address: text by which the other processes connect to this one.
       answer: called in a thread with a peer's question, returns the answer; see `ask`.
+      answer_status: returns the answer to the question "status"; see `probe`.
     """
 
-    def __init__(self, rank: int, host: str, key: bytes, publish: Callable[[str], None],
-                 look_up: Callable[[int], str]) -> None:
-        self.rank, self._key, self._look_up = rank, key, look_up
+    def __init__(self, rank: int, host: str, key: bytes, peers: Mapping[int, str]) -> None:
+        self.rank, self._key, self._peers = rank, key, peers
         self._known: dict[int, Peer] = {}
         self._lock = threading.Lock()
+        self._opening: set[socket.socket] = set()  # connections to peers that have not answered yet
         # Bounds the threads that a stranger without the token can make this process start.
         self._call_limit = threading.BoundedSemaphore(64)
-        self._addresses: dict[int, Message] = {}
         self.answer: Callable[[Message], Message] = lambda question: {}
+        self.answer_status: Callable[[Message], Message] = lambda question: {}
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listeners = [socket.create_server((host, 0), family=family, backlog=256)]
         self._name = os.urandom(16).hex()
@@ -226,7 +229,7 @@ class PeerSockets:
             unix.listen(256)
             self._listeners.append(unix)
         self.closed = False
-        publish(json.dumps({"host": host, "port": self._listeners[0].getsockname()[1], "name": self._name}))
+        self.address = json.dumps([host, self._listeners[0].getsockname()[1], self._name])
         self._threads = [threading.Thread(target=self._accept, args=(s,), name="lamina-peers", daemon=True)
                          for s in self._listeners]
         for t in self._threads:
@@ -257,17 +260,33 @@ class PeerSockets:
             if self.closed:
                 peer.close()
 
+    def abort_connecting(self) -> None:
+        """End the attempts to connect to peers: a stopped one accepts connections and does not answer."""
+        with self._lock:
+            for s in self._opening:
+                with contextlib.suppress(OSError):
+                    s.shutdown(socket.SHUT_RDWR)
+
     def ask(self, rank: int, question: Message) -> Message | None:
         """Return a peer's answer to a question; None if there is none in time.
 
         A thread of the peer answers over a connection of its own, so this works whatever the peer's launches wait for.
         """
+        return self._ask(rank, question)[1]
+
+    def probe(self, rank: int, **news: object) -> tuple[str, Message | None]:
+        """Return (state, status) of a peer: "alive" with its answer; "gone": it has ended; "silent": neither."""
+        return self._ask(rank, {"status": self.rank, **news})
+
+    def _ask(self, rank: int, question: Message) -> tuple[str, Message | None]:
         try:
             with self._open("question", rank, _QUESTION_TIMEOUT) as s:
                 _send_message(s, question)
-                return _receive_message(s)
+                return "alive", _receive_message(s)
+        except ConnectionRefusedError:
+            return "gone", None  # nothing listens at the address, which a living process does not give up
         except (OSError, ValueError, KeyError):
-            return None
+            return "silent", None
 
     def _open(self, purpose: str, rank: int, seconds: float) -> socket.socket:
         """Return a new connection to a peer, once both sides have proved that they have the token.
@@ -278,16 +297,17 @@ class PeerSockets:
         Raises:
           OSError, ValueError, KeyError: no connection, or a malformed address.
         """
-        address = self._addresses.get(rank)
-        if address is None:
-            address = self._addresses[rank] = json.loads(self._look_up(rank))
-        s = _connect_unix(address["name"], seconds)
+        host, port, name = json.loads(self._peers[rank])
+        s = _connect_unix(name, seconds)
         if s is None:
-            s = socket.create_connection((address["host"], address["port"]), seconds)
+            s = socket.create_connection((host, port), seconds)
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if purpose == "peer":
+            with self._lock:
+                self._opening.add(s)
         try:
             challenge, nonce = _receive_exactly(s, 32).decode(), os.urandom(16).hex()
-            proof = rendezvous_protocol.mac(self._key, purpose, address["name"], challenge, str(self.rank), nonce)
+            proof = rendezvous_protocol.mac(self._key, purpose, name, challenge, str(self.rank), nonce)
             s.sendall(f"{self.rank:08d}{nonce}{proof}".encode())
             expected = rendezvous_protocol.mac(self._key, "here", challenge, nonce).encode()
             if not hmac.compare_digest(_receive_exactly(s, 64), expected):
@@ -295,6 +315,9 @@ class PeerSockets:
         except BaseException:
             s.close()
             raise
+        finally:
+            with self._lock:
+                self._opening.discard(s)
         return s
 
     def _accept(self, listener: socket.socket) -> None:
@@ -330,7 +353,9 @@ class PeerSockets:
             if purposes == ["question"]:
                 with s:
                     s.sendall(own_proof)
-                    _send_message(s, self.answer(_receive_message(s)))
+                    question = _receive_message(s)
+                    _send_message(s, self.answer_status(question) if "status" in question
+                                  else self.answer(question))
                 return
             peer = self.peer(int(rank))
             s.settimeout(None)

@@ -25,7 +25,7 @@ __all__ = ["CALL", "MAX_LINE_BYTES", "PROTOCOL", "LineStream", "check_reachable"
            "parse_address", "resolve", "set_keepalive"]
 
 CALL = "distributed.initialize"
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_LINE_BYTES = 1 << 16
 LOOPBACK_NAMES = ("localhost", "ip6-localhost", "localhost.localdomain")
 

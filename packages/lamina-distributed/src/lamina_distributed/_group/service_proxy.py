@@ -9,15 +9,21 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 
 __all__ = ["ServiceProxy"]
 
 
 class ServiceProxy:
-    """Forwards connections from `address` to `service`. Both are `(host, port)`."""
+    """Forwards connections from `address` to `service`. Both are `(host, port)`.
+
+    Attributes:
+      on_service_end: called in a thread when the service ends, so that the client does not wait for it.
+    """
 
     def __init__(self, service: tuple[str, int]) -> None:
         self._service = service
+        self.on_service_end: Callable[[], None] = lambda: None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._is_accepting = True
@@ -37,6 +43,7 @@ class ServiceProxy:
     def close(self) -> None:
         """Close all connections. The client must have been shut down before, else it aborts the process."""
         self.stop_accepting()
+        self.on_service_end = lambda: None
         for s in self._sockets:
             with contextlib.suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
@@ -70,11 +77,12 @@ class ServiceProxy:
                                                       daemon=True))
                 self._threads[-1].start()
 
-    @staticmethod
-    def _forward(source: socket.socket, target: socket.socket, from_client: bool) -> None:
+    def _forward(self, source: socket.socket, target: socket.socket, from_client: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 target.sendall(data)
-        if from_client:  # the end of the service's side is not forwarded: the client would abort the process
+        if not from_client:
+            threading.Thread(target=self.on_service_end, name="lamina-service-proxy", daemon=True).start()
+        else:  # the end of the service's side is not forwarded: the client would abort the process
             with contextlib.suppress(OSError):
                 target.shutdown(socket.SHUT_RDWR)

@@ -44,7 +44,7 @@ __all__ = ["Lowered", "lower"]
 
 _T = TypeVar("_T")
 _NO_AXES = AxisEnv((), 1)
-_primitive_of, _source_of, _aval_of = attrgetter("primitive"), attrgetter("source"), attrgetter("aval")
+_aval_of = attrgetter("aval")
 
 
 @former_attributes(kept_args="used_args", given_to="compile_with")
@@ -129,6 +129,13 @@ class Lowered:
         `instruction_lines`.
         """
         return resolve_source_lines(self.lines or ())
+
+    def equation_blocks(self) -> Sequence[EquationBlock]:
+        """Return the equations of the module, in the order of the numbers that `source_map` has for them.
+
+        It is empty for a single primitive, whose operations have no numbers.
+        """
+        return self.lines or ()
 
     def as_text(self, dialect: str = "stablehlo", debug_info: bool = False) -> str:
         """Return the module as text. `dialect` is `stablehlo` or `hlo`; with `debug_info`, StableHLO includes scope
@@ -306,7 +313,7 @@ class _Build:
         self._main: ClosedJaxpr
         self._recomputed: dict[ClosedJaxpr, int] = {}
 
-    def number_equations(self, eqns: Sequence[Eqn], path: str | None, around: int) -> int:
+    def number_equations(self, program: Jaxpr, eqns: Sequence[Eqn], path: str | None, around: int) -> int:
         """Number equations consecutively; return the number of the first one, 0 if numbering is off."""
         if self.lines is None:
             return 0
@@ -314,7 +321,7 @@ class _Build:
         # modules.
         first = self._numbers + 1
         self._numbers += len(eqns)
-        self.lines.append(EquationBlock([*map(_primitive_of, eqns)], [*map(_source_of, eqns)], path, around))
+        self.lines.append(EquationBlock(program, eqns, path, around))
         return first
 
     def add_host_function(self, call: Function) -> int:

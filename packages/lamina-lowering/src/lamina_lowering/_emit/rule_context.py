@@ -456,7 +456,7 @@ class Context:
                 env[var] = self.const(value, var.aval) if made is None else made
         rules, const, broadcast = self.rules, self.const, self.broadcast
         # The location of an operation is its equation's number, which does not depend on source lines.
-        number = self.module.number_equations(eqns, self.path, self.parent_number)
+        number = self.module.number_equations(jaxpr, eqns, self.path, self.parent_number)
         plain, located = not self.path, self.session.locations
         eqn = None
         try:

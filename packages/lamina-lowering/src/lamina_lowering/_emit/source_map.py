@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from lamina_ir import Primitive, Source
+from lamina_ir import Eqn, Jaxpr, Source
 from typing_extensions import override
 
 __all__ = ["EQUATION_FILE", "EquationBlock", "SourceLine", "instruction_lines", "resolve_source_lines", "scoped_name"]
@@ -21,16 +21,18 @@ _MAX_NAME = 400  # maximum length of a name in the compiler's metadata
 
 
 class EquationBlock(NamedTuple):
-    """Equations with consecutive numbers: those of one program.
+    """Equations with consecutive numbers: those of one program that are emitted.
 
     Attributes:
-      ops, sources: the primitive and source of each equation.
+      program: the program.
+      eqns: its equations without dead ones. Passes of lowering may have replaced some.
       path: the names of the enclosing calls; None outside of named calls.
-      parent_number: the number of the equation whose program this is; 0 if there is none.
+      parent_number: the number of the equation whose program this is; 0 if there is none. A program that becomes a
+        function has the number of its first call.
     """
 
-    ops: list[Primitive]
-    sources: list[Source | None]
+    program: Jaxpr
+    eqns: Sequence[Eqn]
     path: str | None
     parent_number: int
 
@@ -66,7 +68,7 @@ class SourceLine(NamedTuple):
 
 def resolve_source_lines(bodies: Sequence[EquationBlock]) -> dict[int, SourceLine]:
     """Return the source line of each equation: its own, or that of the nearest enclosing call that has one."""
-    rows = [(body, op, source) for body in bodies for op, source in zip(body.ops, body.sources)]
+    rows = [(body, e.primitive, e.source) for body in bodies for e in body.eqns]
     found = {}
     for number, (body, op, source) in enumerate(rows, 1):
         name = scoped_name(body.path, source, op.name)

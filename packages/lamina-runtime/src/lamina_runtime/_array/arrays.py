@@ -203,7 +203,7 @@ def _read_failure(call: str, x: ArrayImpl, error: Exception) -> BaseException:
     check_not_deleted(x)
     place = f"{call} of {'an array' if x.aval is None else x.aval.str_long()}"
     transfer_guard.raise_if_refused(place, error)  # happens on GPUs only: on a CPU, reading is not a transfer
-    return error_translation.translate_error(place, error)
+    return error_translation.translate_error(place, error, x.aval)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

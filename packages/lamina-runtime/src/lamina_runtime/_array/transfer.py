@@ -14,7 +14,7 @@ from lamina_ir.typing import Device, Sharding, Tree, Value
 from .. import _jaxlib
 from . import arrays
 from . import reshard as resharding
-from .._backend import (backends, client_state, error_translation, launch_guards, peer_errors, transfer_guard,
+from .._backend import (backends, client_state, error_translation, launch_guards, memory_errors, peer_errors, transfer_guard,
                         waiting)
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
@@ -49,7 +49,7 @@ def device_put(x: Tree, device: Tree = None, *, src: object = None, donate: bool
     Raises:
       TypeError: a leaf is not an array or a number.
       ValueError: a sharding does not fit an array.
-      ExecutionError: the device is out of memory.
+      OutOfMemoryError: the device is out of memory.
 
     >>> device_put([1.0, 2])
     [Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True)]
@@ -61,6 +61,8 @@ def device_put(x: Tree, device: Tree = None, *, src: object = None, donate: bool
         return _put_tree(x, device, donate)
     except _jaxlib.LAUNCH_ERRORS as e:
         if error_translation.is_launch_failure(e):
+            if memory_errors.is_memory_error(e):
+                raise memory_errors.make_memory_error("device_put", e, is_transfer=True) from e
             raise peer_errors.peer_error_for("device_put", e) or ExecutionError(f"device_put: the transfer failed: {e}") from e
         raise
 

@@ -131,6 +131,7 @@ def client(platform: str | None = None) -> Client:
         return found
     with client_state.lock:
         found = state.clients.get(name)
+        is_new = found is None
         if found is None:
             make = _makers.get(name)
             # A platform that the user did not enable is refused, also if it would work.
@@ -143,7 +144,9 @@ def client(platform: str | None = None) -> Client:
                 raise
             except Exception as e:
                 raise RuntimeError(f"platform {platform!r} cannot be used: {e}") from e
-        return found
+    if is_new and state.launcher is not None:
+        state.launcher.connect_local_devices()
+    return found
 
 
 def _make_default_client() -> Client:

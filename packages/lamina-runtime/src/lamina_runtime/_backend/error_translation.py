@@ -11,10 +11,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from lamina_ir import CallbackError, CheckError, ExecutionError
+from lamina_ir import CallbackError, CheckError, ExecutionError, ShapedArray
 from lamina_ir.typing import Function, Value
 
-from . import peer_errors
+from . import memory_errors, peer_errors
 from .._typing import Array
 
 __all__ = ["CallbackFailures", "find_callback_error", "guard_callback", "is_launch_failure", "translate_error"]
@@ -127,11 +127,12 @@ def find_callback_error(error: BaseException) -> BaseException | None:
     return KeyboardInterrupt() if re.search(_INTERRUPTED, text) else None
 
 
-def translate_error(call: str, error: Exception) -> BaseException:
+def translate_error(call: str, error: Exception, result: ShapedArray | None = None) -> BaseException:
     """Return the exception to raise for an error of jaxlib.
 
     If a callback raised, it is a `CallbackError`; KeyboardInterrupt and SystemExit are returned unchanged. If another
-    process failed, it is a `ProcessLostError`. Otherwise it is an `ExecutionError` with `error` as its cause.
+    process failed, it is a `ProcessLostError`. If memory is exhausted, it is an `OutOfMemoryError`. Otherwise it is an
+    `ExecutionError` with `error` as its cause. `result` is the type of the array whose computation failed.
     """
     raised = find_callback_error(error)
     if raised is not None and not isinstance(raised, Exception):
@@ -139,6 +140,10 @@ def translate_error(call: str, error: Exception) -> BaseException:
     lost = peer_errors.peer_error_for(call, error) if raised is None else None
     if lost is not None:
         return lost
+    if raised is None and memory_errors.is_memory_error(error):
+        exhausted = memory_errors.make_memory_error(call, error, result=result)
+        exhausted.__cause__ = error
+        return exhausted
     out = callback_error_class(raised)(f"{call}: {raised}") if raised is not None else ExecutionError(
         f"{call}: the program that computes it failed: {error}")
     out.__cause__ = error if raised is None else raised

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from lamina_ir import LaminaError
 
-__all__ = ["FailureMonitor", "LaunchFailedError", "ProcessLostError", "peer_error_for", "set_failure_monitor"]
+__all__ = ["CoordinatorLostError", "FailureMonitor", "LaunchFailedError", "ProcessLostError", "peer_error_for",
+           "set_failure_monitor"]
 
 _T = TypeVar("_T")
 # What Gloo, NCCL and jaxlib's coordination client report if a connection broke, at either end. There is no error code
@@ -43,6 +44,25 @@ class ProcessLostError(_PeerError):
     """
 
     code: ClassVar[str] = "LAM1603"
+
+
+class CoordinatorLostError(ProcessLostError):
+    """The coordinator has ended or does not respond, and an operation needs it. No process is known to be lost.
+
+    The coordinator introduces processes and device groups to each other. Programs whose device groups are connected do
+    not need it and keep working; so does everything that needs no other process. What needs it raises this error: the
+    devices, if they were not used before, and the first launch over devices that were never connected.
+
+    It is a `ProcessLostError` whose `process_indices` is (): code that forms a system of the remaining processes after
+    a loss forms one of all processes.
+
+    Fix: call `shutdown()`, then `initialize(...)` in all processes. Process 0 starts another coordinator.
+
+    >>> CoordinatorLostError("jit of `f`: the coordinator is gone").process_indices
+    ()
+    """
+
+    code: ClassVar[str] = "LAM1605"
 
 
 class LaunchFailedError(_PeerError):

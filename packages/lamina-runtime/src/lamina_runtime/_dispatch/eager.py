@@ -275,7 +275,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         with transfer_guard.allowing_scalars(args):
             return program.run(args, layout), program
     except _jaxlib.JaxRuntimeError as e:
-        raise executable.make_execution_error("evaluation", name, e, args) from e
+        raise executable.make_execution_error("evaluation", name, e, args, program=closed) from e
 
 
 def _get_fast_path(program: piecewise.Program | None, args: Sequence[Value],

@@ -368,7 +368,7 @@ class _CacheMissHandler:
             else:
                 outs = program.run(flat, call.user_shardings)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(kind, spec.name, e, flat, call.format_arg) from e
+            raise executable.make_execution_error(kind, spec.name, e, flat, call.format_arg, staged.closed) from e
         if call.keyed_program is not None:
             outs = key_array.wrap_keys(outs, call.keyed_program.out_avals)
         if call.reuse_check is not None:

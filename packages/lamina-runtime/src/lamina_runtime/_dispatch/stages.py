@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .._placement.plan import Plan
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "OutInfo", "STAGE_METHODS", "Traced", "Wrapped",
-           "check_call_args", "lower", "trace"]
+           "check_call_args", "compiled_program", "lower", "trace"]
 
 STAGE_METHODS = ("lower", "trace", "eval_shape", "clear_cache")
 
@@ -320,7 +320,7 @@ class Compiled(_Stage):
         try:
             self._program = self._program_at(self._place)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(spec.call, spec.name, e) from e
+            raise executable.make_execution_error(spec.call, spec.name, e, program=lowered._staged.closed) from e
         if not self._program.donation_checked:
             donation_warnings.warn_unusable(self._program, functools.partial(spec.argument_path, self._in_tree))
 
@@ -355,7 +355,7 @@ class Compiled(_Stage):
             else:
                 outs = program.run(flat, self._layout)
         except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(spec.call, spec.name, e, flat, format_arg) from e
+            raise executable.make_execution_error(spec.call, spec.name, e, flat, format_arg, staged.closed) from e
         outs = key_array.wrap_keys(outs, staged.closed.out_avals) if has_key_values else outs
         if reuse_check is not None:
             reuse_check.finish(outs)
@@ -452,6 +452,11 @@ class Compiled(_Stage):
     def runtime_executable(self) -> Executable:
         """Return jaxlib's executable."""
         return self._program.executable
+
+
+def compiled_program(compiled: Compiled) -> executable.CompiledProgram:
+    """Return the compiled program of a compiled call."""
+    return compiled._program
 
 
 def _is_layout(x: object) -> bool:

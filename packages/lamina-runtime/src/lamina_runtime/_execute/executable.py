@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, thread_effect_token
-from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles
+from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles, lower_keys
 from lamina_parallel.extend import mesh_in_scope, lower_xmaps
 from lamina_tracing.extend import logger, log_cache_miss
 from lamina_ir.typing import CacheKey, Device, Sharding, Value
@@ -19,7 +19,7 @@ from lamina_parallel import Mesh
 
 from .. import _jaxlib
 from .._array import arrays, transfer
-from .._backend import backends, client_state, error_translation, launch_guards, peer_errors
+from .._backend import backends, client_state, error_translation, launch_guards, memory_errors, peer_errors
 from .._compile import compile_tiers, dump_ir, executable_cache, lowering
 from .._debug import nan_checks
 from . import effects
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from lamina_lowering import Lowered
     from .._compile.stored_lowering import StoredLowering
 
-__all__ = ["CompiledProgram", "FastPath", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
+__all__ = ["CompiledProgram", "FastPath", "compile_variant", "get_or_compile", "make_execution_error", "no_execution",
+           "place_arg"]
 
 no_execution = config.Option("no_execution", False, help="raise an error instead of running a compiled program, also "
                                                          "for "
@@ -65,14 +66,19 @@ def compile_and_log(low: Lowered, devices: tuple[Device, ...], options: executab
         return executable_cache.compile(low, devices, options, has_two_tiers)
     start, stats_before = time.perf_counter(), executable_cache.cache_stats()
     executable = executable_cache.compile(low, devices, options, has_two_tiers)
-    stats_after = executable_cache.cache_stats()
-    source = ("found in memory" if stats_after.memory_hits > stats_before.memory_hits else "loaded from disk"
-              if stats_after.disk_hits > stats_before.disk_hits else "compiled" if executable.tier == "optimized" else
-              "compiled quickly")
+    source = {"memory": "found in memory", "disk": "loaded from disk", "compiled": "compiled" if
+              executable.tier == "optimized" else "compiled quickly"}[_executable_source(stats_before)]
     types = ", ".join(a.str_long() for a in closed.in_avals)
     logger.warning("`%s` (%s) for %s: %s in %.4f s", name, types, device_names(devices), source,
                    time.perf_counter() - start)
     return executable
+
+
+def _executable_source(before: executable_cache.CacheStats) -> str:
+    """Return where the last executable comes from: `memory`, `disk` or `compiled`; `before` are the counts before."""
+    after = executable_cache.cache_stats()
+    return ("memory" if after.memory_hits > before.memory_hits else "disk" if after.disk_hits > before.disk_hits
+            else "compiled")
 
 
 class CompiledProgram:
@@ -89,6 +95,7 @@ class CompiledProgram:
       payload: the serialized executable, which is loaded; None: the program is compiled.
       allow_tiers: whether the first calls may run an executable that is not optimised.
       lowered: the lowered program, if it is known.
+      reasons: for watchers of compilations: why it is compiled again.
 
     Attributes:
       loaded: the executable in the memory cache, which may be replaced by an optimised one between two calls.
@@ -112,7 +119,8 @@ class CompiledProgram:
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  compiler_options: OptionPairs, rules: LoweringRules | None, payload: bytes | None = None,
-                 allow_tiers: bool = False, lowered: StoredLowering | None = None) -> None:
+                 allow_tiers: bool = False, lowered: StoredLowering | None = None,
+                 reasons: Sequence[str] = ()) -> None:
         devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
@@ -127,8 +135,11 @@ class CompiledProgram:
         self.donation_checked = not placement.donated
         self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
         self._mesh = _program_mesh_of(closed, placement)
+        start, stats = time.perf_counter(), executable_cache.cache_stats()
         self.lowered = cast("Lowered", lowered) if lowered is not None else self._lower(closed, keep_unused, rules)
+        lowered_at = time.perf_counter()
         self.loaded = self._compile(closed, compiler_options, payload, allow_tiers)
+        compiled_at, source = time.perf_counter(), _executable_source(stats)
         ordered = self.effect_order is not None
         self.used_args = self.lowered.used_args[:-1] if ordered else self.lowered.used_args
         # In the local view jaxlib sees only the devices of this process, and must not take a part for a single-device
@@ -153,6 +164,9 @@ class CompiledProgram:
         self.result_handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
         self.named_results: dict[CacheKey, tuple[list[ResultHandler], list[Sharding]]] = {}
         self.window = self._choose_window(facts)
+        if observers.compilation_watchers:
+            observers.notify_compiled(observers.Compilation(call, name, self, lowered_at - start, compiled_at - lowered_at,
+                                                            source, tuple(reasons)))
 
     def _find_effect_order(self) -> effects.EffectOrder:
         """Return the sequence of ordered effects of the device.
@@ -317,6 +331,8 @@ class CompiledProgram:
             raise RuntimeError(f"{self.call} of `{self.name}`: config no_execution is set, and this would run a "
                                "compiled program. Trace, lower and compile it instead (lower(...).compile()), or unset "
                                "it")
+        if observers.wrappers and not observers.state.is_wrapping:
+            return observers.call_wrappers(self, flat, lambda: self._run_translated(flat, user_shardings))
         # The names of results depend on the arguments, not on the program: one executable serves several meshes.
         handlers = self.result_shardings(flat, user_shardings)[0]
         args = list(self.const_args)
@@ -354,6 +370,13 @@ class CompiledProgram:
             observers.notify(self, flat, outs)
         return list(outs)
 
+    def _run_translated(self, flat: Sequence[Value], user_shardings: UserShardingsLike | None) -> list[Array]:
+        """Run for a wrapper of launches, which gets the errors of this package."""
+        try:
+            return self.run(flat, user_shardings)
+        except _jaxlib.JaxRuntimeError as e:
+            raise make_execution_error(self.call, self.name, e, flat, program=self.source_program) from e
+
     def _start(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
         if self.launcher is not None:
             return self.launcher.launch(self, args, lambda: self._launch_agreed(args, handlers))
@@ -364,6 +387,9 @@ class CompiledProgram:
             launcher = client_state.current.launcher
             if launcher is not None:
                 return launcher.launch_local_first(lambda: self._launch(args, handlers), args)
+        launcher = client_state.current.launcher
+        if launcher is not None and launcher.is_stuck:
+            return launcher.run_in_new_thread(lambda: self._launch(args, handlers))
         return self._launch(args, handlers)
 
     def _launch_agreed(self, args: list[Value], handlers: list[ResultHandler]) -> list[Array]:
@@ -407,15 +433,18 @@ class CompiledProgram:
                   user_shardings: UserShardingsLike | None = None) -> FastPath | None:
         """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
 
-        Python is needed for: an executable that is replaced later, multi-process launches, errors of callbacks, launch
-        watchers, NaN checks on several devices, results that are not a jaxlib tree. It is also needed for an argument with
-        the right number of devices but another sharding, because jaxlib would use its shards unchanged.
+        Python is needed for: an executable that is replaced later, multi-process launches, launches after one that
+        never ends, errors of callbacks, launch watchers and wrappers, NaN checks on several devices, results that are
+        not a jaxlib tree. It is also needed for an argument with the right number of devices but another sharding,
+        because jaxlib would use its shards unchanged.
         """
         if self.launcher is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
         if not self.loaded.is_final(self.name):
             return None
-        if observers.watchers:
+        if observers.watchers or observers.wrappers:
+            return None
+        if client_state.current.launcher is not None and client_state.current.launcher.is_stuck:
             return None
         n = len(self.placement.devices)
         if (n > 1
@@ -497,9 +526,12 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
            allow_tiers and client_state.current.launcher is not None)
 
     def make() -> CompiledProgram:
-        if config.explain_cache_misses.ever_enabled and config.explain_cache_misses.value:
-            _explain_miss(closed, name, key)
-        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules, None, allow_tiers)
+        is_explained = config.explain_cache_misses.ever_enabled and config.explain_cache_misses.value
+        reasons = _explain_miss(closed, key) if is_explained or observers.compilation_watchers else ()
+        if is_explained and reasons:
+            log_cache_miss("compile", name, reasons)
+        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules, None, allow_tiers,
+                               reasons=reasons)
 
     made = executable_cache.memoize(closed, key, make)
     if not allow_tiers and made.loaded.tier != "optimized" and not made.loaded.wait():
@@ -508,11 +540,30 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
     return made
 
 
-def _explain_miss(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
-    """Log why a program that was compiled before is compiled again: the difference from the most similar cached key."""
+def compile_variant(program: CompiledProgram, closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> CompiledProgram:
+    """Compile a changed program for the placement of a compiled one. It is not cached in memory.
+
+    Args:
+      program: the compiled program.
+      closed: the changed program, of the same argument and result types.
+      donated: for each argument whether it is donated; (): as in `program`.
+    """
+    placement = program.placement if not donated else program.placement._replace(donated=tuple(donated))
+    rules = lowering.merged_rules(backends.lowering_platform(placement.devices[0]))
+    closed = lower_keys(lowering.expand_primitives(closed))
+    if collect_facts(closed).has_xmap:
+        closed = lower_xmaps(closed)
+    return CompiledProgram(program.call, closed, program.name, placement, False, (), rules)
+
+
+def _explain_miss(closed: ClosedJaxpr, key: tuple[Any, ...]) -> Sequence[str]:
+    """Return why a program that was compiled before is compiled again: the differences from the most similar cached key.
+
+    Empty if it was not compiled before.
+    """
     known = [k for k in closed.memo_keys() if isinstance(k, tuple) and k[0] == "xla"]
     if not known:
-        return
+        return []
     new: Placement = key[1]
 
     def reasons(old: tuple[Any, ...]) -> list[str]:
@@ -535,7 +586,7 @@ def _explain_miss(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
             found.append(f"compiler_options changed from {dict(old[4])} to {dict(key[4])}")
         return found
 
-    log_cache_miss("compile", name, min(map(reasons, known), key=len) or ["it was evicted from the cache"])
+    return min(map(reasons, known), key=len) or ["it was evicted from the cache"]
 
 
 def _format_tiles(tiles: Tiles | None) -> str:
@@ -543,11 +594,12 @@ def _format_tiles(tiles: Tiles | None) -> str:
 
 
 def make_execution_error(call: str, name: str, error: Exception, flat: Iterable[Value] = (),
-                         describe: Callable[[int], str] | None = None) -> BaseException:
+                         describe: Callable[[int], str] | None = None, program: ClosedJaxpr | None = None) -> BaseException:
     """Convert a jaxlib error to an error of this package; the original becomes its cause.
 
     If a callback raised an exception, that exception becomes the cause of the original. KeyboardInterrupt and
-    SystemExit of a callback are returned unchanged. If another thread deleted one of the arguments `flat` during the
+    SystemExit of a callback are returned unchanged. If memory is exhausted, the result is an OutOfMemoryError, which
+    describes the memory of `program`. If another thread deleted one of the arguments `flat` during the
     launch, the result is a DeletedArrayError with its name, `describe(i)`.
     """
     try:
@@ -563,6 +615,8 @@ def make_execution_error(call: str, name: str, error: Exception, flat: Iterable[
     peer_error = peer_errors.peer_error_for(f"{call} of `{name}`", error)
     if peer_error is not None:
         return peer_error
+    if memory_errors.is_memory_error(error):
+        return memory_errors.make_memory_error(f"{call} of `{name}`", error, program, None, list(flat), describe)
     if "Disallowed" in str(error):
         return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it "
                               "with device_put before the call, or allow it with lamina.transfer_guard('allow')")

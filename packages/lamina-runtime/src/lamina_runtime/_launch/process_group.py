@@ -65,9 +65,18 @@ class MultiProcessLauncher(Protocol):
 
     Attributes:
       store: texts that all processes share. None: programs over several processes are compiled in one tier.
+      is_stuck: whether a launch over several processes will not end. Then all launches of this process's own programs
+        are made by `run_in_new_thread`, because jaxlib would queue those of one thread behind it.
     """
 
     store: KeyValueStore | None
+    is_stuck: bool
+
+    def connect_local_devices(self) -> None:
+        """Connect the devices of this process with each other. Called once a client was made."""
+
+    def run_in_new_thread(self, act: Callable[[], _Outs]) -> _Outs:
+        """Return `act()`, which runs in a new thread."""
 
     def launch(self, program: MultiProcessProgram, args: Sequence[Value], start: Callable[[], _Outs]) -> _Outs:
         """Return `start()`, which launches a program on `args`, in the same order in all processes."""

@@ -1,12 +1,23 @@
-"""Extension API: arrays from and to host memory by shard, and messages between processes, for packages that store arrays.
+"""Extension API: arrays from and to host memory by shard, messages between processes, and compiled programs.
 
 `read_shard` and `array_from_host` move one shard. `blocks_of_array` and `own_blocks` list the parts of an array that
 devices hold. `begin_gather` and `GatherSeries` exchange small JSON values between all processes.
+
+`watching_compilations` reports each compilation. `compiled_program` returns the program of a compiled call,
+`compile_variant` compiles a changed one for the same devices, and `parse_collectives` lists the collectives of its text.
+`set_memory_explainer` adds text to errors of exhausted memory.
 """
 from .._array.arrays import aligned_empty
 from .._array.host_shards import (Block, array_from_host, blocks_of_array, is_array, own_blocks, placement, read_shard)
 from .._array.key_array import KeyArray
+from .._backend.memory_errors import MemoryRequest, set_memory_explainer
+from .._dispatch.stages import compiled_program
+from .._execute.executable import CompiledProgram, compile_variant
+from .._launch.observers import Compilation, watching_compilations
 from .._launch.process_group import GatherSeries, HostGather, begin_gather
+from .._placement.hlo_collectives import CollectiveInstruction, parse_collectives
 
-__all__ = ["Block", "GatherSeries", "HostGather", "KeyArray", "aligned_empty", "array_from_host", "begin_gather",
-           "blocks_of_array", "is_array", "own_blocks", "placement", "read_shard"]
+__all__ = ["Block", "CollectiveInstruction", "Compilation", "CompiledProgram", "GatherSeries", "HostGather", "KeyArray",
+           "MemoryRequest", "aligned_empty", "array_from_host", "begin_gather", "blocks_of_array", "compile_variant",
+           "compiled_program", "is_array", "own_blocks", "parse_collectives", "placement", "read_shard",
+           "set_memory_explainer", "watching_compilations"]

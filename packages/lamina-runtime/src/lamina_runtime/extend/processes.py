@@ -22,8 +22,8 @@ from .._backend.backends import (cpu_enable_async_dispatch, has_clients, local_d
 from .._backend.error_translation import find_callback_error
 from .._backend.kept_memory import keep_freed_memory
 from .._backend.launch_guards import MAX_HELD_BYTES
-from .._backend.peer_errors import (FailureMonitor, LaunchFailedError, ProcessLostError, peer_error_for,
-                                    set_failure_monitor)
+from .._backend.peer_errors import (CoordinatorLostError, FailureMonitor, LaunchFailedError, ProcessLostError,
+                                    peer_error_for, set_failure_monitor)
 from .._backend.waiting import set_wait
 from .._execute.effects import effects_barrier, wait_at_exit
 from .._jaxlib import LAUNCH_ERRORS, ArrayImpl, immortalize, make_cpu_client
@@ -34,12 +34,12 @@ from .._launch.process_group import (GatherSeries, HostGather, KeyValueStore, Mu
                                      MultiProcessProgram, ProcessGroup, active_groups, agreement, collective_timeout_seconds)
 from .._sharding.shardings import is_replicated, named_sharding, replicated_sharding, sharding_devices
 
-__all__ = ["AXIS", "ArrayImpl", "FailureMonitor", "GatherSeries", "HostGather", "JAXLIB_VERSION", "JaxlibSharding",
-           "KeyValueStore", "LAUNCH_ERRORS", "LaunchFailedError", "MAX_HELD_BYTES", "MultiProcessLauncher",
-           "MultiProcessProgram", "ProcessGroup", "ProcessLostError", "active_groups", "agreement",
-           "all_process_collective", "arg_aval",
-           "collective_timeout_seconds", "cpu_enable_async_dispatch", "effects_barrier", "find_callback_error",
-           "has_clients", "host_value", "immortalize", "is_ready", "is_replicated", "keep_freed_memory", "local_devices",
+__all__ = ["AXIS", "ArrayImpl", "CoordinatorLostError", "FailureMonitor", "GatherSeries", "HostGather",
+           "JAXLIB_VERSION", "JaxlibSharding", "KeyValueStore", "LAUNCH_ERRORS", "LaunchFailedError",
+           "MAX_HELD_BYTES", "MultiProcessLauncher", "MultiProcessProgram", "ProcessGroup", "ProcessLostError", "active_groups",
+           "agreement", "all_process_collective", "arg_aval", "clear_fast_paths", "collective_timeout_seconds",
+           "cpu_enable_async_dispatch", "effects_barrier", "find_callback_error", "has_clients", "has_wait_hook",
+           "host_value", "immortalize", "is_ready", "is_replicated", "keep_freed_memory", "local_devices",
            "make_cpu_client", "make_gpu_client", "named_sharding", "num_cpu_devices", "peer_error_for",
            "process_count", "process_index", "process_part", "replicated_sharding", "reset", "set_client_maker",
            "set_failure_monitor", "set_launcher", "set_wait", "share_buffers", "sharding_devices", "sharding_of",
@@ -52,6 +52,16 @@ is_ready, wait_in_jaxlib = deletion.is_ready, deletion.wait_for
 def wait_for(x: Any) -> Any:
     """Wait until an array is computed, by the function of `set_wait`. Return it; raise the error of its program."""
     return waiting.wait_for(x)
+
+
+def has_wait_hook() -> bool:
+    """Return whether a function of `set_wait` is in force."""
+    return waiting.has_hook
+
+
+def clear_fast_paths() -> None:
+    """Have the next call of each jitted function pass through Python."""
+    _jaxlib.PjitFunctionCache.clear_all()
 
 
 def sharding_of(x: Any) -> Any:

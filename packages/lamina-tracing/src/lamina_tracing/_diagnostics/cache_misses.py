@@ -8,23 +8,75 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
-from lamina_ir import config, trees
+from lamina_ir import Source, config, trees
 from lamina_ir.extend import explain_mismatch
+from lamina_ir.trees import PyTreeDef
 from lamina_ir.typing import CacheKey, Function
 
 from .._core.args import argument_path
 from .._core.source_lines import find_user_source
 
-__all__ = ["explain_cache_miss", "log_cache_miss", "log_staging_time", "logger"]
+__all__ = ["Staging", "explain_cache_miss", "log_cache_miss", "log_staging_time", "logger", "staging_watchers",
+           "watching_staging"]
 
 logger = logging.getLogger("lamina")
 # Code object -> the function with it that was last traced: detects functions that are created anew for every call.
 _last_function: weakref.WeakKeyDictionary[CodeType, weakref.ref[Function]] = weakref.WeakKeyDictionary()
+
+
+class Staging(NamedTuple):
+    """One staging of a function.
+
+    Attributes:
+      call, name: the transformation and the function, as in `jit of f`.
+      fun: the function.
+      tree: the structure of its (args, kwargs).
+      reasons: why no cached program was found.
+      source: the user's line of the call; None if unknown.
+      seconds: how long it took.
+
+    >>> from lamina_tracing import jit
+    >>> found = []
+    >>> with watching_staging(found.append):
+    ...     y = jit(lambda x: x - 1)(2.0)
+    >>> found[0].call, found[0].tree.num_leaves
+    ('jit', 1)
+    """
+
+    call: str
+    name: str
+    fun: Function
+    tree: PyTreeDef
+    reasons: tuple[str, ...]
+    source: Source | None
+    seconds: float
+
+
+staging_watchers: list[Callable[[Staging], object]] = []
+
+
+@contextmanager
+def watching_staging(watcher: Callable[[Staging], object]) -> Iterator[None]:
+    """Context in which a function is called after each staging of a function, in all threads.
+
+    Args:
+      watcher: called with a `Staging`.
+
+    >>> from lamina_tracing import jit
+    >>> with watching_staging(lambda staging: print(staging.name, *staging.reasons)):
+    ...     y = jit(lambda x: x + 1)(2.0)
+    <lambda> first call of this function
+    """
+    staging_watchers.append(watcher)
+    try:
+        yield
+    finally:
+        staging_watchers.remove(watcher)
 
 
 def log_cache_miss(call: str, name: str, reasons: Sequence[str]) -> None:
@@ -41,12 +93,10 @@ def log_cache_miss(call: str, name: str, reasons: Sequence[str]) -> None:
     logger.warning("%s of `%s`%s: cache miss: %s", call, name, at, "; ".join(reasons))
 
 
-def explain_cache_miss(call: str, name: str, fun: Function, key: tuple[CacheKey, ...],
-                       known: Iterable[tuple[CacheKey, ...]]) -> None:
-    """Log how a signature differs from the most similar cached one.
+def explain_cache_miss(fun: Function, key: tuple[CacheKey, ...], known: Iterable[tuple[CacheKey, ...]]) -> list[str]:
+    """Return how a signature differs from the most similar cached one.
 
     Args:
-      call, name: the transformation and the function, as in `jit of f`.
       fun: the function.
       key: the signature, see `SignatureCache`.
       known: the keys of the cached programs.
@@ -73,7 +123,7 @@ def explain_cache_miss(call: str, name: str, fun: Function, key: tuple[CacheKey,
             _last_function[code] = weakref.ref(fun)
         except TypeError:
             pass
-    log_cache_miss(call, name, reasons)
+    return reasons
 
 
 def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:

@@ -1,6 +1,7 @@
 """`SignatureCache`: the programs of one function, one per signature, and what is logged when one is traced."""
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ from lamina_ir.typing import AxisName, CacheKey, Function, Value
 from lamina_ir.trees import PyTreeDef
 
 from .._core.function_cache import evict_if_changed
+from .._core.source_lines import find_user_source
 from .._core.staging import are_lasting
 from .._core.trace import trace_state
 from .._diagnostics import cache_misses
@@ -85,9 +87,20 @@ class SignatureCache:
             return found
         evict_if_changed(self.function_key)  # the object of a bound method may have changed since it was jitted
         others = config.generation.changes_by_other_threads()
-        if _explain.ever_enabled and _explain.value:
-            cache_misses.explain_cache_miss(self.call, self.name, self.fun, signature, self.programs)
-        if _log_compiles.ever_enabled and _log_compiles.value:
+        is_explained = _explain.ever_enabled and _explain.value
+        reasons: list[str] = []
+        if is_explained or cache_misses.staging_watchers:
+            reasons = cache_misses.explain_cache_miss(self.fun, signature, self.programs)
+        if is_explained:
+            cache_misses.log_cache_miss(self.call, self.name, reasons)
+        if cache_misses.staging_watchers:
+            start, where = time.perf_counter(), find_user_source(1)
+            found = trace(avals, tree, static)
+            staging = cache_misses.Staging(self.call, self.name, self.fun, tree, tuple(reasons), where,
+                                           time.perf_counter() - start)
+            for watcher in list(cache_misses.staging_watchers):
+                watcher(staging)
+        elif _log_compiles.ever_enabled and _log_compiles.value:
             with cache_misses.log_staging_time(self.call, self.name):
                 found = trace(avals, tree, static)
         else:

@@ -23,8 +23,8 @@ from importlib import import_module as _import_module
 
 from lamina_ir import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
                        KeyReuseError, LaminaError,
-                       LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, ShardingMismatchError,
-                       ShardingTypeError, SimplifiedTraceback,
+                       LeakedTracerError, MissingRuleError, OutOfBoundsError, OutOfMemoryError, ProgramError, ShapeError,
+                       ShardingMismatchError, ShardingTypeError, SimplifiedTraceback,
                        StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                        UnboundAxisError, UnboundedLoopError)
 from lamina_ir import ConcretizationError as ConcretizationTypeError
@@ -43,8 +43,8 @@ from lamina_ir.layers import explain_absent_names as _explain_absent_names
 __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "ConcretizationTypeError",
            "DTypeError", "ErrorDetails", "ExecutionError", "InconclusiveDimensionOperation", "JAXIndexError",
            "JAXTypeError", "JaxRuntimeError", "JaxprTypeError", "KeyReuseError", "LaminaError", "LeakedTracerError",
-           "MissingRuleError", "NonConcreteBooleanIndexError", "OutOfBoundsError", "ProgramError", "ShapeError",
-           "ShardingMismatchError", "ShardingTypeError", "SimplifiedTraceback", "StaticArgumentError",
+           "MissingRuleError", "NonConcreteBooleanIndexError", "OutOfBoundsError", "OutOfMemoryError", "ProgramError",
+           "ShapeError", "ShardingMismatchError", "ShardingTypeError", "SimplifiedTraceback", "StaticArgumentError",
            "TracerArrayConversionError", "TracerArrayError", "TracerBoolConversionError", "TracerBoolError", "TracerIndexError",
            "TracerIntegerConversionError", "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError",
            "UnexpectedTracerError", "error_details"]

@@ -1,0 +1,175 @@
+"""What donation and checkpoints would save: found by compiling the changed program and comparing XLA's own reports."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, inline_calls, prims
+
+__all__ = ["MAX_EQUATIONS", "find_savings"]
+
+Row = dict[str, Any]
+MAX_EQUATIONS = 300  # of programs whose variants are compiled without being asked
+_MAX_FUNCTIONS = 2
+
+
+def peak_of(program: Any) -> int:
+    """Return the peak of a compiled program by XLA's report, in bytes on one device."""
+    m = program.executable.get_compiled_memory_stats()
+    return int(m.argument_size_in_bytes + m.output_size_in_bytes + m.temp_size_in_bytes - m.alias_size_in_bytes)
+
+
+def find_savings(program: Any, closed: ClosedJaxpr, row: Row, problems: list[str]) -> list[Row]:
+    """Return the rows of changes that lower the peak, the largest first.
+
+    Args:
+      program: the `CompiledProgram`.
+      closed: its program.
+      row: the row of the function.
+      problems: collects sentences on variants that could not be compiled.
+    """
+    from lamina_runtime.extend import compile_variant  # noqa: PLC0415 (absent on the NumPy-only install)
+    before, found = peak_of(program), []
+    for what, mask in _donations(program, row):
+        try:
+            changed = compile_variant(program, closed, donated=mask)
+        except Exception as e:
+            problems.append(f"What the donation of {what} would save is unknown, because compiling it raised "
+                            f"{type(e).__name__}.")
+            continue
+        place = _argument_place(row, mask)
+        found.append({"kind": "donate", "what": what, **place, "bytes": before - peak_of(changed),
+                      "how": f"jit(..., donate_argnames={what!r}) if the caller does not read it after the call"})
+    for name, place, changed_program in _checkpoints(closed, row):
+        try:
+            changed = compile_variant(program, changed_program)
+        except Exception as e:
+            problems.append(f"What a checkpoint of `{name}` would save is unknown, because compiling it raised "
+                            f"{type(e).__name__}.")
+            continue
+        found.append({"kind": "checkpoint", "what": name, **place, "bytes": before - peak_of(changed),
+                      "how": f"lamina.checkpoint({name}), whose values are then computed twice"})
+    return sorted([saving for saving in found if saving["bytes"] > 0], key=lambda saving: -saving["bytes"])
+
+
+# --- donation -----------------------------------------------------------------------------------------------------
+def _donations(program: Any, row: Row) -> list[tuple[str, tuple[bool, ...]]]:
+    """Return (argument, mask of donated flat arguments) of each argument of which parts have the type of a result."""
+    n = len(program.in_avals)
+    already = tuple(program.placement.donated) or (False,) * n
+    free: dict[tuple[Any, Any], int] = {}
+    for aval in program.out_avals:
+        free[aval.shape, aval.dtype] = free.get((aval.shape, aval.dtype), 0) + 1
+    groups: dict[str, list[int]] = {}
+    for i, (aval, used) in enumerate(zip(program.in_avals, program.used_args)):
+        if already[i]:
+            free[aval.shape, aval.dtype] = free.get((aval.shape, aval.dtype), 0) - 1
+        elif used and free.get((aval.shape, aval.dtype), 0) > 0 and i < len(row["arguments"]):
+            name = str(row["values"][row["arguments"][i]]["name"])
+            groups.setdefault(name.partition("[")[0].partition(".")[0], []).append(i)
+    found = []
+    for name, members in groups.items():
+        left, mask = dict(free), list(already)
+        for i in members:
+            key = program.in_avals[i].shape, program.in_avals[i].dtype
+            if left.get(key, 0) > 0:
+                left[key] -= 1
+                mask[i] = True
+        found.append((name, tuple(mask)))
+    return found[:4]
+
+
+def _argument_place(row: Row, mask: Sequence[bool]) -> Row:
+    value = row["values"][row["arguments"][list(mask).index(True)]]
+    return {"source": value["source"], "line": value["line"]}
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------------
+def _checkpoints(closed: ClosedJaxpr, row: Row) -> list[tuple[str, Row, ClosedJaxpr]]:
+    """Return (function, line, changed program) of the user's functions with most bytes at the peak.
+
+    In the changed program, the backward equations of each call of the function recompute its forward ones.
+    """
+    memory = row["memory"]
+    if memory is None or not any(e["phase"] == "backward" for e in row["equations"]):
+        return []
+    at, flat = memory["peak_at"], inline_calls(closed)
+    functions: dict[int, tuple[str, str]] = {}  # line -> (file, function); lines of one file are enough to rank functions
+    for e in flat.jaxpr.eqns:
+        if e.source is not None:
+            functions.setdefault(e.source.line, (e.source.file, e.source.function))
+    sizes: dict[tuple[str, str], int] = {}
+    places: dict[tuple[str, str], Row] = {}
+    for b in memory["buffers"]:
+        if b["kind"] == "temporary" and b["first"] <= at <= b["last"] and b["line"] in functions:
+            key = functions[b["line"]]
+            sizes[key] = sizes.get(key, 0) + b["bytes"]
+            places.setdefault(key, {"source": b["source"], "line": b["line"]})
+    found = []
+    for key in sorted(sizes, key=lambda k: -sizes[k])[:_MAX_FUNCTIONS]:
+        changed = _recompute_function(flat, key)
+        if changed is not None:
+            found.append((key[1], places[key], changed))
+    return found
+
+
+def _is_of(e: Eqn, key: tuple[str, str]) -> bool:
+    return (e.source is not None and (e.source.file, e.source.function) == key and not e.primitive.subprograms
+            and not e.primitive.effectful)
+
+
+def _recompute_function(closed: ClosedJaxpr, key: tuple[str, str]) -> ClosedJaxpr | None:
+    """Return a program in which each call of a function is checkpointed; None if no backward equation reads its values."""
+    jaxpr = closed.jaxpr
+    eqns = list(jaxpr.eqns)
+    calls: list[list[Eqn]] = []
+    position = {id(e): k for k, e in enumerate(eqns)}
+    before, last = -2, -1
+    for k, e in enumerate(eqns):
+        if _is_of(e, key) and not e.source.part:  # type: ignore[union-attr]
+            # The code of a call goes forward, so an earlier instruction begins the next call.
+            if k != before + 1 or e.source.lasti < last:  # type: ignore[union-attr]
+                calls.append([])
+            calls[-1].append(e)
+            before, last = k, e.source.lasti  # type: ignore[union-attr]
+    maker = {v: k for k, call in enumerate(calls) for e in call for v in e.outvars}
+    changed: dict[int, Eqn | None] = {}
+    for part, sources in _backward_parts(eqns, key, maker):
+        again = [e for k in sorted(sources) for e in calls[k]]
+        changed.update(dict.fromkeys([position[id(e)] for e in part]))
+        own = {id(e) for e in part}
+        read = {v for e in eqns if id(e) not in own for v in e.invars if isinstance(v, Var)}
+        read.update([v for v in jaxpr.outvars if isinstance(v, Var)])
+        changed[position[id(part[0])]] = _remat(again, part, [v for e in part for v in e.outvars if v in read], key[1])
+    if not changed:
+        return None
+    made = [changed.get(k, e) for k, e in enumerate(eqns)]
+    return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, [e for e in made if e is not None], jaxpr.outvars), closed.consts)
+
+
+def _backward_parts(eqns: Sequence[Eqn], key: tuple[str, str], maker: dict[Var, int]) -> list[tuple[list[Eqn], set[int]]]:
+    """Return the backward equations of each call, with the calls whose values they read."""
+    parts: list[tuple[list[Eqn], set[int]]] = []
+    before, current = -2, -1
+    for k, e in enumerate(eqns):
+        if not (_is_of(e, key) and e.source.part):  # type: ignore[union-attr]
+            continue
+        call = max([maker[v] for v in e.invars if isinstance(v, Var) and v in maker], default=current)
+        if k != before + 1 or call != current:
+            parts.append(([], set()))
+        parts[-1][0].append(e)
+        parts[-1][1].update([maker[v] for v in e.invars if isinstance(v, Var) and v in maker])
+        before, current = k, call
+    return [(part, sources) for part, sources in parts if sources]
+
+
+def _remat(again: Sequence[Eqn], part: Sequence[Eqn], results: list[Var], name: str) -> Eqn:
+    """Return the equation that computes `again` once more, and then the backward equations `part`."""
+    made = {v for e in (*again, *part) for v in e.outvars}
+    inputs = list(dict.fromkeys([v for e in (*again, *part) for v in e.invars if isinstance(v, Var) and v not in made]))
+    inner: dict[Any, Var] = {v: Var(v.aval) for v in (*inputs, *made)}
+    body = [Eqn(e.primitive, [v if isinstance(v, Literal) else inner[v] for v in e.invars], [inner[v] for v in e.outvars],
+                e.params, e.source) for e in (*again, *part)]
+    program = ClosedJaxpr(Jaxpr([], [inner[v] for v in inputs], body, [inner[v] for v in results]), [])
+    params = {"call_jaxpr": program, "differentiated": True, "name": name, "policy": None, "prevent_cse": True}
+    return Eqn(prims.remat_p, inputs, results, params, again[0].source)

@@ -1,0 +1,92 @@
+"""`python -m lamina_see program.py`."""
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+import numpy as np
+from lamina_tracing import jit
+import lamina_runtime, lamina_numpy as jnp
+
+@jit
+def step(x):
+    return jnp.tanh(x @ x)
+
+print("arguments", sys.argv[1:])
+x = np.ones((300, 300), np.float32)
+for _ in range(4):
+    x = step(x)
+x.block_until_ready()
+{last}
+"""
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, "-m", "lamina_see", *map(str, arguments)], capture_output=True, text=True,
+                          timeout=120)
+
+
+def test_program_is_reported_with_its_exit_status(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM.format(last="sys.exit(3)"), encoding="utf-8")
+    done = run("-o", tmp_path / "a.json", "--seconds", "0.2", tmp_path / "program.py", "a", "-b")
+    assert done.returncode == 3 and "arguments ['a', '-b']" in done.stdout and "x @ x" in done.stdout
+    facts = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    [f] = [f for f in facts["functions"] if f["name"] == "step"]
+    assert f["step"]["runs"] >= 1 and f["memory"]["peak"] and facts["compilations"]
+    assert f["values"][f["arguments"][0]]["name"] == "x"
+
+
+def test_program_that_raises_is_reported_until_then(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM.format(last="raise KeyError('here')"), encoding="utf-8")
+    done = run("-o", tmp_path / "a.txt", "--seconds", "0.1", tmp_path / "program.py")
+    assert done.returncode == 1 and "KeyError: 'here'" in done.stderr and "_program_run" not in done.stderr
+    assert "The program raised KeyError; the report has what ran until then." in done.stdout
+
+
+@pytest.mark.parametrize(("text", "arguments", "status", "words"), [
+    ("print(1)", ["-o", "out.txt"], 0, "compiled no function"),
+    (None, [], 2, "it does not exist"),
+])
+def test_program_without_facts_is_one_sentence(tmp_path, text, arguments, status, words):
+    if text is not None:
+        (tmp_path / "program.py").write_text(text, encoding="utf-8")
+    arguments = [tmp_path / a if a == "out.txt" else a for a in arguments]
+    done = run(*arguments, "--seconds", "0.1", tmp_path / "program.py")
+    assert done.returncode == status and words in done.stdout + done.stderr
+
+
+def test_saved_report_of_another_version_is_one_sentence(tmp_path):
+    (tmp_path / "a.json").write_text('{"schema_version": 9}', encoding="utf-8")
+    done = run(tmp_path / "a.json")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "version 9" in done.stderr
+
+
+NUMPY_ONLY = """
+import sys
+sys.modules["lamina_runtime"] = sys.modules["jaxlib"] = None
+import numpy as np
+from lamina_tracing import jit, lax
+from lamina_see import max_compiles, see
+
+def loop(x):
+    return lax.fori_loop(0, 5, lambda i, y: lax.tanh(lax.dot(y, x)), x)
+
+facts = see(loop)(np.ones((20, 20), np.float32)).json()
+[f] = facts["functions"]
+[product] = [e for e in f["equations"] if e["primitive"] == "dot_general"]
+assert (product["count"], product["flops"]) == (5, 5 * 2 * 20 ** 3), product
+assert facts["platform"] == "numpy" and f["step"] is None and f["memory"]["peak"] >= 1600
+assert facts["problems"] == ["Times are unknown, because lamina-runtime is not installed."]
+with max_compiles(0):
+    jit(loop)(np.ones((2, 2), np.float32))
+print(see(loop)(np.ones((2, 2), np.float32)))
+"""
+
+
+def test_report_without_a_runtime_has_the_facts_of_the_program():
+    done = subprocess.run([sys.executable, "-c", NUMPY_ONLY], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "1 function on numpy" in done.stdout and "Not measured" in done.stdout

@@ -1,0 +1,30 @@
+"""Reports of several processes: process 0 has the instructions of all."""
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `processes`
+from processes import run  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import lamina.numpy as jnp
+from lamina import P
+mesh = lamina.make_mesh((lamina.device_count(),), ("i",))
+sharding = lamina.NamedSharding(mesh, P("i"))
+x = lamina.make_array_from_callback((16, 64), sharding, lambda at: np.ones((16, 64), "f")[at])
+f = lamina.jit(lambda x: (jnp.tanh(x @ x.T)).sum())
+facts = lamina.see(f)(x).json()
+assert facts["processes"] == 2 and facts["functions"][0]["step"]["runs"] == 5
+devices = {(row["process"], row["device"]) for row in facts["timeline"]}
+every = {(d["process"], d["id"]) for d in facts["devices"]}
+assert devices == (every if lamina.process_index() == 0 else {d for d in every if d[0] == 1}), (devices, every)
+lamina.see(lamina.jit(lambda x: x * 2, donate_argnums=0))(x)
+assert not x.is_deleted()
+"""
+
+
+def test_timeline_has_the_devices_of_all_processes():
+    run(PROGRAM, 2)
