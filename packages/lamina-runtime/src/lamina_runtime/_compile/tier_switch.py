@@ -10,7 +10,6 @@ Launches are counted for each program after the comparison, so the counts are eq
 """
 from __future__ import annotations
 
-import json
 from typing import Any, Protocol
 
 from .._launch.process_group import KeyValueStore
@@ -79,7 +78,7 @@ class TierSwitch:
         assert self._outcome is not None
         if not self._is_posted:
             self._is_posted = True
-            store.set(f"{self._prefix}{rank}", json.dumps(self._outcome[1]))
+            store.set(f"{self._prefix}{rank}", f"error={self._outcome[1]}")
         text, failed = None, ""
         if rank != leader:
             text = store.get(f"{self._prefix}at")
@@ -89,11 +88,12 @@ class TierSwitch:
                 posted = store.get(f"{self._prefix}{r}")
                 if posted is None:
                     return
-                failed, self._ready = json.loads(posted), self._ready + 1
-            text = json.dumps([self._launches + 2, failed and f"process {r}: {failed}"])
+                failed, self._ready = posted.removeprefix("error="), self._ready + 1
+            text = f"{self._launches + 2} " + (failed and f"process {r}: {failed}")
             store.set(f"{self._prefix}at", text)
         if text is not None:
-            self._at, self.error = json.loads(text)
+            number, _, self.error = text.partition(" ")
+            self._at = int(number)
 
     def _switch(self, program: Any) -> None:
         assert self._outcome is not None
