@@ -62,6 +62,12 @@ def processes(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """Inject random faults into groups of processes: `-- 200` runs; `-- 1 --seed N` repeats one; `tests` runs five."""
+    python(session, "tests/multi_process/inject_faults.py", *session.posargs)
+
+
+@nox.session
 def isolated(session: nox.Session) -> None:
     """Test each wheel in a fresh environment that has only its declared dependencies."""
     python(session, "tools/test_wheels.py", "isolated", *session.posargs)

@@ -44,7 +44,8 @@ SETTING_PAGES = {
     "global_view": "docs/how-to/named-axes.md#a-mesh-of-several-processes",
     "replicated_counts_once": "docs/design/collectives.md#the-other-interpretation-as-a-setting",
     "agreement": "docs/how-to/several-processes/launch-consistency.md",
-    "collective_timeout_seconds": "docs/how-to/several-processes/launch-consistency.md#processes-that-do-not-launch"}
+    "collective_timeout_seconds": "docs/how-to/several-processes/launch-consistency.md#processes-that-do-not-launch",
+    "collective_report_seconds": "docs/how-to/several-processes/launch-consistency.md#find-out-where-each-process-is"}
 
 
 def link(path: str) -> str:

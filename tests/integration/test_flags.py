@@ -132,7 +132,8 @@ def test_option_without_effect_warns_once(option, reset_warnings):
 
 BAD = {"num_cpu_devices": [0, -2, 2.5], "platforms": ["cpu,", ","], "platform_name": ["cpu,cuda", " "], "default_device": [3],
        "compilation_cache_max_bytes": [-2, 1.5], "evaluate_max_bytes": [-1, 1.5], "cuda_visible_devices": ["gpu0", "1,", ""],
-       "collective_timeout_seconds": [0, -1.0, 1e9], "default_matmul_precision": ["hihg", 3], "dump_ir_to": [3, True],
+       "collective_timeout_seconds": [0, -1.0, 1e9], "collective_report_seconds": [0, -1.0, 1e9],
+       "default_matmul_precision": ["hihg", 3], "dump_ir_to": [3, True],
        "compilation_cache_dir": [3], "pjrt_client_create_options": ["name", 3], "enable_x64": [None], "log_compiles": ["yes"],
        "replicated_counts_once": [2, "i", {"i"}], "mesh": ["x", 3], "serial_loops": [3, "l"],
        "traceback_filtering": [None, "on"], "transfer_guard": ["never", True], "legacy_prng_key": ["raise"]}

@@ -21,6 +21,7 @@ WHOLE = np.arange(48 * 48, dtype=np.float32).reshape(48, 48)
 
 START = """
 import os
+import time
 from lamina import jit, lax, pmap
 from lamina.distributed import ProcessLostError
 from lamina.experimental import checkpointing
@@ -104,7 +105,14 @@ for bad in (0, 2):
         expect_error(RuntimeError, f"another process, so it was not done: process {bad}: TypeError", 1)
 zarr.Writer.write = full if rank == 1 else usual
 expect_error(OSError if rank == 1 else RuntimeError, "No space left on device", [np.arange(9)] * 3)
+# Process 0 removes the data only after the others have stopped writing.
+def slow(*args):
+    time.sleep(0.5)
+    usual(*args)
+zarr.Writer.write = full if rank == 0 else slow
+expect_error(OSError if rank == 0 else RuntimeError, "No space left on device", [np.arange(9)] * 4)
 zarr.Writer.write = usual
+assert rank or not [name for name in os.listdir(folder) if name.startswith("9-")]
 assert checkpointing.steps(folder) == [1, 2], checkpointing.steps(folder)
 try:
     checkpointing.load(folder, like={"params": np.ndarray} if rank == 1 else np.ndarray)
@@ -116,7 +124,7 @@ except (ValueError, RuntimeError) as e:
 def death(*args):
     os._exit(0)
 def lost(victim, step):
-    zarr.Writer.write = death if rank == victim else usual
+    zarr.Writer.write = death if rank == victim else slow
     e = expect_error(ProcessLostError, f"process {victim}", {"params": arrays()}, step)
     assert e.process_indices == (victim,), e
     assert checkpointing.steps(folder) == [1, 2]

@@ -39,7 +39,7 @@ def test_excluded_tests_exist(name: str) -> None:
 def test_commands_run_conformance_tests_pages_and_examples() -> None:
     runs = tool.commands(["loop-batching", "forward-autodiff"], sample=True)
     assert [run[1] for run in runs[:-1]] == ["lamina_batching.conformance", "lamina_autodiff.conformance", "pytest"]
-    assert runs[-1] == ["tools/small_examples.py", "named_mlp"]
+    assert runs[-1][0] == "tools/small_examples.py" and len(runs[-1]) == 2 and runs[-1][1] in PROGRAMS
     assert "--every" in runs[0] and "without_jaxlib" in tool.commands(["numpy-source"], False)[0]
     assert tool.environment(["loop-batching"])["PYTHONPATH"].startswith(str(tool.WORK / "loop-batching"))
 

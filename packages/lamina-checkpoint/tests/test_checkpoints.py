@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import ml_dtypes
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from lamina_ir import CallbackError, DTypeError, ShapeDtypeStruct, ShapeError, trees
 from lamina_checkpoint import _stores as stores, _tree_metadata as tree_metadata, _zarr as zarr
+from lamina_checkpoint._folder import CheckpointFolder
 from lamina_checkpoint import CheckpointError, Checkpointer, latest, load, save, steps
 from lamina_runtime import device_put, devices, transfer_guard
 from lamina_runtime._sharding.shardings import mapped_sharding, replicated_sharding
@@ -622,3 +624,75 @@ def test_last_complete_checkpoint_loads_after_a_kill(tmp_path, kills):
     assert kills < 60 or int(last) > 10 and int(in_save) > 10  # saves were complete, and many were killed
     save(tmp_path / "run", 1, 10 ** 6, keep=1)
     assert len(os.listdir(tmp_path / "run")) == 3  # leftovers of the killed saves are removed
+
+
+def test_save_that_begins_during_a_sweep_keeps_its_data(monkeypatch):
+    url, commit, second = "memory://begun_meanwhile", CheckpointFolder.commit, Checkpointer("memory://begun_meanwhile")
+    is_blocked, begun = threading.Event(), []
+    finish = zarr.Writer.finish
+
+    def wait_in_second(self):
+        finish(self)
+        if threading.current_thread() is not threading.main_thread():
+            assert is_blocked.wait(60)
+
+    def commit_first(self, *args):
+        if not begun:  # the first writer has checked that the mark is its own
+            begun.append(1)
+            second.save(2, {"a": np.full(3, 2.0)})
+            for _ in range(1000):
+                if any(name.startswith("2-") for name in self.store.names()):
+                    break
+                time.sleep(0.01)
+        commit(self, *args)
+
+    monkeypatch.setattr(zarr.Writer, "finish", wait_in_second)
+    monkeypatch.setattr(CheckpointFolder, "commit", commit_first)
+    save(url, {"a": np.full(3, 1.0)}, 1)  # at its end it removes data without an index
+    is_blocked.set()
+    second.close()
+    assert steps(url) == [1, 2]
+    assert [load(url, step=s)["a"].tolist() for s in (1, 2)] == [[1.0] * 3, [2.0] * 3]
+
+
+@pytest.mark.parametrize("place", ["check", "claim"])
+def test_save_replaced_just_before_its_commit_is_refused_or_whole(monkeypatch, place):
+    url, others = f"memory://replaced_{place}", [2]
+
+    def intrude():
+        if others:
+            save(url, {"a": np.full(3, 2.0)}, others.pop())
+
+    check, claim = stores._Lease.check, stores.RemoteStore.claim_commit
+    if place == "check":
+        monkeypatch.setattr(stores._Lease, "check", lambda self: (check(self), intrude()))
+        with pytest.raises(RuntimeError, match="meanwhile and removed the data of this save, so it was not committed"):
+            save(url, {"a": np.full(3, 1.0)}, 1)
+        assert steps(url) == [2]
+    else:
+        monkeypatch.setattr(stores.RemoteStore, "claim_commit", lambda self, *a: (claim(self, *a), intrude()))
+        save(url, {"a": np.full(3, 1.0)}, 1)
+        assert steps(url) == [1, 2] and load(url, step=1)["a"].tolist() == [1.0] * 3
+    assert load(url, step=2)["a"].tolist() == [2.0] * 3
+    save(url, {"a": np.zeros(1)}, 3, keep=1)
+    assert steps(url) == [3] and len(stores.open_store("save", url).names()) == 3  # nothing is left of the others
+
+
+def test_full_disk_is_an_os_error_with_the_path(tmp_path):
+    program = """
+import resource, sys
+import numpy as np
+import lamina_checkpoint
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, -1))
+for tree in (np.ones(100_000), {f"leaf {i}": i for i in range(5000)}):  # in an array; in the index
+    try:
+        lamina_checkpoint.save(sys.argv[1], tree)
+    except OSError as e:
+        assert e.errno == 27 and sys.argv[1] in str(e), e
+    else:
+        raise SystemExit("no error")
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=100)
+    assert steps(tmp_path) == []
+    save(tmp_path, 1, 7)  # removes the data of a save whose commit failed
+    assert sorted(name.split("-")[0] for name in os.listdir(tmp_path)) == [".lock", "7", "7.json"]

@@ -218,10 +218,11 @@ def test_invalid_initialize_arguments_are_refused(monkeypatch):
 
 def test_error_of_coordinator_that_cannot_listen():
     """Another coordinator may exist, so the error is reported only if none is found."""
-    found = distributed._start_coordinator("192.0.2.1:29400", b"key", 5)  # not an address of this machine
+    found = distributed._start_coordinator("192.0.2.1:29400", b"a key of these tests", 5)  # not an address of this machine
     assert "Process 0 could not start one at 192.0.2.1:29400: Cannot assign" in found
     with socket.create_server(("127.0.0.1", 0)) as s:
-        assert "Address already in use" in distributed._start_coordinator(f"127.0.0.1:{s.getsockname()[1]}", b"key", 5)
+        address = f"127.0.0.1:{s.getsockname()[1]}"
+        assert "Address already in use" in distributed._start_coordinator(address, b"a key of these tests", 5)
 
 
 JOIN = """

@@ -1,4 +1,5 @@
 """Assumptions of `gloo_sockets`: it finds Gloo's sockets, and closing them is an error of the collective."""
+import resource
 import subprocess
 import sys
 
@@ -50,6 +51,38 @@ except ExecutionError as e:
 else:
     raise AssertionError("the collective did not fail")
 """
+
+PROBES = """
+import os
+f(x).block_until_ready()
+(address,), guard = addresses, distributed._session._monitor._guard
+for i in range(300):
+    try:
+        with socket.create_connection(address, 0.3) as s:
+            if i % 2:
+                s.sendall(b"GET / HTTP/1.0")
+    except TimeoutError:
+        break  # the kernel drops the connection
+    time.sleep(0.002)
+assert 100 < i < 250, i
+assert len(os.listdir("/proc/self/fd")) < 240
+assert np.asarray(f(x)).tolist() == [3., 3., 3.]
+try:
+    guard.raise_if_closed("pmap of `g`")
+except RuntimeError as e:
+    assert str(e).startswith("pmap of `g`: ") and f"Gloo's port {address[1]}" in str(e) and "(ulimit -n)" in str(e), e
+else:
+    raise AssertionError("new groups are not refused")
+distributed.shutdown()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a filter of Linux")
+def test_probes_of_the_port_do_not_exhaust_descriptors():
+    done = subprocess.run([sys.executable, "-c", PROGRAM + PROBES], capture_output=True, text=True, timeout=90,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 256)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "of at most 256 file descriptors are in use" in done.stderr
 
 
 @pytest.mark.parametrize("text", [LISTENS, SHUT], ids=["listens", "shut"])

@@ -353,7 +353,7 @@ def test_process_that_does_not_connect_in_time_is_dropped(make_coordinator, monk
     monkeypatch.setattr(coordinator, "_CONNECT_TIMEOUT", 0.3)
     p = make_coordinator()
     a, b = p.all((0, 2), (1, 2))
-    with pytest.raises(ConnectionError, match=r"process 1 \(.* ended while"):
+    with pytest.raises(ConnectionError, match=r"process 1 \(.* did not connect to jaxlib's service in time"):
         a.confirm(30)
     wait_until(lambda: p.service.substitutes == [1])
     for m in (a, b):
@@ -456,6 +456,45 @@ def test_coordinator_connects_for_a_process_that_dies_while_connecting(make_coor
         t.join(30)
     assert sorted(found) == [0, 2]
     for m in (a, c):
+        m.leave()
+
+
+def test_silent_process_is_named_while_the_others_connect(make_coordinator, monkeypatch):
+    """jaxlib's clients wait in `connect` for all processes, so only heartbeats show which one is stopped."""
+    monkeypatch.setattr(coordinator, "_MAX_SILENCE", 1.0)
+    p = make_coordinator()
+    a, b, c = p.all((0, 3), (1, 3), (2, 3))  # `b` sends nothing from here on
+    errors = {}
+
+    def connect(m):
+        try:
+            m.connect_service(lambda: wait_until(lambda: p.service.substitutes == [1]), (RuntimeError,))
+            m.confirm(30)
+        except ConnectionError as e:
+            errors[m.rank] = str(e)
+    threads = [threading.Thread(target=connect, args=(m,)) for m in (a, c)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    for r in (0, 2):
+        assert "process 1 (" in errors[r] and "gave no sign of life for 1 s while the processes were" in errors[r]
+    with pytest.raises(ConnectionError, match=r"the others have given up process 1 \(this one: .* 1 s\)"):
+        b.raise_if_closed()
+    for m in (a, b, c):
+        m.leave()
+
+
+def test_failed_connection_to_the_service_is_an_exception(make_coordinator, monkeypatch):
+    monkeypatch.setattr(coordinator, "_BLAME_TIME", 0.5)
+    p = make_coordinator()
+    a, b = p.all((0, 2), (1, 2))
+
+    def fail():
+        raise RuntimeError("std::bad_cast")
+    with pytest.raises(ConnectionError, match=r"process 1 \(.* did not connect to jaxlib's service in time"):
+        a.connect_service(fail, (RuntimeError,))
+    for m in (a, b):
         m.leave()
 
 

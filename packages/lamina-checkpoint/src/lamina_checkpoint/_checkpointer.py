@@ -68,22 +68,17 @@ class Checkpointer:
         with self._lock:
             self.wait()
             step = _functions.check_number("save", "step", step, 0)
-            meeting = self._series.begin("save")
-            with meeting:
-                plan = _save.prepare("save", meeting, self._folder, tree, step, rows)
-                try:
-                    _save.copy_blocks(plan, self._buffers)
-                except BaseException:
-                    plan.abandon()
-                    plan.close()
-                    raise
+            meeting, plans = self._series.begin("save"), list[_save.SavePlan]()
+            with _save.undo_on_error(meeting, plans):
+                plan = _save.prepare("save", meeting, self._folder, tree, step, rows, plans)
+                _save.copy_blocks(plan, self._buffers)
             # Not a daemon: the interpreter ends after the save.
             self._thread = threading.Thread(target=self._finish, args=(plan,), name="lamina-checkpoint")
             self._thread.start()
 
     def _finish(self, plan: _save.SavePlan) -> None:
         try:
-            with plan.meeting:
+            with _save.undo_on_error(plan.meeting, [plan]):
                 _save.finish(plan, self._keep, self._keep_every)
         except BaseException as e:
             self._error = e

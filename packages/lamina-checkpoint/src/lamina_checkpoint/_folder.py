@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -57,11 +58,14 @@ class CheckpointFolder:
     def sweep(self) -> None:
         """Remove data that belongs to no checkpoint."""
         names = self.store.names()
+        # Read after the names: the writer of a folder that is listed has set the mark before it made the folder. So a
+        # folder of another save than that of the mark belongs to one that has ended or was replaced.
+        current = self.store.current_writer()
         for name in filter(_UNFINISHED.fullmatch, names):
             self.store.remove(name)
         pieces = [name for name in names if DATA_FOLDER.fullmatch(name)]
         for name in pieces:
-            step = name.split("-")[0]
+            step, token = name.split("-")
             if f"{step}.json" in names:
                 # The only data of a complete checkpoint: it needs no look at the index.
                 if [n.split("-")[0] for n in pieces].count(step) == 1:
@@ -71,13 +75,16 @@ class CheckpointFolder:
                         continue
                 except (CheckpointError, FileNotFoundError):  # the index is damaged: keep its data, for recovery by hand
                     continue
-            self.store.remove(name)
+            if token != current and self.store.revoke(name):
+                self.store.remove(name)
 
     def commit(self, step: int, token: str, state: dict[str, Any]) -> None:
         """Make a checkpoint complete: write its index, replacing an older one of the same step."""
         state = {"format": FORMAT, "writer": f"lamina-checkpoint {__version__}", **state}
         text = f'{{"digest": "{_digest(state)}", "state": {_to_json(state)}}}\n'.encode()
         self.store.write(f"{step}.json", text, token)
+        with suppress(OSError):  # the checkpoint exists
+            self.store.release_claim(f"{step}-{token}")
 
     def drop(self, steps: Iterable[int]) -> None:
         """Remove checkpoints. The indexes go first, so that a crash leaves no index without data."""

@@ -94,11 +94,12 @@ def save(path: str | os.PathLike[str], tree: Tree, step: int = 0, *, keep: int |
     >>> steps(folder), load(folder)
     ([1], {'epoch': 1, 'w': array([0, 1, 2])})
     """
-    with begin_gather("save") as meeting:
+    meeting, plans = begin_gather("save"), list[_save.SavePlan]()
+    with _save.undo_on_error(meeting, plans):
         folder = CheckpointFolder(open_store("save", path))
         step = check_number("save", "step", step, 0)
         keep, keep_every = check_retention("save", keep, keep_every)
-        _save.finish(_save.prepare("save", meeting, folder, tree, step, rows), keep, keep_every)
+        _save.finish(_save.prepare("save", meeting, folder, tree, step, rows, plans), keep, keep_every)
 
 
 def load(path: str | os.PathLike[str], like: Tree = None, step: int | None = None, *,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -23,7 +23,7 @@ from ._folder import CheckpointFolder, steps_to_drop
 from ._tree_metadata import EncodedTree, Leaf
 from ._zarr import StoredArray, Writer, chunk_shape, split_into_chunks
 
-__all__ = ["HostBuffers", "SavePlan", "copy_blocks", "finish", "prepare"]
+__all__ = ["HostBuffers", "SavePlan", "copy_blocks", "finish", "prepare", "undo_on_error"]
 
 _COPY_THREADS = min(4, os.cpu_count() or 1)
 
@@ -66,7 +66,7 @@ class SavePlan:
     may_be_committed: bool = False
 
     def abandon(self) -> None:
-        """After an error: remove the data, unless the error was in the commit or after it."""
+        """After an error, once no process writes: remove the data, unless the error was in the commit or after it."""
         if self.lock is not None and self.pieces and not self.may_be_committed:
             with suppress(OSError, ValueError):  # the error of the save is raised
                 self.folder.store.remove(self.pieces)
@@ -79,8 +79,31 @@ class SavePlan:
             self.lock = None
 
 
-def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree, step: int, rows: bool | Tree) -> SavePlan:
-    """Check a tree, agree with the other processes, lock the folder, and list the blocks of this process."""
+@contextmanager
+def undo_on_error(meeting: HostGather, plans: list[SavePlan]) -> Iterator[None]:
+    """Context of a gather for saves. After an error, remove the data once no process writes, and release the lock.
+
+    Data that another process may still write to are left; the next save removes them.
+    """
+    try:
+        with meeting:
+            yield
+    except BaseException:
+        for plan in plans:
+            try:
+                if plan.lock is not None and meeting.have_others_stopped():
+                    plan.abandon()
+            finally:
+                plan.close()
+        raise
+
+
+def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree, step: int, rows: bool | Tree,
+            plans: list[SavePlan]) -> SavePlan:
+    """Check a tree, agree with the other processes, lock the folder, and list the blocks of this process.
+
+    The plan is appended to `plans` before the folder is locked, for `undo_on_error`.
+    """
     structure, flat, paths = _tree_metadata.encode_tree(tree)
     names = [f"{call}: {path}" for path in paths]  # as messages start
     leaves = [_tree_metadata.describe_leaf(x, name) for x, name in zip(flat, names)]
@@ -90,6 +113,7 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
         if is_array(x) and x.is_deleted():
             raise RuntimeError(f"{name} has been deleted or donated: {leaf.str_long()}")
     plan = SavePlan(call, meeting, folder, step, os.urandom(4).hex(), structure, leaves, names, {}, [])
+    plans.append(plan)
     try:
         if meeting.rank == 0:
             folder.store.make()
@@ -105,8 +129,7 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
                                     "has created: path must be a folder that all processes share")
         plan.blocks = [block for number, x in enumerate(flat) for block in _list_blocks(plan, number, x)]
     except BaseException:
-        plan.abandon()
-        plan.close()
+        plan.blocks = []  # `undo_on_error` releases the lock, once no process writes any more
         raise
     return plan
 
@@ -166,6 +189,7 @@ def finish(plan: SavePlan, keep: int | None, keep_every: int | None) -> None:
         if meeting.rank == 0:
             folder.store.sync(plan.pieces)
             plan.lock.check()
+            folder.store.claim_commit(plan.call, plan.pieces)
         plan.may_be_committed = True  # from here on a failure may be in or after the commit: do not delete the data
         if meeting.rank == 0:
             leaves = [leaf._replace(shape=(sum(plan.counts[i]), *leaf.shape[1:])) if i in plan.counts else leaf
@@ -178,11 +202,9 @@ def finish(plan: SavePlan, keep: int | None, keep_every: int | None) -> None:
             dropped = steps_to_drop(folder.steps(), plan.step, keep, keep_every)
             if dropped or not folder.store.is_local:
                 folder.drop(dropped)
-    except BaseException:
-        plan.abandon()
-        raise
-    finally:
         plan.close()
+    finally:
+        plan.blocks = []
 
 
 # --- agreement of processes ---------------------------------------------------------------------------------------
@@ -320,6 +342,7 @@ def _write_blocks(plan: SavePlan) -> dict[int, str]:
                 if block.is_shared:
                     digest.update(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
                 # A value that all processes have is written in chunks by turns.
+                plan.meeting.raise_if_lost()  # then no process needs the data
                 if not block.is_shared or (leaf + i) % plan.meeting.count == plan.meeting.rank:
                     writer.write(opened[array], [a + s.start for a, s in zip(block.start, index)], piece)
             if block.is_shared:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,9 @@ from lamina_ir import LaminaError
 __all__ = ["CheckpointError", "LocalStore", "RemoteStore", "Store", "check_name", "open_store", "storage_errors",
            "ts_context"]
 
+_CLAIM = ".claim"
 _context: list[tuple[int, Any]] = []  # (process, its TensorStore context): one for all, so that memory:// is shared
+_OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in TensorStore's text of an error of the file system
 TS_ERRORS = (ValueError, RuntimeError, NotImplementedError, OSError)
 
 
@@ -56,6 +59,9 @@ def storage_errors(place: str) -> Iterator[None]:
         raise
     except TS_ERRORS as e:
         text = str(e)
+        code = _OS_ERROR.search(text)
+        if code is not None:
+            raise OSError(int(code[1]), f"{place}: {text}") from None
         if "PERMISSION_DENIED" in text or "UNAUTHENTICATED" in text or "Permission denied" in text:
             raise PermissionError(errno.EACCES, f"{place}: no permission: {text}") from None
         if "RESOURCE_EXHAUSTED" in text or "No space left" in text:
@@ -133,12 +139,17 @@ class LocalStore:
     def write(self, name: str, text: bytes, token: str) -> None:
         """Write a file atomically and durably: under a temporary name that contains `token`, which is then renamed."""
         temporary = self.path(f".{name}.{token}")
-        with open(temporary, "xb") as f:
-            f.write(text)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, self.path(name))
-        sync_folder(self.root)
+        try:
+            with open(temporary, "xb") as f:
+                f.write(text)
+                f.flush()
+                os.fsync(f.fileno())
+            os.replace(temporary, self.path(name))
+            sync_folder(self.root)
+        except OSError as e:
+            if e.filename is None:  # a full disk, found by `write`
+                e.filename = self.path(name)
+            raise
 
     def make(self) -> None:
         """Create the folder and its parents, durably."""
@@ -154,6 +165,20 @@ class LocalStore:
     def make_folder(self, name: str) -> None:
         os.mkdir(self.path(name))
         sync_folder(self.root)
+
+    def claim_commit(self, call: str, name: str) -> None:
+        """Do nothing: the lock excludes other writers."""
+
+    def release_claim(self, name: str) -> None:
+        pass
+
+    def current_writer(self) -> str:
+        """Return "": the process that has the lock is the only writer."""
+        return ""
+
+    def revoke(self, name: str) -> bool:
+        """Return True: without the lock no save is running."""
+        return True
 
     def has_folder(self, name: str) -> bool:
         return os.path.isdir(self.path(name))
@@ -221,6 +246,7 @@ class RemoteStore:
 
     def __init__(self, call: str, url: str) -> None:
         self.root = url if url.endswith("/") else f"{url}/"
+        self._claims: dict[str, bytes] = {}
         try:
             self.kv = ts.KvStore.open(self.root, context=ts_context()).result()
         except TS_ERRORS as e:
@@ -253,8 +279,45 @@ class RemoteStore:
     def make(self) -> None:
         pass
 
+    # A store cannot lock. So each save has a claim in its folder, `.claim`, which it changes to "commit" before it writes
+    # the index. Another writer that would remove the folder removes the claim before. Both are conditional writes, so only
+    # one of them succeeds: either the save is committed and its data stay, or the save is refused. After the index is
+    # written the claim is removed. A writer that is killed between these two leaves a claim "commit", and its data stay
+    # if the index is missing.
     def make_folder(self, name: str) -> None:
-        pass
+        with storage_errors(self.path(name)):
+            self._claims[name] = self.kv.write(f"{name}/{_CLAIM}", b"open").result().generation
+
+    def claim_commit(self, call: str, name: str) -> None:
+        """Exclude the removal of a folder by another writer.
+
+        Raises:
+          RuntimeError: another writer has removed it.
+        """
+        with storage_errors(self.path(name)):
+            stamp = self.kv.write(f"{name}/{_CLAIM}", b"commit", if_equal=self._claims.pop(name)).result().generation
+        if not stamp:
+            raise RuntimeError(f"{call}: another process or thread has saved to {self.root} meanwhile and removed the data of "
+                               "this save, so it was not committed")
+
+    def release_claim(self, name: str) -> None:
+        """Remove the claim: from here on only the index protects the folder."""
+        with storage_errors(self.path(name)):
+            self.kv.write(f"{name}/{_CLAIM}", None).result()
+
+    def current_writer(self) -> str:
+        """Return the token of the latest save; "" if there is none."""
+        return (self.read(".writer") or b"").decode(errors="replace")
+
+    def revoke(self, name: str) -> bool:
+        """Exclude the commit of the save that writes to a folder. Return whether the folder may be removed."""
+        with storage_errors(self.path(name)):
+            found = self.kv.read(f"{name}/{_CLAIM}").result()
+            if found.state != "value":
+                return True  # of a checkpoint that was removed, or another writer has revoked it
+            if bytes(found.value) != b"open":
+                return False
+            return bool(self.kv.write(f"{name}/{_CLAIM}", None, if_equal=found.stamp.generation).result().generation)
 
     def has_folder(self, name: str) -> bool:
         return True

@@ -27,7 +27,7 @@ COMMANDS = {
     "python -m lamina_distributed.coordinator": "run the coordinator of a program in several processes, if the program "
                                             "does not start one",
     **{f"python -m lamina_{layer}.conformance": f"test the selected implementation of the layer `{layer}`"
-       for layer in ("ir", "tracing", "autodiff", "batching", "parallel", "lowering", "runtime", "numpy")}}
+       for layer in ("ir", "tracing", "autodiff", "batching", "parallel", "lowering", "runtime", "distributed", "numpy")}}
 
 
 def main(arguments: list[str]) -> int:

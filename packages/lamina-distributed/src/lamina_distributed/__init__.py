@@ -1,16 +1,15 @@
 """Several processes as one system: after `initialize` in each of them, `devices()` lists the devices of all.
 
 `python -m lamina_distributed.launch` starts the processes of a program on one machine. `multihost_utils` broadcasts and
-gathers between processes. `docs/how-to/several-processes/processes.md` describes the sockets between them, and the shutdown.
+gathers between processes. `docs/design/processes.md` describes the states of a process and the exceptions.
 """
-from . import _version as _version  # first: it checks the versions of sibling packages
-from lamina_tracing.extend import hide_frames_of as _hide_frames_of
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ._session import (AgreementError, CollectiveTimeoutError, CoordinatorLostError, LaunchFailedError, ProcessLostError,
-                       initialize, is_initialized, shutdown)
-from ._version import __version__
+from . import _version  # noqa: F401  first: it checks the versions of the sibling packages
+from lamina_ir.layers import reexport_implementation as _fill
 
-__all__ = ["AgreementError", "CollectiveTimeoutError", "CoordinatorLostError", "LaunchFailedError", "ProcessLostError",
-           "__version__", "initialize", "is_initialized", "shutdown"]
+if _TYPE_CHECKING:
+    from ._default import *
+    from ._default import __all__ as __all__
 
-_hide_frames_of(__file__.rsplit("/", 1)[0])
+_fill(globals())

@@ -26,10 +26,17 @@ def new_service(address: str, processes: int, limit: int, leaving: int) -> Coord
 
 
 def new_distributed_client(address: str, rank: int, limit: int, leaving: int) -> CoordinationClient:
-    """Make a client of the coordination service; `limit` and `leaving` are the timeouts of connect and shutdown."""
+    """Make a client of the coordination service; `limit` and `leaving` are the timeouts of connect and shutdown.
+
+    The callback has no effect but this: if `connect` fails, it raises a RuntimeError. By default the process is aborted.
+    """
     return _jax.get_distributed_runtime_client(address, rank, init_timeout=limit, shutdown_timeout=leaving,
                                                heartbeat_timeout=_NO_TIMEOUT, shutdown_on_destruction=False,
-                                               use_compression=True)
+                                               missed_heartbeat_callback=_ignore, use_compression=True)
+
+
+def _ignore(status: object) -> None:
+    """Do nothing. jaxlib cannot pass the status, so it raises `std::bad_cast` in the thread that calls this."""
 
 
 def gloo_collectives(client: CoordinationClient, host: str) -> object:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import json
 import math
@@ -25,7 +26,8 @@ from lamina_tracing.extend import logger
 from . import _jaxlib
 from ._group import (cluster_env, failure_handling, gloo_sockets, host_gather, interruptible_wait, launch_agreement,
                      multi_process, peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy,
-                     shared_texts, spawn_coordinator)
+                     shared_texts, spawn_coordinator, stuck_watch)
+from ._health import health_server
 from ._version import __version__
 from ._group.launch_agreement import AgreementError, CollectiveTimeoutError
 from ._group.rendezvous_protocol import CALL
@@ -74,15 +76,23 @@ class _Session:
         runtime.set_failure_monitor(self._monitor)
         self._launch_check = launch_check
         proxy.on_service_end = self.disconnect
+        self._health: health_server.HealthServer | None = None
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.launch_agreed = launch_check.agree
+        self._watch = None if launch_check is None else stuck_watch.StuckWatch(launch_check, self.launcher,
+                                                                               connection.count)
         runtime.active_groups.append(self)
         hooks.staging_context_hooks.append(global_view)
         self._previous_makers = [
             (name, runtime.set_client_maker(name, make)) for name, make in (
                 ("cpu", self._cpu_client),
                 ("cuda", lambda: self._gpu_client(gpus)))]
+
+    def set_health(self, health: health_server.HealthServer) -> None:
+        """Answer probes, and count launches, until this process leaves."""
+        self._health, health.connection = health, self.connection
+        self.launcher.launch_agreed = health.metrics.count(self.launcher.launch_agreed)
 
     def _cpu_client(self) -> Client:
         here, client = self.connection, self.client
@@ -128,6 +138,8 @@ class _Session:
     def close_in_child(self) -> None:
         """Release the sockets in a forked child."""
         self.connection.close_in_child()
+        if self._health is not None:
+            self._health.close_in_child()
         _clear_session()
         if self._sockets is not None:
             self._sockets.close_in_child()
@@ -148,12 +160,16 @@ class _Session:
         with here.changed:
             here.changed.wait_for(lambda: here.coordinator_lost or len(here.lost) + len(here.left) >= here.count - 1,
                                   self._stay)
+        if self._watch is not None:
+            self._watch.close()
         for name, make in self._previous_makers:
             runtime.set_client_maker(name, make)
         self._monitor.announce_leave()
         self.disconnect()  # before the coordinator, which ends the service after the last process has left
         self.connection.leave()
         self._monitor.close()
+        if self._health is not None:
+            self._health.close()
         runtime.set_wait(None)
         _clear_session()
         if self._sockets is not None:
@@ -169,7 +185,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
                local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
                initialization_timeout: float = 300, heartbeat_timeout_seconds: float = 100,
                shutdown_timeout_seconds: float = 300, coordinator_bind_address: str | None = None,
-               job_id: str | None = None) -> None:
+               job_id: str | None = None, health_port: int | None = None) -> None:
     """Join a system of several processes. Call this in each of them before the first array.
 
     Arguments that are not given are read from LAMINA_* or JAX_* variables, else from variables of the launcher:
@@ -191,6 +207,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       job_id: text that is the same in all processes that belong together, and different from that of other programs.
         Processes with another one are refused. Default: LAMINA_JOB_ID, or what the launcher provides. Without any of
         these, process 0 draws one, and the processes wait for one second whether others with the same indices come.
+      health_port: port of the loopback at which this process answers `/livez`, `/readyz` and `/metrics` over HTTP. Default:
+        LAMINA_HEALTH_PORT, else none, and nothing is counted.
     Raises:
       RuntimeError: called twice, or after a device was used; there is no token.
       ValueError: an argument is missing or out of range. The host is unknown, or is the loopback although other
@@ -200,7 +218,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         `process_indices` has all of them, in the numbers of that system.
       PermissionError: the coordinator has another token, or a missing process was rejected because of its token.
       TimeoutError: no coordinator was at the address, or some processes did not come in time; names them.
-      ConnectionError: another program has the port, or the coordinator or a process ended meanwhile.
+      ConnectionError: another program has the port or the health port, or the coordinator or a process ended meanwhile.
 
     These errors are raised in every process concerned. None of them aborts a process.
     """
@@ -231,7 +249,16 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         if gpus is None:
             gpus = cluster_env.share_gpus(found.local_rank, found.local_count)
         logger.info("%s: %s", CALL, sources)
-        _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found, job)
+        port = health_server.check_port(health_port)
+        health = None if port is None else health_server.HealthServer(port)
+        try:
+            _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found, job)
+        except BaseException:
+            if health is not None:
+                health.close()
+            raise
+        if health is not None:
+            _session.set_health(health)
         atexit.register(_at_exit, os.getpid())
 
 
@@ -302,11 +329,12 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
         raise
     client = proxy = sockets = launch_check = None
     try:
+        here.raise_if_closed()
         _check_service(here.service)
         proxy = service_proxy.ServiceProxy(here.service)
         client = _jaxlib.new_distributed_client(rendezvous_protocol.format_address(*proxy.address), rank, here.limit,
                                                 leaving)
-        client.connect()
+        here.connect_service(client.connect, (RuntimeError, *runtime.LAUNCH_ERRORS))
         proxy.stop_accepting()
         if count > 1:
             sockets = peer_sockets.PeerSockets(rank, here.local_address, key, here.peers)
@@ -323,7 +351,8 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
             sockets.close()
         # Client before proxy: a client whose connection breaks aborts the process.
         if client is not None:
-            client.shutdown()
+            with contextlib.suppress(RuntimeError, *runtime.LAUNCH_ERRORS):  # it may not be connected
+                client.shutdown()
         if proxy is not None:
             proxy.close()
         here.leave()

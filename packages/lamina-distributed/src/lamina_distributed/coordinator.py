@@ -11,6 +11,7 @@ processes that have left one may form the next while others still work in the fi
 from __future__ import annotations
 
 import argparse
+import errno
 import hmac
 import json
 import os
@@ -21,8 +22,10 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from types import ModuleType
+from typing import Any
 
 from typing_extensions import override
 
@@ -32,8 +35,13 @@ from ._typing import CoordinationService, Message
 __all__ = ["Coordinator", "listen", "main"]
 
 _HELLO_TIMEOUT = 10.0    # seconds for a new connection to authenticate
-_CONNECT_TIMEOUT = 30.0  # seconds for all clients of a system to connect; jaxlib's own limits, which abort, are longer
+_CONNECT_TIMEOUT = 40.0  # seconds for all clients of a system to connect
+_MIN_SILENCE, _MAX_SILENCE = 5.0, 20.0  # seconds without a heartbeat meanwhile, unless the heartbeat timeout is shorter
+_BLAME_TIME = 2.0        # seconds for the other clients to connect after one could not
 _MAX_UNAUTHENTICATED = 128  # connections that have not authenticated yet
+_MAX_HELLO_BYTES = 1 << 16  # bytes of such a connection
+_MIN_TOKEN_BYTES = 16    # of a token, unless only this machine can reach the coordinator
+_DESCRIPTOR_PAUSE = 0.05  # seconds until the next attempt to accept if no descriptor is left
 _STOP_TIMEOUT = 5.0      # seconds for the processes to disconnect from the service when the coordinator is stopped
 _BEATS_PER_TIMEOUT = 6   # heartbeats requested per heartbeat timeout
 _MAX_BEAT_PAUSE = 4.0    # seconds between two requests, at most
@@ -62,20 +70,20 @@ class _Connection:
     """One connection: unauthenticated at first, then a member of a system.
 
     Attributes:
-      until: when an unauthenticated connection is closed.
+      until: when an unauthenticated connection is closed; host: its remote address.
       hello: the description that the process sent of itself; peer: the address at which its peers reach it.
-      service_connected: whether its client is connected to jaxlib's service.
+      service_connected, service_failed: whether its client is connected to jaxlib's service, or could not be.
       last_heard: when it last sent something.
     """
 
     def __init__(self, s: socket.socket) -> None:
         self.socket, self.lines = s, rendezvous_protocol.LineStream(s)
-        self.challenge = os.urandom(16).hex()
+        self.challenge, self.host = os.urandom(16).hex(), _remote_host(s)
         self.until = time.monotonic() + _HELLO_TIMEOUT
         self.hello: Message = {}
         self.peer = ""
         self.system: _System | None = None
-        self.service_connected = False
+        self.service_connected = self.service_failed = False
         self.last_heard = time.monotonic()
 
     @property
@@ -94,7 +102,8 @@ class _System:
       phase: "gathering", "connecting" (to jaxlib's service) or "running".
       record: its id, and the processes that it has lost.
       until: when the phase fails; begins: when a complete system without a given job id may begin.
-      heartbeat: heartbeat timeout in seconds; next_beat: when to request heartbeats next.
+      heartbeat: heartbeat timeout in seconds, which may be shorter while the clients connect; next_beat: when to
+        request heartbeats next.
       may_be_suspended: whether a suspended member may still be connected to the service.
       error: why the system cannot be formed, in phase "connecting".
       failures: launch -> (until when other processes may fail too, process index -> error).
@@ -203,8 +212,7 @@ class Coordinator:
             if s.phase == "gathering":
                 self._fail_gathering(s)
             elif s.phase == "connecting":
-                for c in [c for c in s.members.values() if not c.service_connected]:
-                    self._handle_end(c)
+                self._fail_connecting(s)
         for s in [s for s in self._systems if s.next_beat <= now]:
             self._request_heartbeats(s, now)
         for s in self._systems:
@@ -240,6 +248,15 @@ class Coordinator:
             self._fail(s, f"{late}Start them, give them this address and the same num_processes, or raise "
                           "initialization_timeout", "timeout")
 
+    def _fail_connecting(self, s: _System) -> None:
+        """Send the error of processes that did not connect to jaxlib's service in time."""
+        late = [c for c in s.members.values() if not c.service_connected and not c.service_failed]
+        if any(c.service_failed for c in s.members.values()):  # no client waits any more for those that are late
+            names = ", ".join(str(c) for c in late[:_MAX_LISTED]) or "processes"
+            return self._fail(s, s.error or f"{names} did not connect to jaxlib's service in time", "connection")
+        for c in late:
+            self._handle_end(c, "did not connect to jaxlib's service in time")
+
     def _request_heartbeats(self, s: _System, now: float) -> None:
         """Request heartbeats. A process silent for the timeout is lost, unless this coordinator was suspended."""
         pause = _beat_pause(s)
@@ -252,7 +269,7 @@ class Coordinator:
                 c.lines.send(lost=c.rank,
                              name=f"process {c.rank} (this one: it gave no sign of life for {s.heartbeat:g} s)")
                 s.may_be_suspended = True
-                self._handle_end(c)
+                self._handle_end(c, f"gave no sign of life for {s.heartbeat:g} s")
             else:
                 c.lines.send(beat=s.record.number)
 
@@ -260,15 +277,26 @@ class Coordinator:
     def _accept(self) -> None:
         try:
             s, _ = self._listener.accept()
-        except OSError:
-            return  # closed again, or no descriptor left
+        except OSError as e:
+            if e.errno in (errno.EMFILE, errno.ENFILE):  # the listener stays readable, so this would be repeated at once
+                self._drop_unauthenticated()
+                time.sleep(_DESCRIPTOR_PAUSE)
+            return  # or closed again
         s.setblocking(False)
         if len(self._unauthenticated) >= _MAX_UNAUTHENTICATED:
-            self._drop(self._unauthenticated[0])
+            self._drop_unauthenticated()
         c = _Connection(s)
         self._unauthenticated.append(c)
         self._selector.register(s, selectors.EVENT_READ, c)
         c.lines.send(lamina=rendezvous_protocol.PROTOCOL, challenge=c.challenge)
+
+    def _drop_unauthenticated(self) -> None:
+        """Drop one connection: of the address with most of them, the oldest that has sent nothing, else the oldest."""
+        if self._unauthenticated:
+            counts = Counter(c.host for c in self._unauthenticated)
+            most = [c for c in self._unauthenticated if c.host == max(counts, key=lambda h: counts[h])]
+            # A process of lamina sends its first line before it has received one.
+            self._drop(next((c for c in most if not c.lines.received), most[0]))
 
     def _read(self, c: _Connection) -> None:
         try:
@@ -282,9 +310,14 @@ class Coordinator:
                 if c.system is None:
                     if "hello" in message:
                         self._authenticate(c, message)
+                    elif "lamina" not in message:
+                        raise ValueError("no hello")
                 elif "connected" in message and c.system.phase == "connecting":
                     c.service_connected, c.peer = True, str(message.get("peer", ""))
                     self._start_if_connected(c.system)
+                elif "unconnected" in message and c.system.phase == "connecting":
+                    c.service_failed = True
+                    c.system.until = min(c.system.until, time.monotonic() + _BLAME_TIME)
                 elif "failed" in message and c.system.phase == "running":
                     self._handle_failed_launch(c.system, c, message)
                 elif "beat" in message and c.system.phase == "running":
@@ -295,6 +328,8 @@ class Coordinator:
                     return self._handle_leave(c)
                 if c not in self._unauthenticated and not self._is_member(c):
                     return  # rejected
+            if c.system is None and c.lines.received > _MAX_HELLO_BYTES:
+                raise ValueError("no hello")
         except ValueError:
             is_open = False  # not a process of lamina
         if is_open:
@@ -315,7 +350,7 @@ class Coordinator:
             text = ("the coordinator has another token. Set LAMINA_TOKEN (or LAMINA_TOKEN_FILE) to the same secret in "
                     "all processes; without it each user's own is taken, which machines without a common home do not "
                     "share")
-            self._last_rejected = time.monotonic(), _remote_host(c.socket)
+            self._last_rejected = time.monotonic(), c.host
             return self._reject(c, text, "permission")
         try:
             hello = json.loads(text)
@@ -323,10 +358,11 @@ class Coordinator:
             raise ValueError("nested too deep") from e
         if not isinstance(hello, dict) or any(type(hello.get(n)) is not int for n in ("rank", "count")):
             raise ValueError("no hello")
-        if any(type(hello.get(n)) not in (int, float) for n in ("timeout", "heartbeat", "leaving")):
+        numbers: list[Any] = [hello.get(n) for n in ("timeout", "heartbeat", "leaving")]
+        if any(type(n) not in (int, float) or not 0 <= n < 1e9 for n in numbers):
             raise ValueError("no hello")
         if not membership.is_valid_hello(hello):
-            raise ValueError("no hello")
+            return self._reject(c, "the job id, or the system that the process was in before, has a wrong form", "connection")
         c.hello = hello
         if self._stopping:
             return self._reject(c, "the coordinator was stopped", "connection")
@@ -421,9 +457,13 @@ class Coordinator:
     # --- systems --------------------------------------------------------------------------------------------------
     def _start_service(self, s: _System) -> None:
         """Start jaxlib's service for a complete system, and have the processes connect to it."""
-        first = s.members[0].hello
-        s.heartbeat = first["heartbeat"]
+        first, now = s.members[0].hello, time.monotonic()
         self._job.learn(first.get("drawn"), str(s.members[0]))
+        # A process that is silent while they connect is reported before `initialization_timeout` has passed.
+        s.heartbeat = min(first["heartbeat"], max(s.until - now, _MIN_SILENCE), _MAX_SILENCE)
+        for c in s.members.values():
+            c.last_heard = now
+        s.next_beat = now + _beat_pause(s)
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             # jaxlib's service would silently share a port that another service has (SO_REUSEPORT). So reserve a free
@@ -438,9 +478,9 @@ class Coordinator:
                                                             first["leaving"])
         except Exception as e:  # of any kind: the waiting processes must get an error
             return self._fail(s, f"the coordinator cannot host jaxlib's service: {type(e).__name__}: {e}", "connection")
-        s.phase, s.until = "connecting", time.monotonic() + _CONNECT_TIMEOUT
+        s.phase, s.until = "connecting", time.monotonic() + 1.25 * _CONNECT_TIMEOUT
         for c in list(s.members.values()):
-            c.lines.send(begin=s.port, limit=int(_CONNECT_TIMEOUT) * 3, heartbeat=s.heartbeat, job=self._job.name,
+            c.lines.send(begin=s.port, limit=int(_CONNECT_TIMEOUT), heartbeat=first["heartbeat"], job=self._job.name,
                          system=s.record.id, pid=os.getpid(), host=socket.gethostname())
 
     def _start_if_connected(self, s: _System) -> None:
@@ -448,7 +488,7 @@ class Coordinator:
             return
         if s.error:
             return self._fail(s, s.error, "connection")
-        now = time.monotonic()
+        now, s.heartbeat = time.monotonic(), s.members[0].hello["heartbeat"]
         s.phase, s.until, s.next_beat = "running", float("inf"), now + _beat_pause(s)
         self._records.add(s.record)
         ranks = sorted(s.members)
@@ -467,8 +507,8 @@ class Coordinator:
             self._reject(c, text, kind)
         self._close(s)
 
-    def _handle_end(self, c: _Connection) -> None:
-        """Handle a connection that ended without a goodbye: its process is lost."""
+    def _handle_end(self, c: _Connection, reason: str = "ended") -> None:
+        """Handle a connection that ended without a goodbye, or a silent one: its process is lost."""
         s = c.system
         was_member = self._is_member(c)
         self._drop(c)
@@ -486,7 +526,7 @@ class Coordinator:
         elif s.phase == "connecting":
             # jaxlib aborts the processes that wait for this one. So this coordinator connects in its place: then all
             # return from `connect`, and get the error over their coordinator connection.
-            s.error = f"{c} ended while the processes were connecting"
+            s.error = f"{c} {reason} while the processes were connecting"
             if not c.service_connected and s.members:
                 threading.Thread(target=self._connect_for_lost, args=(s, c.rank, c.hello), daemon=True).start()
             self._start_if_connected(s)
@@ -494,7 +534,7 @@ class Coordinator:
 
     def _connect_for_lost(self, s: _System, rank: int, hello: Message) -> None:
         address = rendezvous_protocol.format_address(self._local_host(), s.port)
-        client = self._load_jaxlib().new_distributed_client(address, rank, int(_CONNECT_TIMEOUT) * 3, hello["leaving"])
+        client = self._load_jaxlib().new_distributed_client(address, rank, int(_CONNECT_TIMEOUT), hello["leaving"])
         try:
             client.connect()
             client.shutdown()
@@ -611,6 +651,17 @@ def listen(address: str) -> socket.socket:
     return socket.create_server((number, int(port)), family=family, backlog=512)
 
 
+def _check_token(address: str, key: bytes) -> None:
+    """Raise ValueError for a short token if other machines can reach the coordinator.
+
+    Whoever records the messages of a process that joins can try short tokens offline.
+    """
+    host = address.rpartition(":")[0].strip("[]")
+    if len(key) < _MIN_TOKEN_BYTES and not rendezvous_protocol.is_loopback(host):
+        raise ValueError(f"the token has {len(key)} bytes; at {host}, which other machines reach, it must have at least "
+                         f"{_MIN_TOKEN_BYTES}: LAMINA_TOKEN=$(openssl rand -hex 32)")
+
+
 def _report(**fields: object) -> None:
     """Print one line of JSON for the process that started this one, which reads no more than that."""
     try:
@@ -641,6 +692,7 @@ def main(argv: list[str] | None = None) -> int:
         os._exit(0)
     try:
         key = rendezvous_protocol.load_token()
+        _check_token(options.address, key)
         listener = listen(options.address)
     except (OSError, ValueError, RuntimeError) as e:
         _report(error=str(getattr(e, "strerror", None) or e), errno=getattr(e, "errno", None))

@@ -1,240 +1,104 @@
 """Run a program in several processes of this machine: `python -m lamina.launch -n 4 program.py ...`.
 
 The processes get their indices from variables, and meet at a coordinator started here. Each line of their output is
-prefixed with the process index. If a process fails, the others are terminated, and the end of its standard error is
-shown again. If this process ends, for whatever reason, all of them end.
+prefixed with the process index. If a process fails, the others are terminated, and the traceback of the root failure is
+shown again. With `--max-restarts` all of them are then started again. If this process ends, for whatever reason, all of
+them end.
 """
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
-import ctypes
 import json
 import os
-import selectors
-import signal
-import socket
-import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from typing import IO, TypeVar
-from types import FrameType
+from collections.abc import Callable
+from typing import TypeVar
 
 from ._group import cluster_env, spawn_coordinator
+from ._launcher.attempt import Attempt, Signals, print_message
+from ._launcher.members import Log, Member
 
 __all__ = ["main"]
 
 _N = TypeVar("_N", int, float)
-_GRACE = 5.0  # seconds from the first signal until a process is killed
-_MAX_LINES = 200  # lines of standard error retained of each process
-_MAX_SHOWN = 30  # of which so many are shown if they contain no traceback
-_MAX_LINE_BYTES = 1 << 16  # longer lines are split
-_TIMEOUT_STATUS = 124  # as of coreutils' `timeout`
-_TRACEBACK = b"Traceback (most recent call last)"
 
 
-class _Stream:
-    """Copies the output of a process line by line, with a prefix, and retains the last lines."""
+def _run_attempt(options: argparse.Namespace, signals: Signals, until: float, number: int) -> Attempt:
+    """Run all processes once, with a coordinator and a token of their own. Return the attempt after the last has ended.
 
-    def __init__(self, pipe: IO[bytes], out: IO[bytes], prefix: bytes, retained: collections.deque[bytes]) -> None:
-        self.pipe, self._out, self._prefix, self._retained, self._partial = pipe, out, prefix, retained, b""
-
-    def read(self) -> bool:
-        """Copy the available output. Return False at its end."""
-        more = os.read(self.pipe.fileno(), 1 << 16)
-        *lines, self._partial = (self._partial + more).split(b"\n")
-        if self._partial and (not more or len(self._partial) > _MAX_LINE_BYTES):
-            lines.append(self._partial)
-            self._partial = b""
-        for line in lines:
-            self._retained.append(line)
-        with contextlib.suppress(OSError):  # the output may be closed
-            self._out.write(b"".join(self._prefix + line + b"\n" for line in lines))
-            self._out.flush()
-        return bool(more)
-
-
-class _Member:
-    """One process, and the processes that it starts in its session."""
-
-    def __init__(self, rank: int, command: list[str], env: dict[str, str], width: int) -> None:
-        self.rank = rank
-        self.status: int | None = None
-        self.last_lines: collections.deque[bytes] = collections.deque(maxlen=_MAX_LINES)
-        with warnings.catch_warnings():
-            # Python warns that locks of other threads stay locked in the child. `preexec_fn` acquires none.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                            stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_make_preexec())
-        prefix = f"[{rank:{width}}] ".encode()
-        assert self.process.stdout is not None and self.process.stderr is not None
-        none: collections.deque[bytes] = collections.deque(maxlen=0)
-        self.streams = [_Stream(self.process.stdout, sys.stdout.buffer, prefix, none),
-                        _Stream(self.process.stderr, sys.stderr.buffer, prefix, self.last_lines)]
-
-    def check_ended(self) -> bool:
-        """Return whether it has just ended. If so, kill the processes that it left behind."""
-        if self.status is not None:
-            return False
-        if hasattr(os, "waitid"):
-            if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                return False
-            self.send(signal.SIGKILL)  # before the process is reaped: afterwards its id may be reused
-        self.status = self.process.poll()
-        return self.status is not None
-
-    def send(self, number: int) -> None:
-        if self.status is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, number)
-
-    def error_lines(self) -> list[bytes]:
-        """Return the last traceback on its standard error, else the last lines."""
-        lines = list(self.last_lines)
-        starts = [i for i, line in enumerate(lines) if line.startswith(_TRACEBACK)]
-        return lines[starts[-1]:] if starts else lines[-_MAX_SHOWN:]
-
-
-def _make_preexec() -> Callable[[], object] | None:
-    """Return a function to call in a new child, so that the system kills it when this process ends, even by SIGKILL.
-
-    None on systems other than Linux, which do not support this.
+    A process that remained from an earlier attempt cannot join this one, because it has another token.
     """
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG
-
-
-class _Run:
-    """The event loop over all processes, until the last has ended."""
-
-    def __init__(self, members: list[_Member], timeout: float | None) -> None:
-        self.members = members
-        self.first_failed: _Member | None = None
-        self.signal: int | None = None  # received by this process
-        self.timed_out = False
-        self._until = float("inf") if timeout is None else time.monotonic() + timeout
-        self._kill_at = float("inf")
-        self._selector = selectors.DefaultSelector()
+    token = os.urandom(32).hex()
+    address, coordinator = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 1e8, detach=False)
+    # The job id is not the token: the coordinator shows it to processes of another job.
+    shared = {"LAMINA_TOKEN": token, "LAMINA_COORDINATOR_ADDRESS": address,
+              "LAMINA_JOB_ID": f"launch-{os.urandom(8).hex()}"}
+    members: list[Member] = []
+    try:
+        for rank in range(options.processes):
+            members.append(_start_member(options, rank, number, shared))
+        signals.attempt = Attempt(members, signals, until, options.min_processes or options.processes)
+        if signals.received is not None:  # it came before the signals were passed on to these processes
+            signals.attempt.end_all(signals.received)
+        signals.attempt.run()
+        return signals.attempt
+    finally:
         for m in members:
-            for s in m.streams:
-                self._selector.register(s.pipe, selectors.EVENT_READ, s)
-        self._wake, self._alarm = socket.socketpair()
-        for end in (self._wake, self._alarm):
-            end.setblocking(False)
-        self._selector.register(self._wake, selectors.EVENT_READ)
+            m.close()
+        with coordinator:
+            coordinator.terminate()
 
-    @contextlib.contextmanager
-    def signals(self) -> Iterator[None]:
-        """Context in which signals are forwarded to the processes, and the end of a process wakes the loop."""
-        old = {n: signal.signal(n, self._forward_signal) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-        old[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler is needed for the wakeup fd
-        before = signal.set_wakeup_fd(self._alarm.fileno(), warn_on_full_buffer=False)
+
+def _start_member(options: argparse.Namespace, rank: int, attempt: int, shared: dict[str, str]) -> Member:
+    """Start one process, with variables that all have in common and those of its rank."""
+    count = options.processes
+    command = [sys.executable, *["-m"] * options.module, options.program, *options.arguments]
+    env = {**os.environ, **shared, "LAMINA_NUM_PROCESSES": str(count), "LAMINA_PROCESS_ID": str(rank),
+           "LAMINA_RESTART_COUNT": str(attempt), "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+    if options.devices is not None:
+        env["LAMINA_NUM_CPU_DEVICES"] = str(options.devices)
+    gpus = cluster_env.share_gpus(rank, count)
+    if gpus is not None:
+        env["LAMINA_LOCAL_DEVICE_IDS"] = ",".join(map(str, gpus))
+    member = Member(rank, command, env, len(str(count - 1)))
+    if options.log_dir is not None:
         try:
-            yield
-        finally:
-            signal.set_wakeup_fd(before)
-            for n, handler in old.items():
-                signal.signal(n, handler)
-            self._selector.close()
-            self._wake.close()
-            self._alarm.close()
-
-    def _forward_signal(self, number: int, frame: FrameType | None) -> None:
-        is_second, self.signal = self.signal is not None, number
-        self._send_all(signal.SIGKILL if is_second else number)
-
-    def _send_all(self, number: int) -> None:
-        self._kill_at = min(self._kill_at, time.monotonic() + _GRACE)
-        for m in self.members:
-            m.send(number)
-
-    def run(self) -> None:
-        """Copy output until all processes have ended. If one fails, terminate the others."""
-        while any(m.status is None for m in self.members):
-            self._read(min(self._until, self._kill_at) - time.monotonic())
-            for m in self.members:
-                has_failed = m.check_ended() and m.status
-                if has_failed and self.first_failed is None and self.signal is None and not self.timed_out:
-                    self.first_failed = m
-                    self._send_all(signal.SIGTERM)
-            now = time.monotonic()
-            if now >= self._until:
-                self.timed_out, self._until = True, float("inf")
-                _print(f"not done in time; ending {_format_ranks([m.rank for m in self.members if m.status is None])}")
-                self._send_all(signal.SIGABRT)  # on which faulthandler prints the stack of each thread
-            if now >= self._kill_at:
-                self._kill_at = float("inf")
-                for m in self.members:
-                    m.send(signal.SIGKILL)
-        end = time.monotonic() + 1
-        while len(self._selector.get_map()) > 1 and time.monotonic() < end:  # the rest of the output
-            self._read(0.1)
-
-    def _read(self, timeout: float) -> None:
-        for key, _ in self._selector.select(min(max(timeout, 0.0), 60.0)):
-            if key.data is None:
-                with contextlib.suppress(BlockingIOError):
-                    self._wake.recv(1024)
-            elif not key.data.read():
-                self._selector.unregister(key.fileobj)
-
-    def exit_status(self) -> int:
-        if self.signal is not None:
-            return 128 + self.signal
-        if self.timed_out:
-            return _TIMEOUT_STATUS
-        if self.first_failed is None:
-            return 0
-        status = self.first_failed.status or 0
-        how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
-        lines = self.first_failed.error_lines()
-        _print(f"process {self.first_failed.rank} failed first, with {how}" + (". Its last lines:" if lines else ""))
-        with contextlib.suppress(OSError):
-            sys.stderr.buffer.write(b"".join(line + b"\n" for line in lines))
-            sys.stderr.buffer.flush()
-        return status if status > 0 else 128 - status
+            member.log = Log(_log_path(options, rank), f"lamina.launch: attempt {attempt}, process {rank} of {count}, pid "
+                             f"{member.process.pid}, {time.strftime('%Y-%m-%d %H:%M:%S %z')}")
+        except OSError as e:
+            print_message(f"{_log_path(options, rank)} cannot be written to, so there is no such log: {e.strerror or e}")
+    return member
 
 
-    def print_json(self, status: int) -> None:
-        """Print the result as one line of JSON; a negative status of a process is the signal that ended it."""
-        first = None if self.first_failed is None else self.first_failed.rank
-        with contextlib.suppress(OSError):
-            print(json.dumps({"status": status, "timed_out": self.timed_out, "signal": self.signal, "first_failed": first,
-                              "processes": [{"process": m.rank, "status": m.status} for m in self.members]}),
-                  file=sys.stderr, flush=True)
+def _log_path(options: argparse.Namespace, rank: int) -> str:
+    return os.path.join(options.log_dir, f"process-{rank}.log")
 
 
-def _print(text: str) -> None:
+def _print_json(attempt: Attempt, status: int, received: int | None, restarts: int) -> None:
+    """Print the result as one line of JSON; a negative status of a process is the signal that ended it."""
+    first = None if attempt.root is None else attempt.root.rank
     with contextlib.suppress(OSError):
-        print(f"lamina.launch: {text}", file=sys.stderr, flush=True)
+        print(json.dumps({"status": status, "timed_out": attempt.timed_out, "signal": received, "first_failed": first,
+                          "restarts": restarts,
+                          "processes": [{"process": m.rank, "status": m.status} for m in attempt.members]}),
+              file=sys.stderr, flush=True)
 
 
-def _format_ranks(ranks: list[int]) -> str:
-    return f"process{'es' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-
-
-def _positive(kind: Callable[[str], _N]) -> Callable[[str], _N]:
+def _positive(kind: Callable[[str], _N], minimum: int = 1) -> Callable[[str], _N]:
+    """Return a converter of numbers above 0, or from 0 on if `minimum` is 0."""
     def convert(text: str) -> _N:
         value = kind(text)
-        if not 0 < value < 1e8:
-            raise argparse.ArgumentTypeError(f"must be above 0; got {text}")
+        if not (0 < value < 1e8 or value == minimum == 0):
+            raise argparse.ArgumentTypeError(f"must be {'above' if minimum else 'at least'} 0; got {text}")
         return value
     convert.__name__ = kind.__name__
     return convert
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run a program in several processes.
-
-    Returns:
-      The exit status of the first process that failed; 0 if none did; 124 after a timeout; 128 plus the signal number
-      if a signal ended this process.
-    """
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    """Return the options. Exit with status 2 if they are wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m lamina.launch", description="Run a Python program in several processes of this machine; "
         "lamina.distributed.initialize() in it needs no arguments.")
@@ -243,6 +107,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--devices", type=_positive(int), metavar="K", help="CPU devices of each process")
     parser.add_argument("--timeout", type=_positive(float), metavar="S",
                         help="end all processes after S seconds (status 124)")
+    parser.add_argument("--max-restarts", type=_positive(int, 0), default=0, metavar="R",
+                        help="after a failure, start all processes again, at most R times")
+    parser.add_argument("--min-processes", type=_positive(int), metavar="M",
+                        help="after a failure, the others go on as long as M of them have not failed; default: N")
+    parser.add_argument("--log-dir", metavar="DIR",
+                        help="append the output of each process to DIR/process-RANK.log too")
     parser.add_argument("-m", dest="module", action="store_true", help="the program is the name of a module")
     parser.add_argument("--json", action="store_true",
                         help="print one line of JSON at the end, on standard error: the exit status of each process")
@@ -251,39 +121,37 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if not options.module and not os.path.exists(options.program):
         parser.error(f"no such program: {options.program}")
-    token = os.urandom(32).hex()
-    address, coordinator = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 1e8, detach=False)
-    command = [sys.executable, *["-m"] * options.module, options.program, *options.arguments]
-    count = options.processes
-    # Not the token: the coordinator shows the id of a job to processes of another one.
-    env = {**os.environ, "LAMINA_TOKEN": token, "LAMINA_COORDINATOR_ADDRESS": address,
-           "LAMINA_NUM_PROCESSES": str(count), "LAMINA_JOB_ID": f"launch-{os.urandom(8).hex()}"}
-    env.update({"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"})
-    if options.devices is not None:
-        env["LAMINA_NUM_CPU_DEVICES"] = str(options.devices)
-    members: list[_Member] = []
-    try:
-        for rank in range(count):
-            own = {"LAMINA_PROCESS_ID": str(rank)}
-            gpus = cluster_env.share_gpus(rank, count)
-            if gpus is not None:
-                own["LAMINA_LOCAL_DEVICE_IDS"] = ",".join(map(str, gpus))
-            members.append(_Member(rank, command, {**env, **own}, len(str(count - 1))))
-        run = _Run(members, options.timeout)
-        with run.signals():
-            run.run()
-        status = run.exit_status()
-        if options.json:
-            run.print_json(status)
-        return status
-    finally:
-        for m in members:
-            m.send(signal.SIGKILL)
-            m.process.wait()
-            for s in m.streams:
-                s.pipe.close()
-        with coordinator:
-            coordinator.terminate()
+    if options.min_processes is not None and options.min_processes > options.processes:
+        parser.error(f"argument --min-processes: must be at most the number of processes, {options.processes}; got "
+                     f"{options.min_processes}")
+    if options.log_dir is not None:
+        try:
+            os.makedirs(options.log_dir, exist_ok=True)
+        except OSError as e:
+            parser.error(f"argument --log-dir: the folder cannot be made: {e.strerror or e}: {options.log_dir}")
+    return options
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a program in several processes.
+
+    Returns:
+      0 if no process failed, or if `--min-processes` did not; else the exit status of the process with the root failure.
+      124 after a timeout; 128 plus the signal number if a signal ended this process.
+    """
+    options = _parse(argv)
+    until = float("inf") if options.timeout is None else time.monotonic() + options.timeout
+    with Signals() as signals:
+        for restarts in range(options.max_restarts + 1):
+            attempt = _run_attempt(options, signals, until, restarts)
+            status = attempt.exit_status()
+            attempt.print_root()
+            if attempt.root is None or attempt.timed_out or signals.received is not None or restarts == options.max_restarts:
+                break
+            print_message(f"starting all processes again, restart {restarts + 1} of {options.max_restarts}")
+    if options.json:
+        _print_json(attempt, status, signals.received, restarts)
+    return status
 
 
 if __name__ == "__main__":

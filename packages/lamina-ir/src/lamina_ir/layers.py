@@ -33,8 +33,9 @@ __all__ = ["CONTRACTS", "Layer", "LayerError", "add_rule_module", "deprecated_ge
            "former_attributes", "former_parameters", "is_default", "layers", "pause_gc", "reexport_implementation", "use"]
 
 # layer -> version of its conformance tests, increased by changes of behaviour that make correct plugins incorrect
-CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "numpy": 1, "random": 1,
-             "nn": 1, "scipy": 1, "export": 1, "sparse": 1, "autodiff.rules": 1, "batching.rules": 1, "lowering.rules": 1}
+CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "distributed": 1,
+             "numpy": 1, "random": 1, "nn": 1, "scipy": 1, "export": 1, "sparse": 1, "autodiff.rules": 1, "batching.rules": 1,
+             "lowering.rules": 1}
 GROUP = "lamina.layers"
 _VARIABLE = "LAMINA_LAYERS"
 

@@ -84,21 +84,24 @@ def save(data: Tree, directory: str | os.PathLike[str], *, overwrite: bool = Tru
     {'w': ShapeDtypeStruct(shape=(2,), dtype=int64)}
     """
     _refuse_specs("save", ts_specs)
-    with begin_gather("save") as meeting:
-        _save.finish(_save.prepare("save", meeting, _open("save", directory, overwrite), data, 0, False), None, None)
+    meeting, plans = begin_gather("save"), list[_save.SavePlan]()
+    with _save.undo_on_error(meeting, plans):
+        folder = _open("save", directory, overwrite)
+        _save.finish(_save.prepare("save", meeting, folder, data, 0, False, plans), None, None)
 
 
 def nonblocking_save(data: Tree, directory: str | os.PathLike[str], *, overwrite: bool = True,
                      ts_specs: Tree = None) -> PyTreeFuture:
     """Copy a tree to host memory, and save it in another thread; see `save`. Return the future of None."""
     _refuse_specs("nonblocking_save", ts_specs)
-    meeting = GatherSeries().begin("nonblocking_save")
-    with meeting:
-        plan = _save.prepare("nonblocking_save", meeting, _open("nonblocking_save", directory, overwrite), data, 0, False)
+    meeting, plans = GatherSeries().begin("nonblocking_save"), list[_save.SavePlan]()
+    with _save.undo_on_error(meeting, plans):
+        folder = _open("nonblocking_save", directory, overwrite)
+        plan = _save.prepare("nonblocking_save", meeting, folder, data, 0, False, plans)
         _save.copy_blocks(plan, _save.HostBuffers())
 
     def finish() -> None:
-        with meeting:
+        with _save.undo_on_error(meeting, plans):
             _save.finish(plan, None, None)
 
     return PyTreeFuture(_start(finish))

@@ -22,13 +22,13 @@ from . import thread_frames
 from .launch_description import MAX_DESCRIPTIONS, MAX_WITH_TEXT
 from .._typing import Message
 
-__all__ = ["Wait", "WaitGraph", "find_deadlock", "has_runnable_thread"]
+__all__ = ["INTERNAL_THREADS", "Wait", "WaitGraph", "find_deadlock", "has_runnable_thread"]
 
 _MAX_SEARCH = 2.0    # seconds for one search; processes that do not answer in time may be lost
 _RETRY_PAUSE = 0.02  # seconds between two searches
 # Threads of this package. They serve the other processes and start no launches.
-_INTERNAL_THREADS = frozenset(("lamina-coordinator-connection", "lamina-peers", "lamina-peers-call",
-                               "lamina-service-proxy", "lamina-failure-monitor"))
+INTERNAL_THREADS = frozenset(("lamina-coordinator-connection", "lamina-peers", "lamina-peers-call",
+                               "lamina-service-proxy", "lamina-failure-monitor", "lamina-stuck-watch"))
 
 
 class Wait:
@@ -236,7 +236,7 @@ def has_runnable_thread(waiting: Mapping[int, Any]) -> bool:
     Args:
       waiting: thread -> the lock that it waits for, or None if it waits in a launch.
     """
-    internal = {t.ident for t in threading.enumerate() if t.name in _INTERNAL_THREADS}
+    internal = {t.ident for t in threading.enumerate() if t.name in INTERNAL_THREADS}
     for thread, frame in thread_frames.current_frames().items():
         if thread in waiting:
             if waiting[thread] is not None and not waiting[thread].locked():

@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 from lamina_runtime.extend.processes import CoordinatorLostError, LaunchFailedError, ProcessLostError
 
-from . import gloo_sockets, peer_sockets, rendezvous_client
+from . import descriptor_guard, gloo_sockets, peer_sockets, rendezvous_client
 from .gloo_sockets import Address
 from .._typing import Message
 
@@ -96,6 +96,7 @@ class FailureMonitor:
         self._closed, self._creating_client = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._is_cutting = False
+        self._guard: descriptor_guard.DescriptorGuard | None = None
         self.failed_at: float | None = None  # when the first loss, or failed launch, was reported
         connection.add_listener(self._on_event)
 
@@ -104,6 +105,7 @@ class FailureMonitor:
         self._all_addresses = frozenset([a for those in addresses.values() for a in those])
         self._gloo_addresses = addresses
         own = addresses.get(self.connection.rank, ())
+        self._guard = descriptor_guard.DescriptorGuard(own)
         for address in own:
             # Each number that Gloo does not await costs it a descriptor, see `_connect_for_lost`.
             self._unused_numbers[address] = iter(range(min(_MAX_NUMBERS, os.sysconf("SC_OPEN_MAX") // 2 // len(own))))
@@ -172,7 +174,10 @@ class FailureMonitor:
           act: the launch.
         Raises:
           ProcessLostError, LaunchFailedError: a process or launch has failed, and `act` has not ended in time.
+          RuntimeError: no more descriptors may be used for connections.
         """
+        if self._guard is not None:
+            self._guard.raise_if_closed(call)
         # A thread inside of jaxlib cannot be interrupted, so the caller must be another thread.
         results: list[_T] = []
         errors: list[BaseException] = []
@@ -285,6 +290,8 @@ class FailureMonitor:
         """End the threads: the session is over."""
         self._closed.set()
         self._disconnect = _do_nothing
+        if self._guard is not None:
+            self._guard.close()
         for t in self._threads:
             if t is not threading.current_thread() and t.ident is not None and not self._connecting:
                 t.join()  # a thread that starts now finds the monitor closed

@@ -30,7 +30,7 @@ from collections.abc import Iterable
 from typing import Any
 
 __all__ = ["Address", "connect", "count_external_connections", "internal_connections", "listening_addresses",
-           "shut_connections"]
+           "listening_sockets", "shut_connections"]
 
 Address = tuple[str, int]  # host and port
 
@@ -47,13 +47,18 @@ def connect(address: Address, number: int, timeout: float) -> None:
 
 def listening_addresses(host: str) -> set[Address]:
     """Return host and port of this process's TCP sockets that listen at `host`."""
-    found = set()
-    for s in _tcp_sockets():
-        if s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            address = _normalize(s.getsockname())
-            if address[0] == _normalize((host, 0))[0]:
-                found.add(address)
-    return found
+    return {a for s in _tcp_sockets() if (a := _listening_address(s)) and a[0] == _normalize((host, 0))[0]}
+
+
+def listening_sockets(addresses: frozenset[Address]) -> list[socket.socket]:
+    """Return duplicates of this process's sockets that listen at these addresses. The caller closes them."""
+    # Not `s.dup()`, which would make the socket blocking for Gloo too.
+    return [socket.socket(fileno=os.dup(s.fileno())) for s in _tcp_sockets() if _listening_address(s) in addresses]
+
+
+def _listening_address(s: socket.socket) -> Address | None:
+    """Return the address at which a socket listens, or None."""
+    return _normalize(s.getsockname()) if s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) else None
 
 
 def shut_connections(addresses: frozenset[Address], preserved: set[int]) -> None:

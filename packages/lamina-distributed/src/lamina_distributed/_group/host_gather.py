@@ -25,6 +25,7 @@ __all__ = ["GroupGather", "next_series"]
 _numbers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05  # seconds between two polls of the store
+_STOP_TIMEOUT = 10.0  # seconds for the other processes to stop their work after a loss
 _GRACE = 1.0  # seconds in which values posted before a loss may still arrive
 
 
@@ -75,6 +76,11 @@ class GroupGather(runtime.HostGather):
             self._await_answer()
 
     @override
+    def raise_if_lost(self) -> None:
+        if self._session.connection.lost:
+            raise self._session.launcher.monitor.make_error(self._call)
+
+    @override
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         """Post an error of this process as its value of the round that the other processes wait for."""
@@ -88,6 +94,22 @@ class GroupGather(runtime.HostGather):
                 self._set(f"{self._round}/all", json.dumps(self._collect()))
         except Exception:  # the original error is raised, not the failure to report it
             pass
+
+    @override
+    def have_others_stopped(self) -> bool:
+        until, pause, here = time.monotonic() + _STOP_TIMEOUT, _MIN_PAUSE, self._session.connection
+        for r in range(self.count):
+            while r != self.rank and r not in here.lost and r not in here.left:
+                try:
+                    # Each process posts in the last round that this one posted in, when its work before that is done.
+                    self._session.client.key_value_try_get(self._key(f"{self._posted}/{r}"))
+                    break
+                except runtime.LAUNCH_ERRORS as e:
+                    if "NOT_FOUND" not in str(e) or time.monotonic() > until:
+                        return False
+                time.sleep(pause)
+                pause = min(2 * pause, _MAX_PAUSE)
+        return True
 
     def _post(self, values: dict[str, object]) -> None:
         self._posted = self._round

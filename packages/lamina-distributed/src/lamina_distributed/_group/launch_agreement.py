@@ -30,6 +30,7 @@ from .launch_comparison import compare_launch
 from .launch_description import AgreementError, CollectiveTimeoutError
 from .launch_frames import LaunchFrames, make_token
 from .launch_groups import LaunchGroup
+from .roll_call import RollCall
 from .._typing import Message
 
 __all__ = ["Agreement", "AgreementError", "CollectiveTimeoutError"]
@@ -51,6 +52,9 @@ class Agreement:
       raise_if_lost: called with the name of a call and the ranks of peers that disconnected. Raises their error.
       digest, describe: functions of a program, see `launch_description`.
       has_runnable_thread: whether a thread may still start a launch, see `deadlock_detection`.
+
+    Attributes:
+      roll_call: finds out where each process is, see `roll_call`.
     """
 
     def __init__(self, sockets: peer_sockets.PeerSockets, mode: str = "every",
@@ -66,11 +70,21 @@ class Agreement:
         self._groups: dict[tuple[int, ...], LaunchGroup] = {}
         self._lock = threading.Lock()
         self.wait_graph = deadlock_detection.WaitGraph(self.rank, sockets.ask, has_runnable_thread)
-        sockets.answer = self.wait_graph.answer
+        self.roll_call = RollCall(self.rank, sockets.ask)
+        sockets.answer = self._answer
 
     def close(self) -> None:
         """Close the sockets. Waiting launches raise an error."""
         self.sockets.close()
+
+    def _answer(self, question: Message) -> Message:
+        """Answer the question of another process: for a roll call, or in its search for a deadlock."""
+        return (self.roll_call if "roll call" in question else self.wait_graph).answer(question)
+
+    def count_launches(self) -> dict[tuple[int, ...], int]:
+        """Return process indices -> the number of launches over these processes."""
+        with self._lock:
+            return {ranks: group.launches for ranks, group in self._groups.items()}
 
     def _group_and_digest(self, program: MultiProcessProgram) -> tuple[LaunchGroup, bytes]:
         """Compute the group and digest of a program, and store both in it."""

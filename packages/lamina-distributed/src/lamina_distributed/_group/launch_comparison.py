@@ -1,6 +1,7 @@
 """Compare a launch with those of the other processes if its tokens do not all arrive at once, or differ."""
 from __future__ import annotations
 
+import threading
 import time
 
 from lamina_runtime.extend.processes import collective_timeout_seconds
@@ -13,6 +14,7 @@ __all__ = ["compare_launch"]
 _CHECK_INTERVAL = 0.25   # seconds between checks for lost processes
 _FIRST_SEARCH = 0.75     # seconds until a waiting launch searches for a deadlock; then twice as many, ...
 _MAX_SEARCH_PAUSE = 8.0  # ... up to so many
+_ROLL_CALL_TIMEOUT = 3.0  # seconds after the timeout for the roll call to arrive
 
 
 def compare_launch(frames: LaunchFrames) -> None:
@@ -82,11 +84,34 @@ class _WaitReporter:
         return self.wait is None or self._graph.end(self.wait)
 
 
+class _TimeoutRollCall:
+    """The roll call for the error of a launch that gives up waiting; made in a thread.
+
+    The first of the processes that have come makes it, so that the errors of all contain the same.
+
+    Attributes:
+      text: "" until it is made.
+    """
+
+    def __init__(self, frames: LaunchFrames) -> None:
+        self.text, self.is_made = "", False
+        self._frames = frames
+        self._leader = min([frames.services.rank, *[p.rank for p in frames.pairs if p.token_received]])
+        threading.Thread(target=self._make, name="lamina-peers-call", daemon=True).start()
+
+    def _make(self) -> None:
+        try:
+            self.text = self._frames.services.roll_call.text_of(self._leader, self._frames.group.ranks)
+        finally:
+            self.is_made = True
+
+
 def _wait_for_agreement(frames: LaunchFrames, reporter: _WaitReporter) -> None:
     """Exchange frames until all processes agree, or a deadlock is reported. Raise the errors of other failures."""
     pairs, seconds = frames.pairs, collective_timeout_seconds.value
     began = checked = time.monotonic()
     until = None if seconds is None else began + float(seconds)
+    roll_call: _TimeoutRollCall | None = None
     frames.begin()
     peer_sockets.poll_peers(pairs, 0)
     while True:
@@ -109,12 +134,16 @@ def _wait_for_agreement(frames: LaunchFrames, reporter: _WaitReporter) -> None:
             frames.services.check_peers(frames.program)
             checked = now
         if until is not None and now > until:
-            launch_failure.raise_error(frames, "timeout")
+            # While it is made the wait goes on as usual: the late processes may still come.
+            roll_call = roll_call or _TimeoutRollCall(frames)
+            if roll_call.is_made or now > until + _ROLL_CALL_TIMEOUT:
+                frames.roll_call = roll_call.text
+                launch_failure.raise_error(frames, "timeout")
         if reporter.search_if_due():
             continue
         reporter.report()
         peer_sockets.poll_peers(pairs, _CHECK_INTERVAL if until is None else
-                                min(_CHECK_INTERVAL, max(until - now, 0) + 0.001))
+                                min(_CHECK_INTERVAL, max(until - now, 0.01) + 0.001))
     for p in pairs:
         p.update_fast_path()
 

@@ -43,9 +43,10 @@ class CollectiveTimeoutError(LaminaError, RuntimeError, TimeoutError):
     """Some processes have not come to a launch within `config.collective_timeout_seconds`.
 
     All processes that waited raise this, and so does a process that comes late. It is a RuntimeError like the other
-    errors of several processes, and a TimeoutError.
+    errors of several processes, and a TimeoutError. The text says where each process is: its line of code, and the
+    launch that it is in or waits for.
 
-    Fix: find out what the named processes do; if they are only slow, raise `collective_timeout_seconds`.
+    Fix: look at the line of the named processes; if they are only slow, raise `collective_timeout_seconds`.
 
     >>> raise CollectiveTimeoutError("pmap of `step`: process 1 has not come within 5 s")
     Traceback (most recent call last):
@@ -158,7 +159,8 @@ def _hex_digest(program: MultiProcessProgram) -> str:
 
 
 # --- all of them --------------------------------------------------------------------------------------------------
-def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list[int]) -> Exception:
+def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list[int],
+               roll_call: str = "") -> Exception:
     """Return the error of a launch that was not agreed: the same in all processes that have the same descriptions.
 
     Args:
@@ -166,6 +168,7 @@ def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list
       descriptions: process -> its launch, see `describe_launch`.
       own: this process.
       late: processes that have not come to the launch, or that wait in the deadlock.
+      roll_call: where each process is, for "timeout".
     """
     ranks = sorted(descriptions)
     wanted = {r for s in descriptions.values() for r in s["processes"]}
@@ -174,10 +177,11 @@ def make_error(kind: str, descriptions: dict[int, Message], own: int, late: list
     if kind == "timeout":
         s = descriptions[own]
         what = f" ({s['collectives'][0]})" if s["collectives"] else ""
+        where = f"\nWhere each process is:\n{roll_call}" if roll_call else ""
         return CollectiveTimeoutError(
             f"{s['call']}{what}: {_format_ranks(late)} did not come to this launch within collective_timeout_seconds; "
             f"none of its data has been exchanged\n{text}\nA late process raises this error too; the next launch "
-            "of all processes works")
+            f"of all processes works{where}")
     if kind == "interrupted":
         call = descriptions[own]["call"]
         return AgreementError(f"{call}: a process was interrupted while it waited for the others to launch this; none "

@@ -41,6 +41,7 @@ def raise_error(frames: LaunchFrames, kind: str) -> NoReturn:
     if kind == "timeout":
         frames.late = (frames.first_notice["late"] if frames.first_notice else
                        [p.rank for p in frames.pairs if p not in present])
+        frames.roll_call = str(frames.first_notice["roll_call"]) if frames.first_notice else frames.roll_call
     frames.notify(kind, present)
     if kind == "lost":
         frames.notify(kind, frames.pairs)
@@ -50,7 +51,7 @@ def raise_error(frames: LaunchFrames, kind: str) -> NoReturn:
     frames.notify(kind, frames.pairs)  # the absent peers as well: the notices now contain all descriptions
     frames.end()
     raise launch_description.make_error(kind, frames.descriptions, frames.services.rank,
-                                        frames.deadlock if kind == "deadlock" else frames.late)
+                                        frames.deadlock if kind == "deadlock" else frames.late, frames.roll_call)
 
 
 def _gather_descriptions(frames: LaunchFrames, kind: str, present: list[Peer]) -> None:

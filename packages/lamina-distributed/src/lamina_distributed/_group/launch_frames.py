@@ -11,6 +11,7 @@ from . import launch_description
 from .deadlock_detection import WaitGraph
 from .launch_groups import LaunchGroup
 from .peer_sockets import TOKEN_BYTES, Peer, PeerSockets
+from .roll_call import RollCall
 from .._typing import Message
 
 __all__ = ["AgreementServices", "LaunchFrames", "make_token"]
@@ -22,6 +23,7 @@ class AgreementServices(Protocol):
     rank: int
     sockets: PeerSockets
     wait_graph: WaitGraph
+    roll_call: RollCall
     check_peers: Callable[[MultiProcessProgram], None]
     raise_if_lost: Callable[[str, Sequence[int]], None]
     describe: Callable[[MultiProcessProgram], Message]
@@ -50,6 +52,7 @@ class LaunchFrames:
       descriptions: process -> description of its launch.
       late: processes that have not come, if a process gave up waiting.
       deadlock: processes that wait in a cycle.
+      roll_call: where each process is, if a process gave up waiting.
       failed: whether this process has given up the launch.
     """
 
@@ -65,6 +68,7 @@ class LaunchFrames:
         self.descriptions: dict[int, Message] = {}
         self.late: list[int] = []
         self.deadlock: list[int] = []
+        self.roll_call = ""
         self.failed = False
 
     @property
@@ -182,7 +186,7 @@ class LaunchFrames:
         # come need never come to this launch, so it must not fail because of it.
         common = kind == "differ" and all(s["processes"] == [*self.group.ranks] for s in self.descriptions.values())
         p.send_frame({"notice": kind, "token": p.token.hex(), "seen": p.token_received,
-                      "descriptions": self.descriptions, "late": self.late,
+                      "descriptions": self.descriptions, "late": self.late, "roll_call": self.roll_call,
                       "group": [*self.group.ranks], "attempt": self.group.attempt, "common": common,
                       "deadlock": self.deadlock})
 

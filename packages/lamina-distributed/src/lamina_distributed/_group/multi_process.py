@@ -36,6 +36,7 @@ class MultiProcessLauncher:
       is_stuck: whether a launch over several processes will not end, because a process was lost.
       store: texts that all processes share, a `KeyValueStore`.
       waiter: waits for results if jaxlib cannot abort a wait for a lost process (GPU). None if it can.
+      latest_launch: call, name and processes of the latest launch, for `stuck_watch`; None before the first.
     """
 
     def __init__(self, monitor: runtime.FailureMonitor) -> None:
@@ -44,6 +45,7 @@ class MultiProcessLauncher:
         self.is_stuck = False
         self.store: runtime.KeyValueStore | None = None
         self.launch_agreed: Callable[[MultiProcessProgram, Callable[[], Any]], Any] = _launch_unchecked
+        self.latest_launch: tuple[str, str, tuple[int, ...]] | None = None
         self._first_lock = threading.Lock()
         self._launch_numbers: dict[tuple[int, ...], Iterator[int]] = {}
         self._local_devices_connected = False
@@ -71,6 +73,7 @@ class MultiProcessLauncher:
         # `setdefault` is atomic: two threads get one counter. The number identifies the launch in reports of failures.
         numbers = numbers or self._launch_numbers.setdefault(program.processes, itertools.count())
         number = next(numbers)
+        self.latest_launch = program.call, program.name, program.processes
         try:
             outs = start() if program.first_launch_done else self._launch_first(program, number, start)
         except (runtime.ProcessLostError, runtime.LaunchFailedError):

@@ -267,20 +267,25 @@ class PeerSockets:
                 with contextlib.suppress(OSError):
                     s.shutdown(socket.SHUT_RDWR)
 
-    def ask(self, rank: int, question: Message) -> Message | None:
+    def ask(self, rank: int, question: Message, seconds: float = _QUESTION_TIMEOUT) -> Message | None:
         """Return a peer's answer to a question; None if there is none in time.
 
         A thread of the peer answers over a connection of its own, so this works whatever the peer's launches wait for.
+
+        Args:
+          rank: the peer.
+          question: a JSON object.
+          seconds: the time for each step of the exchange.
         """
-        return self._ask(rank, question)[1]
+        return self._ask(rank, question, seconds)[1]
 
     def probe(self, rank: int, **news: object) -> tuple[str, Message | None]:
         """Return (state, status) of a peer: "alive" with its answer; "gone": it has ended; "silent": neither."""
-        return self._ask(rank, {"status": self.rank, **news})
+        return self._ask(rank, {"status": self.rank, **news}, _QUESTION_TIMEOUT)
 
-    def _ask(self, rank: int, question: Message) -> tuple[str, Message | None]:
+    def _ask(self, rank: int, question: Message, seconds: float) -> tuple[str, Message | None]:
         try:
-            with self._open("question", rank, _QUESTION_TIMEOUT) as s:
+            with self._open("question", rank, seconds) as s:
                 _send_message(s, question)
                 return "alive", _receive_message(s)
         except ConnectionRefusedError:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from lamina_runtime.extend.processes import ProcessLostError
 
-from . import rendezvous_protocol
+from . import beat_answers, rendezvous_protocol
 from .rendezvous_protocol import CALL
 from .._typing import Message
 
@@ -36,6 +36,7 @@ _GREETING_TIMEOUT = 10.0  # seconds for the first line of a coordinator, which m
 _RETRY_PAUSE = 0.05  # seconds between two attempts to connect
 _START_PAUSE = 1.0  # seconds from the start of a coordinator that ended at once until the next one, then twice as many, ...
 _MEMBERSHIP_GRACE = 5.0  # seconds beyond the heartbeat timeout for the coordinator to report who is lost
+_BLAME_TIMEOUT = 10.0  # seconds for the coordinator to report which process did not connect
 _VERDICT_TIMEOUT = 3.0  # seconds for the coordinator to report whether a launch failed in all processes
 _SILENCE_ERRORS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
 # ("lost", "left" or "failed", process index), or ("coordinator", -1): there will be no more reports
@@ -116,6 +117,31 @@ class CoordinatorConnection:
           ConnectionError: a process, or the coordinator, ended meanwhile.
         """
         self._lines.send(connected=True, peer=peer)
+        self._await_ready(timeout)
+
+    def raise_if_closed(self) -> None:
+        """Raise ConnectionError if the coordinator has given up this process, because it was stopped."""
+        if self._lines.is_closed():
+            self._await_ready(_BLAME_TIMEOUT)
+
+    def connect_service(self, connect: Callable[[], None], errors: tuple[type[Exception], ...]) -> None:
+        """Call `connect`, which connects jaxlib's client, and answer heartbeats meanwhile.
+
+        Raises:
+          ConnectionError: it raised one of `errors`, or a process gave no sign of life; names that process.
+        """
+        self.raise_if_closed()
+        try:
+            with beat_answers.BeatAnswers(self._lines):
+                connect()
+        except errors as e:
+            self._lines.send(unconnected=True)
+            self._await_ready(_BLAME_TIMEOUT)
+            raise ConnectionError(f"{CALL}: jaxlib's client could not connect to its service: {e}") from e
+        self.raise_if_closed()
+
+    def _await_ready(self, timeout: float) -> None:
+        """Wait for the coordinator to report that all processes are connected. Raise its error."""
         until = time.monotonic() + timeout
         while True:
             try:
@@ -123,8 +149,13 @@ class CoordinatorConnection:
             except (TimeoutError, ValueError):
                 message = None
             message = _raise_if_error(message, "while the processes were connecting")
+            if "lost" in message:
+                raise ConnectionError(f"{CALL}: the others have given up {message.get('name')} while the processes were "
+                                      "connecting. Call initialize(...) again in all of them")
             if "ready" in message:
                 return
+            if "beat" in message:
+                self._lines.send(beat=message["beat"])
             self.peers.update({int(r): text for r, text in message.get("peers", {}).items()})
 
     def start(self, disconnect: Callable[[], None]) -> None:
@@ -390,8 +421,8 @@ def _handshake(s: socket.socket, rank: int, count: int, about: Message, key: byt
     lines.send(hello=hello, mac=rendezvous_protocol.mac(key, "guest", challenge, hello))
     try:
         answer = lines.read(_GREETING_TIMEOUT)
-        if answer is None and was_met:
-            return None  # it had been stopped, and ended as its last member had left
+        if answer is None:
+            return None  # its last member has just left, or it dropped this connection for lack of space
         message = _raise_if_error(answer, f"at {address}")
         if message.get("proof") != rendezvous_protocol.mac(key, "coordinator", challenge, nonce):
             raise PermissionError(f"{CALL}: the coordinator at {address} did not prove that it has this process's "

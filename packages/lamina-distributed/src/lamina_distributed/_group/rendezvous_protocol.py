@@ -12,6 +12,7 @@ Only the standard library is imported, so that the coordinator starts fast.
 """
 from __future__ import annotations
 
+import contextlib
 import hmac
 import ipaddress
 import json
@@ -91,16 +92,29 @@ def set_keepalive(s: socket.socket, seconds: float) -> None:
 
 # --- lines --------------------------------------------------------------------------------------------------------
 class LineStream:
-    """JSON objects, one per line, over a socket that may be non-blocking."""
+    """JSON objects, one per line, over a socket that may be non-blocking.
+
+    Attributes:
+      received: number of bytes received so far.
+    """
 
     def __init__(self, s: socket.socket) -> None:
         self.socket = s
         self._buffer = b""
+        self._returned: list[Message] = []
+        self.received = 0
 
     def send(self, **fields: object) -> None:
-        """Send an object. Errors are ignored: the reading side notices a broken connection."""
+        """Send an object. Errors are ignored: the reading side notices a broken connection.
+
+        If the other side does not read, so that there is no space for a whole line, the connection is ended: what follows
+        half a line could not be understood.
+        """
         try:
             self.socket.sendall(json.dumps(fields).encode() + b"\n")
+        except (BlockingIOError, TimeoutError):
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
 
@@ -108,10 +122,31 @@ class LineStream:
         """Call `recv` once. Return whether the connection is still open. OSError as from `recv`."""
         more = self.socket.recv(MAX_LINE_BYTES)
         self._buffer += more
+        self.received += len(more)
         return bool(more)
+
+    def is_closed(self) -> bool:
+        """Return whether the other side has closed the connection. What it sent before can still be read."""
+        try:
+            self.socket.settimeout(0)
+            while self.receive():
+                pass
+            return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            self.socket.settimeout(None)
+
+    def put_back(self, messages: list[Message]) -> None:
+        """Have `pop` return these objects first."""
+        self._returned = messages + self._returned
 
     def pop(self) -> Message | None:
         """Return the next complete object, None if there is none yet. ValueError if it is not a JSON object."""
+        if self._returned:
+            return self._returned.pop(0)
         line, end, rest = self._buffer.partition(b"\n")
         if not end:
             if len(line) > MAX_LINE_BYTES:

@@ -28,6 +28,9 @@ MARKS = {
     "cost": "the work done for a result: the number of primitives bound, the residuals saved",
     "backward": "behaviour that only reverse mode can provide",
     "lines": "source lines of user code in equations and errors",
+    "loss": "the end of another process is an exception",
+    "reform": "after a loss the other processes form a smaller group",
+    "agreement": "processes that launch different programs get an error",
     "rules": "rules that are added to the layer's rule tables, or overridden there, are used",
 }
 _DISTRIBUTION = "pytest>=8.2"

@@ -94,8 +94,8 @@ class CompiledProgram:
       rules: the lowering rules; None: the current ones.
       payload: the serialized executable, which is loaded; None: the program is compiled.
       allow_tiers: whether the first calls may run an executable that is not optimised.
-      lowered: the lowered program, if it is known.
       reasons: for watchers of compilations: why it is compiled again.
+      lowered: the lowered program, if it is known.
 
     Attributes:
       loaded: the executable in the memory cache, which may be replaced by an optimised one between two calls.
@@ -119,8 +119,7 @@ class CompiledProgram:
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  compiler_options: OptionPairs, rules: LoweringRules | None, payload: bytes | None = None,
-                 allow_tiers: bool = False, lowered: StoredLowering | None = None,
-                 reasons: Sequence[str] = ()) -> None:
+                 allow_tiers: bool = False, reasons: Sequence[str] = (), lowered: StoredLowering | None = None) -> None:
         devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object

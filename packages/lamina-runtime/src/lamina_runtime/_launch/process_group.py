@@ -19,7 +19,8 @@ from .._backend import client_state
 from .._typing import Message, SettingValue
 
 __all__ = ["GatherSeries", "HostGather", "KeyValueStore", "MultiProcessLauncher", "MultiProcessProgram", "ProcessGroup",
-           "active_groups", "agreement", "begin_gather", "collective_timeout_seconds", "multi_process_launcher"]
+           "active_groups", "agreement", "begin_gather", "collective_report_seconds", "collective_timeout_seconds",
+           "multi_process_launcher"]
 
 _Outs = TypeVar("_Outs", bound=Sequence[Any])
 
@@ -64,13 +65,14 @@ class MultiProcessLauncher(Protocol):
     """Launches programs over several processes.
 
     Attributes:
-      store: texts that all processes share. None: programs over several processes are compiled in one tier.
       is_stuck: whether a launch over several processes will not end. Then all launches of this process's own programs
         are made by `run_in_new_thread`, because jaxlib would queue those of one thread behind it.
+      store: texts that all processes share. None: programs over several processes are compiled in one tier.
     """
 
     store: KeyValueStore | None
     is_stuck: bool
+    store: KeyValueStore | None
 
     def connect_local_devices(self) -> None:
         """Connect the devices of this process with each other. Called once a client was made."""
@@ -106,6 +108,16 @@ class HostGather:
 
     def wait_for_process_0(self) -> None:
         """Wait until process 0 has come here. Process 0 itself does not wait."""
+
+    def have_others_stopped(self) -> bool:
+        """Return whether no other process works on the gather any more, after the context ended with an error.
+
+        This may wait some seconds. False if it is unknown.
+        """
+        return self.count == 1
+
+    def raise_if_lost(self) -> None:
+        """Raise ProcessLostError if a process was lost, so that long work between two rounds ends early."""
 
     def __enter__(self) -> HostGather:
         return self
@@ -174,9 +186,18 @@ def _check_timeout(value: SettingValue) -> None:
                          f"{value!r}")
 
 
+def _check_report_time(value: SettingValue) -> None:
+    if value is not None and not 0 < value < 1e8:
+        raise ValueError("config collective_report_seconds: expected a number of seconds above 0, or None; got "
+                         f"{value!r}")
+
+
 agreement = config.Option("agreement", "every", choices=("every", "first", "off"), check=_check_before_initialize,
                           help="which launches over several processes are compared beforehand: 'every', the 'first' of each "
                                "program, or none ('off'); the same in all processes, chosen before distributed.initialize")
 collective_timeout_seconds = config.Option("collective_timeout_seconds", None, kind=float, check=_check_timeout,
                                            help="seconds that a launch over several processes waits for the other processes; "
                                                 "None: no limit")
+collective_report_seconds = config.Option("collective_report_seconds", 60.0, kind=float, check=_check_report_time,
+                                          help="seconds that a process waits for others until all of them print where each "
+                                               "process is, on standard error; None: never; the value of the whole process")

@@ -25,27 +25,31 @@ from .._backend.launch_guards import MAX_HELD_BYTES
 from .._backend.peer_errors import (CoordinatorLostError, FailureMonitor, LaunchFailedError, ProcessLostError,
                                     peer_error_for, set_failure_monitor)
 from .._backend.waiting import set_wait
+from .._compile import executable_cache
 from .._execute.effects import effects_barrier, wait_at_exit
 from .._jaxlib import LAUNCH_ERRORS, ArrayImpl, immortalize, make_cpu_client
 from .._jaxlib import Sharding as JaxlibSharding
 from .._jaxlib.cuda_plugin import make_client as make_gpu_client
 from .._launch.error_consensus import AXIS, all_process_collective
 from .._launch.process_group import (GatherSeries, HostGather, KeyValueStore, MultiProcessLauncher,
-                                     MultiProcessProgram, ProcessGroup, active_groups, agreement, collective_timeout_seconds)
+                                     MultiProcessProgram, ProcessGroup, active_groups, agreement,
+                                     collective_report_seconds, collective_timeout_seconds)
 from .._sharding.shardings import is_replicated, named_sharding, replicated_sharding, sharding_devices
 
-__all__ = ["AXIS", "ArrayImpl", "CoordinatorLostError", "FailureMonitor", "GatherSeries", "HostGather",
-           "JAXLIB_VERSION", "JaxlibSharding", "KeyValueStore", "LAUNCH_ERRORS", "LaunchFailedError",
-           "MAX_HELD_BYTES", "MultiProcessLauncher", "MultiProcessProgram", "ProcessGroup", "ProcessLostError", "active_groups",
-           "agreement", "all_process_collective", "arg_aval", "clear_fast_paths", "collective_timeout_seconds",
-           "cpu_enable_async_dispatch", "effects_barrier", "find_callback_error", "has_clients", "has_wait_hook",
-           "host_value", "immortalize", "is_ready", "is_replicated", "keep_freed_memory", "local_devices",
+__all__ = ["AXIS", "ArrayImpl", "COMPILATION_CODE", "CoordinatorLostError", "FailureMonitor", "GatherSeries", "HostGather",
+           "JAXLIB_VERSION", "JaxlibSharding", "KeyValueStore", "LAUNCH_ERRORS", "LaunchFailedError", "MAX_HELD_BYTES",
+           "MultiProcessLauncher", "MultiProcessProgram", "ProcessGroup", "ProcessLostError", "active_groups",
+           "agreement", "all_process_collective", "arg_aval", "clear_fast_paths", "collective_report_seconds",
+           "collective_timeout_seconds", "cpu_enable_async_dispatch", "effects_barrier", "find_callback_error",
+           "has_clients", "has_wait_hook", "host_value", "immortalize", "is_ready", "is_replicated", "keep_freed_memory",
+           "local_devices",
            "make_cpu_client", "make_gpu_client", "named_sharding", "num_cpu_devices", "peer_error_for",
            "process_count", "process_index", "process_part", "replicated_sharding", "reset", "set_client_maker",
            "set_failure_monitor", "set_launcher", "set_wait", "share_buffers", "sharding_devices", "sharding_of",
            "wait_at_exit", "wait_for", "wait_in_jaxlib"]
 
 JAXLIB_VERSION = _jaxlib.VERSION
+COMPILATION_CODE = executable_cache._CompileTask._compile.__code__  # of the function in which XLA compiles a program
 is_ready, wait_in_jaxlib = deletion.is_ready, deletion.wait_for
 
 

@@ -1,0 +1,14 @@
+"""The default implementation of the package, re-exported by `__init__`.
+
+A plugin that changes a few names starts with `from lamina_distributed._default import *`.
+"""
+from lamina_tracing.extend import hide_frames_of
+
+from ._session import (AgreementError, CollectiveTimeoutError, CoordinatorLostError, LaunchFailedError, ProcessLostError,
+                       initialize, is_initialized, shutdown)
+from ._version import __version__
+
+__all__ = ["AgreementError", "CollectiveTimeoutError", "CoordinatorLostError", "LaunchFailedError", "ProcessLostError",
+           "__version__", "initialize", "is_initialized", "shutdown"]
+
+hide_frames_of(__file__.rsplit("/", 1)[0])
