@@ -529,8 +529,7 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
         reasons = _explain_miss(closed, key) if is_explained or observers.compilation_watchers else ()
         if is_explained and reasons:
             log_cache_miss("compile", name, reasons)
-        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules, None, allow_tiers,
-                               reasons=reasons)
+        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules, None, allow_tiers, reasons)
 
     made = executable_cache.memoize(closed, key, make)
     if not allow_tiers and made.loaded.tier != "optimized" and not made.loaded.wait():

@@ -70,7 +70,6 @@ class MultiProcessLauncher(Protocol):
       store: texts that all processes share. None: programs over several processes are compiled in one tier.
     """
 
-    store: KeyValueStore | None
     is_stuck: bool
     store: KeyValueStore | None
 
