@@ -10,7 +10,6 @@ Launches are counted for each program after the comparison, so the counts are eq
 """
 from __future__ import annotations
 
-import json
 from typing import Any, Protocol
 
 from .._backend.peer_errors import CoordinatorLostError
@@ -80,7 +79,7 @@ class TierSwitch:
         assert self._outcome is not None
         try:
             if not self._is_posted:
-                store.set(f"{self._prefix}{rank}", json.dumps(self._outcome[1]))
+                store.set(f"{self._prefix}{rank}", f"error={self._outcome[1]}")
                 self._is_posted = True
             text = self._choose(processes, store) if rank == leader else store.get(f"{self._prefix}at")
         except CoordinatorLostError:
@@ -88,7 +87,8 @@ class TierSwitch:
                 raise  # the leader may have chosen a launch, which this process cannot know
             return  # no process switches: the leader has not read the posts of all, or has chosen no launch
         if text is not None:
-            self._at, self.error = json.loads(text)
+            number, _, self.error = text.partition(" ")
+            self._at = int(number)
 
     def _choose(self, processes: tuple[int, ...], store: KeyValueStore) -> str | None:
         """Return the launch of the switch, and an error, once all processes have posted; None before. For the leader."""
@@ -98,8 +98,8 @@ class TierSwitch:
             posted = store.get(f"{self._prefix}{r}")
             if posted is None:
                 return None
-            failed, self._ready = json.loads(posted), self._ready + 1
-        text = json.dumps([self._launches + 2, failed and f"process {r}: {failed}"])
+            failed, self._ready = posted.removeprefix("error="), self._ready + 1
+        text = f"{self._launches + 2} " + (failed and f"process {r}: {failed}")
         store.set(f"{self._prefix}at", text)
         return text
 
