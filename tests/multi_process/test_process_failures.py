@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lamina_distributed._group import spawn_coordinator
+from lamina_distributed._rendezvous import spawn_coordinator
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `processes`
 from processes import free  # noqa: E402

@@ -6,7 +6,7 @@ import socket
 import sys
 
 import pytest
-from lamina_distributed._group import cluster_env
+from lamina_distributed._rendezvous import cluster_env
 
 SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "gpu[03-05,9],m1", "SLURM_STEP_NUM_NODES": "5",
          "SLURM_STEP_NUM_TASKS": "7", "SLURM_PROCID": "2", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1(x3)",

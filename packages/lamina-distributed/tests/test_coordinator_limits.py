@@ -11,7 +11,7 @@ import time
 
 import pytest
 from lamina_distributed import coordinator
-from lamina_distributed._group import rendezvous_client, rendezvous_protocol, spawn_coordinator
+from lamina_distributed._rendezvous import rendezvous_client, rendezvous_protocol, spawn_coordinator
 
 KEY = b"a secret of these tests"
 ABOUT = {"fits": {}, "heartbeat": 10, "leaving": 10}

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 from lamina_distributed import _session as distributed
-from lamina_distributed._group import spawn_coordinator
+from lamina_distributed._rendezvous import spawn_coordinator
 
 PROGRAM = """
 import sys

@@ -58,7 +58,7 @@ def test_first_failure_ends_the_others_and_is_reported_last(program, capfd):
     path = program("""
 print("pid", os.getpid(), flush=True)
 if rank == 1:
-    time.sleep(0.3)
+    time.sleep(2)  # until the others have printed
     raise KeyError("of rank 1")
 if rank == 2:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("of rank 2"))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from lamina_runtime.extend.processes import ProcessLostError
 from lamina_distributed import coordinator
-from lamina_distributed._group import rendezvous_client, rendezvous_protocol
+from lamina_distributed._rendezvous import rendezvous_client, rendezvous_protocol
 
 KEY = b"secret"
 FITS = {"jaxlib": "1"}
@@ -219,6 +219,7 @@ def test_coordinator_without_heartbeat_is_abandoned_by_all(make_coordinator):
     b.heartbeat, asked = 60, []
     b._lines.socket.settimeout(60)
     a.is_counted_out = lambda has_slept: asked.append(has_slept)
+    time.sleep(0.5)  # three heartbeats: the next read of b has the new timeout
     p.coordinator._request_heartbeats = lambda s, now: setattr(s, "next_beat", now + 1)
     wait_until(lambda: a.coordinator_lost and b.coordinator_lost)
     for m in (a, b):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from types import SimpleNamespace
 
 import lamina_runtime as runtime
 import numpy as np
@@ -138,7 +139,7 @@ def test_one_tier(how, monkeypatch):
     elif how == "unoptimised":
         contexts.append(executable_cache.disable_most_optimizations(True))
     elif how == "processes":
-        monkeypatch.setattr(client_state.current, "launcher", object())
+        monkeypatch.setattr(client_state.current, "launcher", SimpleNamespace(is_stuck=False))
         monkeypatch.setattr(process_group, "multi_process_launcher", lambda devices: (None, ()))
     elif how == "compiler":
         class Other(runtime.XLACompiler):

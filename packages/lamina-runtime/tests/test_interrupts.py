@@ -8,7 +8,7 @@ from lamina_ir import ExecutionError
 from lamina_runtime._backend.error_translation import translate_error
 
 PROGRAM = """
-import faulthandler, os, random, signal, sys, threading, time
+import faulthandler, os, random, signal, sys, threading, time, weakref
 import numpy as np
 from lamina_parallel import pmap
 from lamina_runtime import device_put
@@ -69,6 +69,14 @@ make(0)(X)
 other.join()
 random.seed(0)
 interrupted, lost, latencies = 0, 0, []
+# Python ignores an exception that a signal handler raises while a `weakref.finalize` object is called.
+ignored = []
+def note_ignored(u):
+    if isinstance(u.exc_value, KeyboardInterrupt) and isinstance(u.object, weakref.finalize):
+        ignored.append(u)
+    else:
+        sys.__unraisablehook__(u)
+sys.unraisablehook = note_ignored
 for number in range(1, count + 1):
     f, sent = make(number), []
     def send():
@@ -92,7 +100,7 @@ for number in range(1, count + 1):
         assert found == want
     else:
         np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
-print(interrupted, not lost and max(latencies) < 10)
+print(interrupted + len(ignored), lost == len(ignored) < 3 and max(latencies) < 10)
 """
 
 

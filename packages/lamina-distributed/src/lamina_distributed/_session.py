@@ -24,13 +24,13 @@ from lamina_tracing import hooks
 from lamina_tracing.extend import logger
 
 from . import _jaxlib
-from ._group import (cluster_env, failure_handling, gloo_sockets, host_gather, interruptible_wait, launch_agreement,
-                     multi_process, peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy,
-                     shared_texts, spawn_coordinator, stuck_watch)
+from ._group import (failure_handling, gloo_sockets, host_gather, interruptible_wait, launch_agreement, multi_process,
+                     peer_sockets, shared_texts, stuck_watch)
+from ._rendezvous import cluster_env, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator
 from ._health import health_server
 from ._version import __version__
 from ._group.launch_agreement import AgreementError, CollectiveTimeoutError
-from ._group.rendezvous_protocol import CALL
+from ._rendezvous.rendezvous_protocol import CALL
 from ._typing import Client, CoordinationClient
 
 __all__ = ["AgreementError", "CollectiveTimeoutError", "CoordinatorLostError", "LaunchFailedError", "ProcessLostError",

@@ -29,7 +29,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from ._group import membership, rendezvous_protocol
+from ._group import membership
+from ._rendezvous import rendezvous_protocol
 from ._typing import CoordinationService, Message
 
 __all__ = ["Coordinator", "listen", "main"]

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from ._group import cluster_env, spawn_coordinator
+from ._rendezvous import cluster_env, spawn_coordinator
 from ._launcher.attempt import Attempt, Signals, print_message
 from ._launcher.members import Log, Member
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import lamina_runtime
 from jaxlib import _jax
-from lamina_distributed._default import AgreementError, CollectiveTimeoutError, LaunchFailedError, ProcessLostError
+from lamina_distributed._default import (AgreementError, CollectiveTimeoutError, CoordinatorLostError, LaunchFailedError,
+                                         ProcessLostError)
 from lamina_parallel.extend import global_view
 from lamina_runtime.extend import processes as runtime
 from lamina_tracing import hooks
 
 from .host_gather import StoreGather
 
-__all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "initialize",
-           "is_initialized", "shutdown"]
+__all__ = ["AgreementError", "CollectiveTimeoutError", "CoordinatorLostError", "LaunchFailedError", "ProcessLostError",
+           "initialize", "is_initialized", "shutdown"]
 __version__ = "0.1.0"
 __contract__ = 1
 
@@ -73,6 +74,15 @@ class Group:
                     runtime.wait_for(x)
             program.first_launch_done = True
         return outs
+
+    is_stuck, store = False, None  # a lost process ends this one; programs are compiled in one tier
+
+    def connect_local_devices(self) -> None:
+        """Do nothing: the first launch connects the devices that it uses."""
+
+    def run_in_new_thread(self, act: Callable[[], Any]) -> Any:
+        """Return `act()`. Only launches behind one that never ends need another thread."""
+        return act()
 
     def launch_local_first(self, start: Callable[[], Any], args: Sequence[Any]) -> Any:
         """Launch a program over devices of this process."""

@@ -28,7 +28,9 @@ _MAX_SEARCH = 2.0    # seconds for one search; processes that do not answer in t
 _RETRY_PAUSE = 0.02  # seconds between two searches
 # Threads of this package. They serve the other processes and start no launches.
 INTERNAL_THREADS = frozenset(("lamina-coordinator-connection", "lamina-peers", "lamina-peers-call",
-                               "lamina-service-proxy", "lamina-failure-monitor", "lamina-stuck-watch"))
+                              "lamina-service-proxy", "lamina-failure-monitor", "lamina-stuck-watch",
+                              "lamina-descriptor-guard", "lamina-health", "lamina-beat-answers", "lamina-compile",
+                              "lamina-progress"))
 
 
 class Wait:

@@ -32,7 +32,8 @@ from typing import Any, TypeVar
 
 from lamina_runtime.extend.processes import CoordinatorLostError, LaunchFailedError, ProcessLostError
 
-from . import descriptor_guard, gloo_sockets, peer_sockets, rendezvous_client
+from . import descriptor_guard, gloo_sockets, peer_sockets
+from .._rendezvous import rendezvous_client
 from .gloo_sockets import Address
 from .._typing import Message
 

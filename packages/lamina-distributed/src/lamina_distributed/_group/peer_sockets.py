@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from . import rendezvous_protocol
+from .._rendezvous import rendezvous_protocol
 from .._typing import Message
 
 __all__ = ["TOKEN_BYTES", "Peer", "PeerSockets", "poll_peers"]

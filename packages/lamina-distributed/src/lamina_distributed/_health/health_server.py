@@ -19,7 +19,7 @@ from typing import Any
 from typing_extensions import override
 
 from . import metrics
-from .._group.rendezvous_protocol import CALL
+from .._rendezvous.rendezvous_protocol import CALL
 
 __all__ = ["HealthServer", "check_port"]
 

@@ -10,9 +10,9 @@ Launches are counted for each program after the comparison, so the counts are eq
 """
 from __future__ import annotations
 
-import json
 from typing import Any, Protocol
 
+from .._backend.peer_errors import CoordinatorLostError
 from .._launch.process_group import KeyValueStore
 
 __all__ = ["TierSwitch"]
@@ -77,23 +77,31 @@ class TierSwitch:
         """Post what this process has compiled, and read or choose the launch of the switch."""
         leader = min(processes)
         assert self._outcome is not None
-        if not self._is_posted:
-            self._is_posted = True
-            store.set(f"{self._prefix}{rank}", json.dumps(self._outcome[1]))
-        text, failed = None, ""
-        if rank != leader:
-            text = store.get(f"{self._prefix}at")
-        else:
-            while self._ready < len(processes) and not failed:
-                r = processes[self._ready]
-                posted = store.get(f"{self._prefix}{r}")
-                if posted is None:
-                    return
-                failed, self._ready = json.loads(posted), self._ready + 1
-            text = json.dumps([self._launches + 2, failed and f"process {r}: {failed}"])
-            store.set(f"{self._prefix}at", text)
+        try:
+            if not self._is_posted:
+                store.set(f"{self._prefix}{rank}", f"error={self._outcome[1]}")
+                self._is_posted = True
+            text = self._choose(processes, store) if rank == leader else store.get(f"{self._prefix}at")
+        except CoordinatorLostError:
+            if self._is_posted and rank != leader:
+                raise  # the leader may have chosen a launch, which this process cannot know
+            return  # no process switches: the leader has not read the posts of all, or has chosen no launch
         if text is not None:
-            self._at, self.error = json.loads(text)
+            number, _, self.error = text.partition(" ")
+            self._at = int(number)
+
+    def _choose(self, processes: tuple[int, ...], store: KeyValueStore) -> str | None:
+        """Return the launch of the switch, and an error, once all processes have posted; None before. For the leader."""
+        failed, r = "", 0
+        while self._ready < len(processes) and not failed:
+            r = processes[self._ready]
+            posted = store.get(f"{self._prefix}{r}")
+            if posted is None:
+                return None
+            failed, self._ready = posted.removeprefix("error="), self._ready + 1
+        text = f"{self._launches + 2} " + (failed and f"process {r}: {failed}")
+        store.set(f"{self._prefix}at", text)
+        return text
 
     def _switch(self, program: Any) -> None:
         assert self._outcome is not None

@@ -433,9 +433,9 @@ class CompiledProgram:
         """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
 
         Python is needed for: an executable that is replaced later, multi-process launches, launches after one that
-        never ends, errors of callbacks, launch watchers and wrappers, NaN checks on several devices, results that are
-        not a jaxlib tree. It is also needed for an argument with the right number of devices but another sharding,
-        because jaxlib would use its shards unchanged.
+        never ends, errors of callbacks. So it is for launch watchers and wrappers, NaN checks on several devices, and
+        results that are not a jaxlib tree. It is also needed for an argument with the right number of devices but another
+        sharding, because jaxlib would use its shards unchanged.
         """
         if self.launcher is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None

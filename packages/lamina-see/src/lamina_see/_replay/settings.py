@@ -40,8 +40,9 @@ def _on_change(name: str, value: object, is_local: bool) -> None:
     _is_on.pop(key, None)
     if value is not config.UNSET:
         _is_on[key] = bool(value)
-    if any(_is_on.values()) or _CAPTURE in sys.modules:
-        import_module(_CAPTURE).set_enabled(any(_is_on.values()))
+    is_enabled = any(_is_on.values())
+    if is_enabled or hasattr(sys.modules.get(_CAPTURE), "set_enabled"):  # not while `capture` imports this module
+        import_module(_CAPTURE).set_enabled(is_enabled)
 
 
 replay_folder.watch(lambda value, is_local: _on_change("replay_folder", value, is_local))
