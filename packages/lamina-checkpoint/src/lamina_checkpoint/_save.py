@@ -5,6 +5,7 @@ Between the two, `copy_blocks` copies the blocks, so that the arrays may be dona
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -98,6 +99,19 @@ def undo_on_error(meeting: HostGather, plans: list[SavePlan]) -> Iterator[None]:
         raise
 
 
+_NOTICE_TIMEOUT = 3.0  # seconds in which a process that was stopped learns that the others consider it lost
+
+
+def _raise_if_counted_out(meeting: HostGather) -> None:
+    """Raise ProcessLostError if this process was stopped so long that the others have given up the save."""
+    until = time.monotonic() + (_NOTICE_TIMEOUT if meeting.count > 1 else 0)
+    while True:
+        meeting.raise_if_lost()
+        if time.monotonic() >= until:
+            return
+        time.sleep(0.05)
+
+
 def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree, step: int, rows: bool | Tree,
             plans: list[SavePlan]) -> SavePlan:
     """Check a tree, agree with the other processes, lock the folder, and list the blocks of this process.
@@ -125,6 +139,7 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
         plan.pieces = gathered[0]["pieces"]
         plan.counts = {i: [w["counts"][n] for w in gathered] for n, i in enumerate(row_leaves)}
         if not folder.store.has_folder(plan.pieces):
+            _raise_if_counted_out(meeting)
             raise FileNotFoundError(f"{call}: this process cannot find {folder.store.path(plan.pieces)}, which process 0 "
                                     "has created: path must be a folder that all processes share")
         plan.blocks = [block for number, x in enumerate(flat) for block in _list_blocks(plan, number, x)]
