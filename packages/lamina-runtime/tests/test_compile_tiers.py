@@ -139,7 +139,7 @@ def test_one_tier(how, monkeypatch):
     elif how == "unoptimised":
         contexts.append(executable_cache.disable_most_optimizations(True))
     elif how == "processes":
-        monkeypatch.setattr(client_state.current, "launcher", SimpleNamespace(is_stuck=False))
+        monkeypatch.setattr(client_state.current, "launcher", SimpleNamespace(is_stuck=False, store=None))
         monkeypatch.setattr(process_group, "multi_process_launcher", lambda devices: (None, ()))
     elif how == "compiler":
         class Other(runtime.XLACompiler):

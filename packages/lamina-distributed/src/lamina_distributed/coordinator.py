@@ -655,7 +655,7 @@ def listen(address: str) -> socket.socket:
 def _check_token(address: str, key: bytes) -> None:
     """Raise ValueError for a short token if other machines can reach the coordinator.
 
-    Whoever records the messages of a process that joins can try short tokens offline.
+    An attacker who records the messages of a process that joins can try short tokens offline.
     """
     host = address.rpartition(":")[0].strip("[]")
     if len(key) < _MIN_TOKEN_BYTES and not rendezvous_protocol.is_loopback(host):

@@ -70,7 +70,7 @@ class Group:
         with self._first_launch:
             outs = start()
             for x in outs:
-                with contextlib.suppress(*runtime.LAUNCH_ERRORS):  # whoever reads the result gets the error
+                with contextlib.suppress(*runtime.LAUNCH_ERRORS):  # reading the result raises the error
                     runtime.wait_for(x)
             program.first_launch_done = True
         return outs

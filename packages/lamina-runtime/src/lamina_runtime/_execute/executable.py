@@ -233,7 +233,7 @@ class CompiledProgram:
         # compute the same values each, and would replace the executables at different times.
         launcher = client_state.current.launcher
         if launcher is not None and not (self.processes and process_group.agreement.value == "every"
-                                         and getattr(launcher, "store", None) is not None):
+                                         and launcher.store is not None):
             return False
         if low.platform != "cpu" or bool(getattr(low, "host_functions", ())):
             return False
@@ -379,14 +379,12 @@ class CompiledProgram:
     def _start(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
         if self.launcher is not None:
             return self.launcher.launch(self, args, lambda: self._launch_agreed(args, handlers))
-        if not self.first_launch_done:
-            self.first_launch_done = True
+        launcher, is_first = client_state.current.launcher, not self.first_launch_done
+        self.first_launch_done = True
+        if launcher is not None and is_first:
             # Several devices of one process also connect through Gloo. A loss must not cut the connections of this
             # group.
-            launcher = client_state.current.launcher
-            if launcher is not None:
-                return launcher.launch_local_first(lambda: self._launch(args, handlers), args)
-        launcher = client_state.current.launcher
+            return launcher.launch_local_first(lambda: self._launch(args, handlers), args)
         if launcher is not None and launcher.is_stuck:
             return launcher.run_in_new_thread(lambda: self._launch(args, handlers))
         return self._launch(args, handlers)
@@ -432,10 +430,14 @@ class CompiledProgram:
                   user_shardings: UserShardingsLike | None = None) -> FastPath | None:
         """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
 
-        Python is needed for: an executable that is replaced later, multi-process launches, launches after one that
-        never ends, errors of callbacks. So it is for launch watchers and wrappers, NaN checks on several devices, and
-        results that are not a jaxlib tree. It is also needed for an argument with the right number of devices but another
-        sharding, because jaxlib would use its shards unchanged.
+        Python is needed for:
+
+        - an executable that is replaced later;
+        - launches over several processes, and launches after one that never ends;
+        - errors of callbacks, and NaN checks on several devices;
+        - watchers and wrappers of launches;
+        - results that are not a jaxlib tree;
+        - an argument with the right number of devices but another sharding: jaxlib would use its shards unchanged.
         """
         if self.launcher is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
