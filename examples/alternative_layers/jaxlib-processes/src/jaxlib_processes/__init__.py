@@ -38,7 +38,7 @@ class Group:
     """
 
     def __init__(self, address: str, rank: int, count: int, joining: int, heartbeat: int, leaving: int) -> None:
-        self.rank, self.count, self._numbers = rank, count, dict[str, int]()
+        self.rank, self.count, self._leaving, self._numbers = rank, count, leaving, dict[str, int]()
         self._service = _jax.get_distributed_runtime_service(
             address, count, heartbeat_timeout=heartbeat, cluster_register_timeout=joining,
             shutdown_timeout=leaving) if rank == 0 else None
@@ -107,6 +107,8 @@ class Group:
         runtime.active_groups.clear()
         hooks.staging_context_hooks.remove(global_view)
         try:
+            # neither shutdown waits for a process that still computes, and it would lose the service
+            self.client.wait_at_barrier("lamina/leaving", self._leaving * 1000)
             self.client.shutdown()
         finally:
             if self._service is not None:
