@@ -50,8 +50,18 @@ def fail_as_planned(done):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def has_new_process(done):
+    """Return whether a new process waits. Fifteen steps after a loss, the others wait for it, so that each run is alike."""
+    patience = 600 if lamina.process_count() < PROCESSES and done % 30 == 5 else 1
+    for _ in range(patience):
+        if distributed.has_waiting_processes():
+            return True
+        time.sleep(0.1 if patience > 1 else 0)
+    return False
+
+
 def work(folder, steps, from_checkpoint):
-    """Train until all steps are done, in as many groups of processes as that takes. Return the parameters."""
+    """Train until all steps are done, in as many groups as that takes. Return the parameters and the process index."""
     params = done = None
     while done != steps:
         distributed.initialize(min_processes=2, initialization_timeout=1, heartbeat_timeout_seconds=10)
@@ -63,17 +73,16 @@ def work(folder, steps, from_checkpoint):
                 is_new = not checkpointing.steps(folder)
                 params, done = (START, 0) if is_new else checkpointing.load(folder, (np.ndarray, 0))
             mine = rows()
-            while done < steps and not distributed.has_waiting_processes():
+            while done < steps and not has_new_process(done):
                 fail_as_planned(done)
                 params, done = lamina.device_get(train(params, *mine)), done + 1
                 if done % EVERY == 0:
                     checkpointing.save(folder, (params, done), step=done, keep=2)
-                if lamina.process_count() < PROCESSES:
-                    time.sleep(0.2)  # else the training would be over before the new process comes
         except distributed.ProcessLostError as e:
             print(f"{e.process_indices} lost at step {done}", flush=True)
+        index = lamina.process_index()
         distributed.shutdown()
-    return params
+    return params, index
 
 
 def main():
@@ -87,8 +96,8 @@ def main():
             return launch.main(["-n", str(PROCESSES), "--devices", "2", "--replace", "--max-restarts", str(len(FAILURES)),
                                 "--min-processes", "2",
                                 __file__, *sys.argv[1:], "--folder", folder])
-    w, b = work(given.folder, given.steps, given.from_checkpoint)
-    if os.environ["LAMINA_PROCESS_ID"] == "0":
+    (w, b), index = work(given.folder, given.steps, given.from_checkpoint)
+    if index == 0:
         mine, alone = rows(), START
         for _ in range(given.steps):
             alone = train(alone, *mine)
