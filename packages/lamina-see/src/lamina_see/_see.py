@@ -16,13 +16,13 @@ from ._compilations import History
 from ._equations import Sources
 from ._function import compiled_function, read_module, traced_function
 from ._measure import measure
-from ._nonfinite import find_nonfinite, has_nonfinite
+from ._numbers.nonfinite import find_nonfinite, has_nonfinite
 from ._placements import mesh_rows
-from ._precision import measure_precision
+from ._numbers.precision import measure_precision
 from ._processes import merge_timelines, process_count
 from ._report import Report, empty_report
 from ._runtime import has_runtime
-from ._savings import MAX_EQUATIONS, find_savings
+from ._savings.find import MAX_EQUATIONS, find_savings
 
 __all__ = ["history_rows", "kind_of", "see", "timeline_rows"]
 

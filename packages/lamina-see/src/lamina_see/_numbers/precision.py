@@ -12,7 +12,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Literal, config, dtypes, evaluate_primitive, prims
 from lamina_ir.extend import RegionView
 
-from ._equations import Sources
+from .._equations import Sources
 
 __all__ = ["measure_precision"]
 
