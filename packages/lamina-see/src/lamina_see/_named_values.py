@@ -15,6 +15,7 @@ from lamina_ir import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, ShapedArray, Va
 from lamina_ir.extend import RegionView, Tiles
 
 from ._equations import EquationTable, is_call
+from ._progress import note_progress
 
 __all__ = ["expose_names", "named_placement_rows"]
 
@@ -213,14 +214,16 @@ def _compile_exposed(program: Any, exposed: ClosedJaxpr, found: Sequence[_Named]
     if placement.partitions == 1 or not any(named.is_result for named in found):
         return None
     from lamina_runtime.extend import compile_variant  # noqa: PLC0415 (absent on the NumPy-only install)
+    note_progress("compiling the program with named values as results")
     n = len(program.out_avals)
     more = len(exposed.out_avals) - n
     outs = (*placement.out_tiles, *[None] * more) if placement.out_tiles else ()
     try:
         variant = compile_variant(program, exposed, out_tiles=outs)
-    except Exception as e:
-        problems.append(f"The placements of named values are unknown, because compiling the program with them as results "
-                        f"raised {type(e).__name__}.")
+    except (Exception, KeyboardInterrupt) as e:
+        what = "was interrupted" if isinstance(e, KeyboardInterrupt) else f"raised {type(e).__name__}"
+        problems.append("The placements of named values are unknown, because compiling the program with them as results "
+                        f"{what}.")
         return None
     return iter([(a, s.tiles) for a, s in zip(variant.out_avals[n:], variant.out_shardings[n:])])
 

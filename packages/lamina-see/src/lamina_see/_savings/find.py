@@ -1,12 +1,15 @@
 """What donation and checkpoints would save: found by compiling the changed program and comparing XLA's own reports."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, inline_calls, prims
 
-__all__ = ["MAX_EQUATIONS", "find_savings"]
+from .._progress import note_progress
+
+__all__ = ["MAX_EQUATIONS", "find_savings", "peak_of"]
 
 Row = dict[str, Any]
 MAX_EQUATIONS = 300  # of programs whose variants are compiled without being asked
@@ -19,8 +22,8 @@ def peak_of(program: Any) -> int:
     return int(m.argument_size_in_bytes + m.output_size_in_bytes + m.temp_size_in_bytes - m.alias_size_in_bytes)
 
 
-def find_savings(program: Any, closed: ClosedJaxpr, row: Row, problems: list[str]) -> list[Row]:
-    """Return the rows of changes that lower the peak, the largest first.
+def find_savings(program: Any, closed: ClosedJaxpr, row: Row, problems: list[str]) -> None:
+    """Fill `savings` of the memory of a function with the changes that lower the peak, the largest first.
 
     Args:
       program: the `CompiledProgram`.
@@ -28,28 +31,48 @@ def find_savings(program: Any, closed: ClosedJaxpr, row: Row, problems: list[str
       row: the row of the function.
       problems: collects sentences on variants that could not be compiled.
     """
+    found = row["memory"]["savings"]
+    before = peak_of(program)
+    variants = list(_variants(program, closed, row, problems))
+    for k, variant in enumerate(variants, 1):
+        note_progress("compiling variants,", f"{k} of {len(variants)}")
+        try:
+            saved = before - peak_of(variant.compile())
+        except Exception as e:
+            problems.append(f"What {variant.title} would save is unknown, because compiling it raised {type(e).__name__}.")
+            continue
+        if saved > 0:
+            found.append({"kind": variant.kind, "what": variant.what, **variant.place, "bytes": saved, "how": variant.how})
+        found.sort(key=lambda saving: -saving["bytes"])
+
+
+class _Variant(NamedTuple):
+    """A change of a program.
+
+    Attributes:
+      kind, what, place, how: as in the row of the report.
+      title: the change, for sentences.
+      compile: compiles the changed program.
+    """
+
+    kind: str
+    what: str
+    place: Row
+    how: str
+    title: str
+    compile: Callable[[], Any]
+
+
+def _variants(program: Any, closed: ClosedJaxpr, row: Row, problems: list[str]) -> Iterator[_Variant]:
+    """Yield the changes of a program that may lower its peak."""
     from lamina_runtime.extend import compile_variant  # noqa: PLC0415 (absent on the NumPy-only install)
-    before, found = peak_of(program), []
     for what, mask in _donations(program, row):
-        try:
-            changed = compile_variant(program, closed, donated=mask)
-        except Exception as e:
-            problems.append(f"What the donation of {what} would save is unknown, because compiling it raised "
-                            f"{type(e).__name__}.")
-            continue
-        place = _argument_place(row, mask)
-        found.append({"kind": "donate", "what": what, **place, "bytes": before - peak_of(changed),
-                      "how": f"jit(..., donate_argnames={what!r}) if the caller does not read it after the call"})
-    for name, place, changed_program in _checkpoints(closed, row):
-        try:
-            changed = compile_variant(program, changed_program)
-        except Exception as e:
-            problems.append(f"What a checkpoint of `{name}` would save is unknown, because compiling it raised "
-                            f"{type(e).__name__}.")
-            continue
-        found.append({"kind": "checkpoint", "what": name, **place, "bytes": before - peak_of(changed),
-                      "how": f"lamina.checkpoint({name}), whose values are then computed twice"})
-    return sorted([saving for saving in found if saving["bytes"] > 0], key=lambda saving: -saving["bytes"])
+        yield _Variant("donate", what, _argument_place(row, mask),
+                       f"jit(..., donate_argnames={what!r}) if the caller does not read it after the call",
+                       f"the donation of {what}", partial(compile_variant, program, closed, donated=mask))
+    for name, place, changed in _checkpoints(closed, row):
+        yield _Variant("checkpoint", name, place, f"lamina.checkpoint({name}), whose values are then computed twice",
+                       f"a checkpoint of `{name}`", partial(compile_variant, program, changed))
 
 
 # --- donation -----------------------------------------------------------------------------------------------------
