@@ -8,6 +8,7 @@ import lamina_see
 import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, checkpoint_name, grad
+from lamina_batching import vmap
 from lamina_parallel import Mesh, PartitionSpec, pmap, shard_map, xmap
 from lamina_see import Report, ReportError, load, see
 from lamina_tracing import jit, lax
@@ -153,6 +154,44 @@ def test_checkpoint_that_saves_memory_is_found():
     rows = see(grad(total), seconds=0, savings=True)(*args).json()["functions"][0]["memory"]["savings"]
     [row] = [row for row in rows if row["kind"] == "checkpoint"]
     assert row["what"] == "layer" and row["bytes"] > 2_000_000
+
+
+def test_chunks_that_save_memory_are_those_of_the_compiled_loop():
+    points, x = np.ones((300, 3), np.float32), np.ones((4000, 3), np.float32)
+
+    def nearest(row):
+        return jnp.sort(jnp.square(row - points).sum(-1))[0]
+
+    facts = see(vmap(nearest), seconds=0)(x).json()
+    check(facts, SCHEMA)
+    memory = facts["functions"][0]["memory"]
+    [row] = memory["savings"]
+    assert (row["kind"], row["what"]) == ("chunk", "axis of size 4,000") and "batch_size=500" in row["how"]
+    loop = see(lambda x: lax.map(nearest, x, batch_size=500), seconds=0, savings=False)(x).json()["functions"][0]["memory"]
+    assert abs(memory["xla_peak"] - row["bytes"] - loop["xla_peak"]) < 0.1 * memory["xla_peak"]
+
+
+def test_placement_that_saves_memory_is_that_of_the_compiled_program():
+    mesh = Mesh(np.array(lamina_runtime.devices()[:4]).reshape(2, 2), ("a", "b"))
+
+    def put(w, *spec):
+        return lamina_runtime.device_put(w, lamina_runtime.NamedSharding(mesh, PartitionSpec(*spec)))
+
+    def memory(w):
+        return see(lambda w: jnp.sort(w, axis=0).sum(), seconds=0)(w).json()["functions"][0]["memory"]
+
+    whole = memory(put(np.ones((400, 200), np.float32)))
+    [row] = whole["savings"]
+    assert (row["kind"], row["what"]) == ("placement", "w") and "P(None, ('a', 'b'))" in row["how"]
+    split = memory(put(np.ones((400, 200), np.float32), None, ("a", "b")))
+    assert whole["xla_peak"] - row["bytes"] == split["xla_peak"]
+
+
+def test_chunks_of_rows_that_are_not_independent_are_a_problem():
+    x = np.ones((400, 3), np.float32)
+    facts = see(lambda x: jnp.sort(jnp.exp(x @ x[:50].T), axis=0)[:, 0], seconds=0)(x).json()
+    assert all(row["kind"] != "chunk" for row in facts["functions"][0]["memory"]["savings"])
+    assert any("computing the axis of size 400 in parts would save is unknown, because" in text for text in facts["problems"])
 
 
 def test_donated_arguments_stay_valid():

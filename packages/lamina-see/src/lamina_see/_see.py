@@ -123,7 +123,7 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
                             defined=_definition(fun, sources), called=_place(caller, sources), equation_rows=equation_rows)
     if row["memory"] is not None and _wants_savings(savings, row, problems):
         with _interruptible("The compilation of variants", problems):
-            find_savings(program, closed, row, problems)
+            find_savings(program, closed, row, lambda: call.spec.split(*copy())[0], plan, problems)
     report = empty_report(_platform(program))
     report["functions"] = [row]
     report["devices"] = [{"id": d.id, "process": d.process_index, "kind": d.device_kind} for d in program.placement.devices]
