@@ -25,6 +25,30 @@ lamina.see(lamina.jit(lambda x: x * 2, donate_argnums=0))(x)
 assert not x.is_deleted()
 """
 
+NUMBERS = """
+import lamina.numpy as jnp
+from lamina import P
+mesh = lamina.make_mesh((lamina.device_count(),), ("i",))
+sharding = lamina.NamedSharding(mesh, P("i"))
+value = np.ones((16, 4), "f")
+value[13, 2] = -1  # on a device of process 1
+x = lamina.make_array_from_callback((16, 4), sharding, lambda at: value[at])
+
+def f(x):
+    y = x * 2
+    return jnp.log(y) + 1
+
+facts = lamina.see(f, precision=True)(x).json()
+assert facts["nonfinite"]["kind"] == "nan" and facts["nonfinite"]["before"][0]["summary"] == "from -2 to 2", facts["nonfinite"]
+assert facts["precision"] and facts["problems"] == [], facts["problems"]
+mapped = lamina.see(lamina.pmap(jnp.log), nonfinite=True)(-np.ones((lamina.local_device_count(), 2), "f")).json()
+assert mapped["nonfinite"] is None and "each process passes the arguments" in mapped["problems"][0]
+"""
+
+
+def test_nan_of_one_process_and_precision_are_found_by_all():
+    run(NUMBERS, 2)
+
 
 def test_timeline_has_the_devices_of_all_processes():
     run(PROGRAM, 2)
