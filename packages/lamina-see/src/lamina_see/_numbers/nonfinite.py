@@ -35,7 +35,7 @@ def _kind_of(value: Any) -> str | None:
 
 
 def has_nonfinite(results: Sequence[Any]) -> str | None:
-    """Return `nan` or `inf` if a result has such a value, else None. Of results over several processes, the own shards are read."""
+    """Return `nan` or `inf` if a result has such a value, else None. Of results over processes, own shards are read."""
     kinds = set()
     for x in results:
         if hasattr(x, "dtype") and dtypes.is_inexact(np.dtype(x.dtype)):
