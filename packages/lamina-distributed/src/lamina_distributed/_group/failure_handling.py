@@ -245,6 +245,12 @@ class FailureMonitor:
                            "failed here; lamina.distributed.shutdown() and initialize(...) in all of them are the way "
                            "on")
 
+    def report_lost_step(self, text: str) -> None:
+        """Have all processes raise LaunchFailedError from now on: their launches cannot agree any more."""
+        here = self.connection
+        if not (here.lost or here.failed or self._closed.is_set()):
+            here.report_failure("lost step", here.count + 1, text)  # never alike in all processes
+
     def make_error(self, call: str) -> ProcessLostError | LaunchFailedError:
         """Return the error of an operation that failed. It names the failed processes."""
         return self._make_error(call, self.connection.left)
