@@ -1,6 +1,7 @@
 """What a process does about a failed process, with sockets of this process instead of Gloo's. With real processes:
 see tests/multi_process/test_process_failures.py."""
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -349,3 +350,63 @@ def test_launches_are_limited_by_the_queue(monkeypatch):
         x.done = True
     mine.note_launch([every[5]])
     assert not mine._queue and not mine._held_bytes
+
+
+@pytest.fixture
+def waiter(monitor, monkeypatch):
+    """A `CpuWaiter` of a launch that never ends: `wait_in_jaxlib` returns only when `release` is set."""
+    found = interruptible_wait.CpuWaiter(monitor, SimpleNamespace(latest=Pending(), is_stuck=False, mark_stuck=lambda: None))
+    found.release = threading.Event()
+
+    def wait_in_jaxlib(x):
+        while not found.release.is_set():
+            time.sleep(0.01)
+        return x
+    monkeypatch.setattr(interruptible_wait, "_CPU_TIMEOUT", 0.3)
+    monkeypatch.setattr(interruptible_wait.runtime, "is_ready", Pending.is_ready)
+    monkeypatch.setattr(interruptible_wait.runtime, "wait_in_jaxlib", wait_in_jaxlib)
+    return found
+
+
+def test_endless_wait_of_the_main_thread_is_interrupted(monitor, waiter):
+    threading.Timer(0.1, monitor.connection.mark_lost, (1, "process 1")).start()
+    with pytest.raises(ProcessLostError, match=r"block_until_ready: process_indices \(1,\)"):
+        waiter.wait(Pending())
+    assert waiter._awaited is None and not waiter._was_interrupted
+    time.sleep(0.5)  # no other interrupt follows
+
+
+def test_interrupt_that_comes_after_the_wait_does_not_reach_the_caller(monitor, waiter, monkeypatch):
+    late = interruptible_wait._thread.interrupt_main
+    monkeypatch.setattr(interruptible_wait._thread, "interrupt_main",
+                        lambda: (waiter.release.set(), threading.Timer(0.3, late).start()))
+    monitor.connection.mark_lost(1, "process 1")
+    with pytest.raises(ProcessLostError):
+        waiter.wait(Pending())
+    time.sleep(0.5)
+
+
+def test_interrupt_of_the_user_remains_a_keyboard_interrupt(monitor, waiter):
+    threading.Timer(0.1, interruptible_wait._thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        waiter.wait(Pending())
+    assert waiter._awaited is None
+
+
+def test_threads_and_programs_that_handle_interrupts_poll(monitor, waiter):
+    errors = []
+
+    def wait():
+        with pytest.raises(ProcessLostError):
+            waiter.wait(Pending())
+        errors.append(1)
+    previous = signal.signal(signal.SIGINT, lambda *args: errors.append("a signal"))
+    try:
+        threading.Timer(0.1, monitor.connection.mark_lost, (1, "process 1")).start()
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait()
+        thread.join(5)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert errors == [1, 1]

@@ -81,6 +81,7 @@ class _Session:
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.launch_agreed = launch_check.agree
+            launch_check.report_failure = self._monitor.report_lost_step
         self._watch = None if launch_check is None else stuck_watch.StuckWatch(launch_check, self.launcher,
                                                                                connection.count)
         runtime.active_groups.append(self)

@@ -37,6 +37,7 @@ __all__ = ["FailureMonitor"]
 
 _JOIN_INTERVAL = 0.1  # seconds between two looks at a launch in a worker thread
 _UNBLOCK_TIMEOUT = 3.0  # seconds after a failure until blocked launches are abandoned
+_INTERRUPT_INTERVAL = 0.2  # seconds between two looks for waits that never end
 _MAX_LISTED = 8  # processes named in a message
 _MAX_TEXT = 2000  # characters of an error that are reported
 _T = TypeVar("_T")
@@ -65,6 +66,7 @@ class FailureMonitor:
       cuts: Gloo's connections, which are shut down after a failure.
       probes: asks the other processes whether they live.
       failed_at: when the first loss, or failed launch, was reported; None before.
+      interrupt_waits: called repeatedly after a failure; interrupts waits that would never end.
       settle_launches: called before an error is raised; waits shortly for the launches in progress to end.
     """
 
@@ -75,6 +77,7 @@ class FailureMonitor:
         self.cuts = gloo_cuts.GlooCuts(lambda: self._connecting > 0, self._closed)
         self.probes = peer_probes.PeerProbes(connection, sockets, self._closed)
         self.settle_launches: Callable[[], None] = _do_nothing
+        self.interrupt_waits: Callable[[], None] = _do_nothing
         self._connecting = 0  # launches in progress that may connect a group of devices
         self._connecting_lock = threading.Lock()
         self._disconnect = disconnect
@@ -242,6 +245,12 @@ class FailureMonitor:
                            "failed here; lamina.distributed.shutdown() and initialize(...) in all of them are the way "
                            "on")
 
+    def report_lost_step(self, text: str) -> None:
+        """Have all processes raise LaunchFailedError from now on: their launches cannot agree any more."""
+        here = self.connection
+        if not (here.lost or here.failed or self._closed.is_set()):
+            here.report_failure("lost step", here.count + 1, text)  # never alike in all processes
+
     def make_error(self, call: str) -> ProcessLostError | LaunchFailedError:
         """Return the error of an operation that failed. It names the failed processes."""
         return self._make_error(call, self.connection.left)
@@ -303,9 +312,14 @@ class FailureMonitor:
             if not self._is_cutting:
                 self._is_cutting = True
                 self._start_thread(self.cuts.keep_cutting)
+                self._start_thread(self._keep_interrupting)
             with self._connecting_lock:
                 if self._connecting:
                     self._disconnect()
+
+    def _keep_interrupting(self) -> None:
+        while not self._closed.wait(_INTERRUPT_INTERVAL):
+            self.interrupt_waits()
 
     def _start_thread(self, act: Callable[[], None]) -> None:
         thread = threading.Thread(target=act, name="lamina-failure-monitor", daemon=True)
