@@ -207,26 +207,43 @@ def _function_row(program: Any, staging: Staging | None, module: Module, measure
 def _assign_runs(events: Sequence[Event], modules: Sequence[Module]) -> list[list[tuple[float, list[Event]]]]:
     """Return the runs of each module: the time of the call, and the instructions."""
     calls: dict[str, list[float]] = {}
-    of_run: dict[tuple[str, int], list[Event]] = {}
+    of_run: dict[tuple[str, int | None, int], list[Event]] = {}
     for e in events:
         if e.kind == "instruction":
-            of_run.setdefault((e.module, e.run), []).append(e)
+            of_run.setdefault((e.module, e.program, e.run), []).append(e)
         elif e.kind == "call":
             calls.setdefault(e.name, []).append(e.start)
     for starts in calls.values():
         starts.sort()
     found: list[list[tuple[float, list[Event]]]] = [[] for _ in modules]
-    for (name, _), ops in of_run.items():
-        names = {e.name for e in ops}
-        k = next((k for k, m in enumerate(modules) if m.name == name and names <= m.by_name.keys()), None)
-        if k is None:
-            continue
+    of_module: dict[int, set[int | None]] = {}  # index of a module -> ids in the profile
+    last_end = 0.0
+    for (name, program, _), ops in sorted(of_run.items(), key=lambda run: min(e.start for e in run[1])):
         first = min(e.start for e in ops)
         before = [t for t in calls.get(name, ()) if t <= first]
         # a call that began long before the first instruction belongs to another run
         start = before[-1] if before and first - before[-1] < 1e8 else first
-        found[k].append((start, ops))
-    return found
+        # a call may be made while the run before it is not done: that time is not its own
+        start = min(first, max(start, last_end))
+        last_end = max(last_end, *[e.end for e in ops])
+        k = _module_of(name, program, {e.name for e in ops}, modules)
+        if k is not None:
+            found[k].append((start, ops))
+            of_module.setdefault(k, set()).add(program)
+    return [[] if len(of_module.get(k, ())) > 1 else runs for k, runs in enumerate(found)]
+
+
+def _module_of(name: str, program: int | None, instructions: set[str], modules: Sequence[Module]) -> int | None:
+    """Return the index of the module of a run; None if it is not among the modules, or several are alike.
+
+    Programs of one function for other shapes have the same names, so the id decides. The id in the profile is that of the
+    module; if the program was loaded from the disk, it is less, but greater than those of programs loaded before.
+    """
+    alike = [k for k, m in enumerate(modules) if m.name == name and instructions <= m.by_name.keys()]
+    if len(alike) > 1:
+        later = [k for k in alike if program is not None and modules[k].id >= program]
+        return min(later, key=lambda k: modules[k].id, default=None)
+    return alike[0] if alike else None
 
 
 def _median_run(runs: list[tuple[float, list[Event]]], transfers: Sequence[Event],
