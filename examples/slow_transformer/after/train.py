@@ -2,8 +2,6 @@
 
 Each document repeats eight words. The model learns to predict the next word.
 """
-import functools
-
 import numpy as np
 
 import lamina as jax
@@ -56,7 +54,7 @@ def loss(params, words):
     return -jnp.mean(likelihood, where=following > 0), jnp.mean(hits, where=following > 0)
 
 
-@functools.partial(jax.jit, donate_argnames="params")
+@jax.jit(donate_argnames="params")
 def step(params, words):
     (value, hits), grads = jax.value_and_grad(loss, has_aux=True)(params, words)
     return jax.tree.map(lambda p, g: p - LEARNING_RATE * g, params, grads), value, hits

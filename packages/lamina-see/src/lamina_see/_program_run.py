@@ -6,6 +6,7 @@ import runpy
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import CodeType
@@ -170,10 +171,11 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
         measured, ops, step = _median_run(own, transfers, module)
         row = _function_row(program, staging, module, measured, sources, problems)
         made.append((row, ops, step, module, program))
-    unmeasured = [row["name"] for row, *_ in made if row["step"] is None]
+    unmeasured = Counter([row["name"] for row, *_ in made if row["step"] is None])
     if unmeasured:
-        problems.append(f"Times are unknown for {', '.join(unmeasured[:8])}{' and others' * (len(unmeasured) > 8)}, which ran "
-                        "outside of the measured time.")
+        names = [name if count == 1 else f"{count} programs of {name}" for name, count in unmeasured.items()]
+        problems.append(f"Times are unknown for {', '.join(names[:8])}{' and others' * (len(names) > 8)}, which ran outside of "
+                        "the measured time.")
     made.sort(key=lambda found: (-(found[0]["step"] or {"time": 0})["time"], -sum(line["flops"] for line in found[0]["lines"])))
     report = empty_report(str(programs[0][0].placement.devices[0].platform) if programs else "cpu")
     report["functions"] = [row for row, *_ in made]
