@@ -31,6 +31,7 @@ Row = dict[str, Any]
 _MAX_WINDOWS = 8
 _MAX_FUNCTIONS = 200
 _POLL = 0.05  # seconds
+_RECORDED = frozenset(("convolution", "dot", "fusion", "sort", "while"))  # opcodes of instructions with events on a CPU
 
 
 class _Recorder:
@@ -168,7 +169,8 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
     transfers = [e for e in events if e.kind == "transfer"]
     made: list[tuple[Row, list[Event], tuple[float, float], Module, Any]] = []
     for (program, staging), module, own in zip(programs, modules, runs):
-        measured, ops, step = _median_run(own, transfers, module)
+        complete = _complete_runs(own, module, program.placement.devices[0].platform == "cpu")
+        measured, ops, step = _median_run(complete, transfers, module)
         row = _function_row(program, staging, module, measured, sources, problems)
         made.append((row, ops, step, module, program))
     unmeasured = Counter([row["name"] for row, *_ in made if row["step"] is None])
@@ -246,6 +248,17 @@ def _module_of(name: str, program: int | None, instructions: set[str], modules: 
         later = [k for k in alike if program is not None and modules[k].id >= program]
         return min(later, key=lambda k: modules[k].id, default=None)
     return alike[0] if alike else None
+
+
+def _complete_runs(runs: list[tuple[float, list[Event]]], module: Module, is_cpu: bool) -> list[tuple[float, list[Event]]]:
+    """Return the runs that were not cut off by the end of a recording: those with most of the instructions.
+
+    On a CPU each instruction of some kinds has an event, so a single run is compared with the module.
+    """
+    names = [{e.name for e in ops} for _, ops in runs]
+    recorded = {i.name for i in module.entry if i.opcode in _RECORDED} if is_cpu else set()
+    least = 0.9 * max(map(len, names), default=0)
+    return [run for run, own in zip(runs, names) if len(own) >= least and len(own & recorded) >= 0.9 * len(recorded)]
 
 
 def _median_run(runs: list[tuple[float, list[Event]]], transfers: Sequence[Event],
