@@ -64,11 +64,16 @@ def test_equal_lengths_end_the_recompilations():
         assert all(row["reason"].startswith("args[1]: shape changed from (4, ") for row in rows[1:])
 
 
-def test_the_sort_is_the_slowest_line_and_its_repair_shortens_the_step(reports):
-    slow, fast = reports[0]["functions"][0], reports[1]["functions"][0]
-    assert "argsort" in code(reports[0], slow["lines"][0]) and slow["lines"][0]["share"] > 0.3
-    assert "argsort" not in code(reports[1], fast["lines"][0])
-    assert fast["step"]["time"] < 0.75 * slow["step"]["time"]
+def test_the_sort_is_the_slowest_line_and_its_repair_shortens_the_step(programs, reports):
+    for attempt in range(3):  # other work of the machine may make a measurement useless
+        slow, fast = reports[0]["functions"][0], reports[1]["functions"][0]
+        line = slow["lines"][0]
+        is_slowest = "argsort" in code(reports[0], line) and line["share"] > 0.3
+        if is_slowest and fast["step"]["time"] < 0.75 * slow["step"]["time"]:
+            break
+        assert attempt < 2, (code(reports[0], line), line["share"], slow["step"], fast["step"])
+        reports[:2] = [lamina.see(module.step, seconds=1, savings=False)(*arguments(module)).json() for module in programs[:2]]
+    assert not any("argsort" in code(reports[1], row) for row in fast["lines"])
 
 
 def test_scores_of_all_words_are_most_of_the_peak_and_the_repair_lowers_it(reports):

@@ -96,7 +96,9 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
     with History() as history:
         traced = call.trace(*args, **kwargs)
         compiled = traced.lower().compile()
-        copy = _copier(args, kwargs, compiled.donate_argnums)
+    copy = _copier(args, kwargs, compiled.donate_argnums)
+    copy()  # compiles the copy, which is no compilation of the user
+    with history:
         first = block_until_ready(_call(call, copy))
     program, several = compiled_program(compiled), process_count() > 1
     module = read_module(program)

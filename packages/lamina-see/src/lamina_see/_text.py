@@ -132,7 +132,7 @@ def _memory_tables(facts: Row, f: Row) -> list[Table]:
     where = memory["instructions"][at]["name"] if memory["instructions"] else ""
     title = f"Memory of {f['name']}: {format_bytes(memory['peak'])} at the peak, while {where} runs"
     if memory["xla_peak"]:
-        title += f"; {format_bytes(memory['xla_peak'])} by XLA's report"
+        title += f"; XLA allocates {format_bytes(memory['xla_peak'])}"
     rows = [[format_bytes(b["bytes"]), b["type"], b["kind"], _where(facts, b), b["name"]] for b in alive]
     tables: list[Table] = [(title, ["bytes", "type", "kind", "line", "value"], rows)]
     saved = [[format_bytes(s["bytes"]), s["kind"], s["what"], _where(facts, s), s["how"]] for s in memory["savings"]]

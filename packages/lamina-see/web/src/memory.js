@@ -34,7 +34,7 @@ export class MemoryPane {
       return;
     }
     replace(this.legend, KINDS.filter((k) => this.memory.buffers.some((b) => b.kind === k)).map((k) => h("span", {}, h("i", { class: k }), PLURALS[k])), h("span", {}, h("i", { class: "mark" }), "selection"),
-      h("span", { class: "muted" }, `peak ${bytes(this.memory.peak)}${this.memory.xla_peak === null ? "" : `; XLA reports ${bytes(this.memory.xla_peak)}`}`));
+      h("span", { class: "muted" }, `peak ${bytes(this.memory.peak)}${this.memory.xla_peak === null ? "" : `; XLA allocates ${bytes(this.memory.xla_peak)}`}`));
     this.build();
     this.list();
     this.showSavings();

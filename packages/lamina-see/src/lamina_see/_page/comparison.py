@@ -28,7 +28,8 @@ def compare_reports(a: Facts, b: Facts) -> dict[str, Any]:
 
 
 def _about(report: Facts) -> dict[str, Any]:
-    return {k: report[k] for k in ("created", "versions", "platform", "command", "problems")}
+    command = report["command"] or ", ".join([f"lamina.see({f['name']})" for f in report["functions"][:1]])
+    return {**{k: report[k] for k in ("created", "versions", "platform", "problems")}, "command": command}
 
 
 def _sum(values: Iterable[Any]) -> Any:
