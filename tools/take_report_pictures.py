@@ -25,13 +25,17 @@ PICTURES = ROOT / "docs" / "how-to" / "pictures"
 QUALITY = 70  # of WebP
 STATES = {"1-recompiles": [], "2-slow": ["batches"], "3-large": ["batches", "judge"],
           "4-repaired": ["batches", "judge", "loss", "step"]}  # state -> functions that are repaired
-SEE_STEP = """
-import sys, numpy, lamina, train
-rng = numpy.random.default_rng(0)
+SEE_STEP = """\
+import numpy as np
+
+import lamina
+import train
+
+rng = np.random.default_rng(0)
 params, words = lamina.device_put(train.init(rng)), next(train.batches(rng))
 report = lamina.see(train.step, savings=True, seconds=3)(params, words)
-for path in sys.argv[1:]:
-    report.save(path)
+for name in ("step.html", "step.json", "step.txt"):
+    report.save(name)
 """
 
 
@@ -60,7 +64,8 @@ def make_reports(folder: Path) -> None:
         seconds = time.perf_counter() - start
         done = subprocess.run([sys.executable, "-m", "lamina", "see", "-o", "run.html", "-o", "run.json", "train.py"], cwd=own,
                               env=env, check=True, capture_output=True, text=True)
-        subprocess.run([sys.executable, "-c", SEE_STEP, "step.html", "step.json", "step.txt"], cwd=own, env=env, check=True)
+        (own / "see_step.py").write_text(SEE_STEP, encoding="utf-8")
+        subprocess.run([sys.executable, "see_step.py"], cwd=own, env=env, check=True)
         step = json.loads((own / "step.json").read_text(encoding="utf-8"))["functions"][0]
         print(f"=== {state}: the program took {seconds:.1f} s; a step {step['step']['time'] / 1e6:.0f} ms, "
               f"{step['memory']['peak'] / 2**20:.1f} MiB\n{done.stdout}\n--- its step\n"
@@ -83,7 +88,9 @@ def take_pictures(folder: Path) -> None:
         browser.open(folder / "2-slow" / "run.html", 1400, 860)
         browser.run("""(() => { const line = [...document.querySelectorAll("#source .line.has")].find((e) => e.textContent.includes("argsort"));
             line.click(); const code = document.querySelector("#source .code"); code.scrollTop = line.offsetTop - code.offsetTop - 300;
-            document.activeElement.blur(); scrollTo(0, 0); })()""")
+            document.activeElement.blur(); })()""")
+        browser.press("u")
+        browser.run("scrollTo(0, 0)")
         save(browser, "training-slow-line")
         browser.open(folder / "3-large" / "step.html", 1400, 1000)
         save(browser, "training-memory", "#memory")
