@@ -9,7 +9,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, dtypes, evaluate
 from lamina_ir.extend import observing_equations
 
-from ._equations import Sources
+from .._equations import Sources
 
 __all__ = ["find_nonfinite", "has_nonfinite"]
 
