@@ -1,5 +1,6 @@
 """examples/slow_transformer: the report finds its three faults, and each repair lowers what the report measured."""
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,19 @@ def reports(programs):
 def code(facts, row):
     source = facts["sources"][row["source"]]
     return source["lines"][row["line"] - source["first_line"]]
+
+
+def test_code_of_the_page_is_that_of_the_repaired_program():
+    page = (FOLDER.parents[1] / "docs" / "how-to" / "slow-training.md").read_text(encoding="utf-8")
+    program = (FOLDER / "after" / "train.py").read_text(encoding="utf-8")
+    found = [code for code in re.findall(r"```python\n(.*?)```", page, re.S) if "import lamina\n" not in code]
+    assert len(found) == 4 and all(code in program for code in found)
+    assert re.search(r"line (\d+)", page, re.I)[1] == str(1 + line_with("argsort")) and "jnp.argsort" in page
+
+
+def line_with(text):
+    lines = (FOLDER / "before" / "train.py").read_text(encoding="utf-8").splitlines()
+    return next(k for k, line in enumerate(lines) if text in line)
 
 
 def test_repairs_keep_losses_and_hits(programs, reports):
