@@ -236,3 +236,28 @@ def test_failed_transfer_names_no_program():
             "try:\n  [device_put(x) for _ in range(3)]\nexcept MemoryError as e:\n  print(e)")
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100).stdout
     assert found.startswith("device_put: out of memory: ") and " can be allocated.\n" in found, found
+
+
+FAST_PATH = """
+import resource
+import lamina_runtime
+import lamina_numpy as np, numpy as onp
+from lamina_ir import OutOfMemoryError
+from lamina_tracing import jit
+x, points = np.ones((4000, 3)), onp.ones(5000, "float32")
+f = jit(lambda x: x[:, :1] * points)
+for _ in range(3):
+    f(x).block_until_ready()
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 30 * 2**20, -1))
+try:
+    held = [f(x).block_until_ready() for _ in range(6)]  # freed memory is used again
+except OutOfMemoryError as error:
+    print("explained" if "The largest live values" in str(error) else error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are those of Linux")
+def test_repeated_call_on_the_fast_path_is_explained():
+    done = subprocess.run([sys.executable, "-c", FAST_PATH], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "explained\n", done.stdout + done.stderr

@@ -20,7 +20,7 @@ from ._measure import measure
 from ._numbers.nonfinite import find_nonfinite, has_nonfinite
 from ._placements import mesh_rows
 from ._numbers.precision import measure_precision
-from ._processes import merge_timelines, process_count
+from ._processes import agree_on_numbers, merge_timelines, process_count
 from ._profile import Event
 from ._progress import Progress, note_progress
 from ._report import Report, empty_report
@@ -96,7 +96,7 @@ def _see_traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, cal
 def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float,
                   savings: bool | None, nonfinite: bool, precision: bool) -> Report:
     from lamina_runtime import block_until_ready  # noqa: PLC0415 (absent on the NumPy-only install)
-    from lamina_runtime.extend import KeyArray, compiled_program  # noqa: PLC0415
+    from lamina_runtime.extend import compiled_program  # noqa: PLC0415
     sources = Sources()
     problems: list[str] = []
     call: Any = fun if hasattr(fun, "lower") and hasattr(fun, "trace") else jit(fun)
@@ -132,20 +132,36 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
     report["compilations"] = history_rows(history, sources)
     report["meshes"] = mesh_rows([plan.mesh])
     report["problems"] = problems
-    # Random keys as the integers that they hold, which the NumPy evaluator takes.
-    plain, flat = lower_keys(closed), [x.key_data if isinstance(x, KeyArray) else x for x in call.spec.split(*copy())[0]]
-    kind = has_nonfinite(trees.tree_leaves(first)) if nonfinite and not several else None
-    if kind is not None and not _is_interrupted(problems):
-        note_progress("searching the first NaN or infinity")
-        with _interruptible("The search of the first NaN or infinity", problems):
-            report["nonfinite"] = find_nonfinite(plain, flat, kind, sources, equation_rows, problems)
-    if precision and several:
-        problems.append("Precision is unknown, because the arguments are divided among several processes.")
-    elif precision and not _is_interrupted(problems):
-        report["precision"] = measure_precision(plain, flat, sources, equation_rows, problems)
+    kind = has_nonfinite(trees.tree_leaves(first)) if nonfinite else None
+    kind, is_interrupted = agree_on_numbers(kind, _is_interrupted(problems))
+    if (kind is not None or precision) and not is_interrupted:
+        _add_numbers(report, closed, program, call.spec.split(*copy())[0], kind, precision, sources, equation_rows)
     report["sources"] = sources.rows()
     merge_timelines(report)
     return Report(report)
+
+
+def _add_numbers(report: Row, closed: Any, program: Any, flat: Sequence[Any], kind: str | None, precision: bool,
+                 sources: Sources, equation_rows: dict[int, int]) -> None:
+    """Add the first NaN or infinity, and the errors against 64 bits. All processes must call this.
+
+    Each process runs the program on the NumPy evaluator, with the whole arguments.
+    """
+    from lamina_runtime.extend import KeyArray, whole_value  # noqa: PLC0415 (absent on the NumPy-only install)
+    problems = report["problems"]
+    if program.placement.local_devices:
+        problems.append("NaNs and precision are unknown, because each process passes the arguments of its own devices.")
+        return
+    note_progress("copying the arguments")
+    # Random keys as the integers that they hold, which the NumPy evaluator takes.
+    arguments = [whole_value(x.key_data if isinstance(x, KeyArray) else x) for x in flat]
+    plain = lower_keys(closed)
+    if kind is not None:
+        note_progress("searching the first NaN or infinity")
+        with _interruptible("The search of the first NaN or infinity", problems):
+            report["nonfinite"] = find_nonfinite(plain, arguments, kind, sources, equation_rows, problems)
+    if precision and not _is_interrupted(problems):
+        report["precision"] = measure_precision(plain, arguments, sources, equation_rows, problems)
 
 
 @contextmanager

@@ -33,7 +33,8 @@ class Connection:
     """One connection: unauthenticated at first, then a member of a system.
 
     Attributes:
-      until: when an unauthenticated connection is closed; host: its remote address.
+      until: when an unauthenticated connection is closed, or a process no longer waits for the others; host: its remote
+        address.
       hello: the description that the process sent of itself; peer: the address at which its peers reach it.
       service_connected, service_failed: whether its client is connected to jaxlib's service, or could not be.
       last_heard: when it last sent something.
@@ -76,6 +77,7 @@ class System:
       may_be_suspended: whether a suspended member may still be connected to the service.
       error: why the system cannot be formed, in phase "connecting".
       failures: launch -> (until when other processes may fail too, process index -> error).
+      is_awaited: whether its members know that a process waits for them.
     """
 
     def __init__(self, first: Connection) -> None:
@@ -87,7 +89,7 @@ class System:
         self.phase = "gathering"
         self.heartbeat, self.next_beat = 0.0, float("inf")
         self.service: CoordinationService | None = None
-        self.may_be_suspended = False
+        self.may_be_suspended = self.is_awaited = False
         self.port = 0
         self.error: str | None = None
         self.failures: dict[str, tuple[float, dict[int, str]]] = {}
