@@ -50,6 +50,37 @@ def test_program_that_raises_is_reported_until_then(tmp_path):
     assert "The program raised KeyError; the report has what ran until then." in done.stdout
 
 
+SHAPES = """
+import numpy as np
+import lamina_runtime
+from lamina_tracing import jit, lax
+
+@jit
+def product(x):
+    return lax.tanh(lax.dot(x, x))
+
+for n in (30, 900, 40):
+    for _ in range(5):
+        product(np.full((n, n), 1e-3, np.float32)).block_until_ready()
+"""
+
+
+@pytest.mark.parametrize("cache", ["compiled", "loaded from the disk"])
+def test_runs_are_those_of_the_program_with_the_same_shapes(tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("LAMINA_CACHE", "1")
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "program.py").write_text(SHAPES, encoding="utf-8")
+    for _ in range(1 if cache == "compiled" else 2):
+        done = run("-o", tmp_path / "a.json", tmp_path / "program.py")
+    facts = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert {c["disk_cache"] for c in facts["compilations"]} == {"miss" if cache == "compiled" else "hit"}
+    times = {f["signature"][0]: f["step"]["time"] for f in facts["functions"]}
+    assert times["float32[900,900]"] > 5 * max(times["float32[30,30]"], times["float32[40,40]"])
+    assert all(f["step"]["runs"] <= 5 for f in facts["functions"])  # the first and the last may be left out
+    assert "lamina-see: 1 function on" in done.stdout and "Other programs of product: 2" in done.stdout
+    assert done.stdout.count("x float32[") == 2 and "Compilations: 3, which took" in done.stdout
+
+
 @pytest.mark.parametrize(("text", "arguments", "status", "words"), [
     ("print(1)", ["-o", "out.txt"], 0, "compiled no function"),
     (None, [], 2, "it does not exist"),

@@ -6,6 +6,7 @@ import runpy
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import CodeType
@@ -31,6 +32,7 @@ Row = dict[str, Any]
 _MAX_WINDOWS = 8
 _MAX_FUNCTIONS = 200
 _POLL = 0.05  # seconds
+_RECORDED = frozenset(("convolution", "dot", "fusion", "sort", "while"))  # opcodes of instructions with events on a CPU
 _INTERRUPTED = 130  # exit status
 _QUICKLY_READ = 16 << 20  # bytes of a profile that are read in some seconds
 
@@ -174,13 +176,15 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
     made: list[tuple[Row, list[Event], tuple[float, float], Module, Any]] = []
     for k, ((program, staging), module, own) in enumerate(zip(programs, modules, runs), 1):
         note_progress("reading compiled programs,", f"{k} of {len(programs)}")
-        measured, ops, step = _median_run(own, transfers, module)
+        complete = _complete_runs(own, module, program.placement.devices[0].platform == "cpu")
+        measured, ops, step = _median_run(complete, transfers, module)
         row = _function_row(program, staging, module, measured, sources, problems)
         made.append((row, ops, step, module, program))
-    unmeasured = [row["name"] for row, *_ in made if row["step"] is None]
+    unmeasured = Counter([row["name"] for row, *_ in made if row["step"] is None])
     if unmeasured:
-        problems.append(f"Times are unknown for {', '.join(unmeasured[:8])}{' and others' * (len(unmeasured) > 8)}, which ran "
-                        "outside of the measured time.")
+        names = [name if count == 1 else f"{count} programs of {name}" for name, count in unmeasured.items()]
+        problems.append(f"Times are unknown for {', '.join(names[:8])}{' and others' * (len(names) > 8)}, which ran outside of "
+                        "the measured time.")
     made.sort(key=lambda found: (-(found[0]["step"] or {"time": 0})["time"], -sum(line["flops"] for line in found[0]["lines"])))
     report = empty_report(str(programs[0][0].placement.devices[0].platform) if programs else "cpu")
     report["functions"] = [row for row, *_ in made]
@@ -232,26 +236,54 @@ def _function_row(program: Any, staging: Staging | None, module: Module, measure
 def _assign_runs(events: Sequence[Event], modules: Sequence[Module]) -> list[list[tuple[float, list[Event]]]]:
     """Return the runs of each module: the time of the call, and the instructions."""
     calls: dict[str, list[float]] = {}
-    of_run: dict[tuple[str, int], list[Event]] = {}
+    of_run: dict[tuple[str, int | None, int], list[Event]] = {}
     for e in events:
         if e.kind == "instruction":
-            of_run.setdefault((e.module, e.run), []).append(e)
+            of_run.setdefault((e.module, e.program, e.run), []).append(e)
         elif e.kind == "call":
             calls.setdefault(e.name, []).append(e.start)
     for starts in calls.values():
         starts.sort()
     found: list[list[tuple[float, list[Event]]]] = [[] for _ in modules]
-    for (name, _), ops in of_run.items():
-        names = {e.name for e in ops}
-        k = next((k for k, m in enumerate(modules) if m.name == name and names <= m.by_name.keys()), None)
-        if k is None:
-            continue
+    of_module: dict[int, set[int | None]] = {}  # index of a module -> ids in the profile
+    last_end = 0.0
+    for (name, program, _), ops in sorted(of_run.items(), key=lambda run: min(e.start for e in run[1])):
         first = min(e.start for e in ops)
         before = [t for t in calls.get(name, ()) if t <= first]
         # a call that began long before the first instruction belongs to another run
         start = before[-1] if before and first - before[-1] < 1e8 else first
-        found[k].append((start, ops))
-    return found
+        # a call may be made while the run before it is not done: that time is not its own
+        start = min(first, max(start, last_end))
+        last_end = max(last_end, *[e.end for e in ops])
+        k = _module_of(name, program, {e.name for e in ops}, modules)
+        if k is not None:
+            found[k].append((start, ops))
+            of_module.setdefault(k, set()).add(program)
+    return [[] if len(of_module.get(k, ())) > 1 else runs for k, runs in enumerate(found)]
+
+
+def _module_of(name: str, program: int | None, instructions: set[str], modules: Sequence[Module]) -> int | None:
+    """Return the index of the module of a run; None if it is not among the modules, or several are alike.
+
+    Programs of one function for other shapes have the same names, so the id decides. The id in the profile is that of the
+    module; if the program was loaded from the disk, it is less, but greater than those of programs loaded before.
+    """
+    alike = [k for k, m in enumerate(modules) if m.name == name and instructions <= m.by_name.keys()]
+    if len(alike) > 1:
+        later = [k for k in alike if program is not None and modules[k].id >= program]
+        return min(later, key=lambda k: modules[k].id, default=None)
+    return alike[0] if alike else None
+
+
+def _complete_runs(runs: list[tuple[float, list[Event]]], module: Module, is_cpu: bool) -> list[tuple[float, list[Event]]]:
+    """Return the runs that were not cut off by the end of a recording: those with most of the instructions.
+
+    On a CPU each instruction of some kinds has an event, so a single run is compared with the module.
+    """
+    names = [{e.name for e in ops} for _, ops in runs]
+    recorded = {i.name for i in module.entry if i.opcode in _RECORDED} if is_cpu else set()
+    least = 0.9 * max(map(len, names), default=0)
+    return [run for run, own in zip(runs, names) if len(own) >= least and len(own & recorded) >= 0.9 * len(recorded)]
 
 
 def _median_run(runs: list[tuple[float, list[Event]]], transfers: Sequence[Event],

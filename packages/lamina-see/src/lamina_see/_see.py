@@ -106,10 +106,11 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
         traced = call.trace(*args, **kwargs)
         note_progress(f"compiling `{call.spec.name}`")
         compiled = traced.lower().compile()
-        copy = _copier(args, kwargs, compiled.donate_argnums)
+    copy = _copier(args, kwargs, compiled.donate_argnums)
+    copy()  # compiles the copy, which is no compilation of the user
+    with history, _interruptible("The first run", problems):
         note_progress(f"running `{call.spec.name}`")
-        with _interruptible("The first run", problems):
-            first = block_until_ready(_call(call, copy))
+        first = block_until_ready(_call(call, copy))
     program, several = compiled_program(compiled), process_count() > 1
     module = read_module(program)
     measured, events, step = (None, list[Event](), (0.0, 0.0)) if problems else measure(
