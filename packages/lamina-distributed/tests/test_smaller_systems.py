@@ -140,13 +140,14 @@ def test_new_processes_alone_form_no_smaller_system(make_coordinator):
 def test_time_begins_again_when_the_others_leave(make_coordinator, monkeypatch):
     """A process that has waited for longer than its timeout still waits for those that leave to meet it."""
     monkeypatch.setattr("lamina_distributed._coordinator.elastic.WAIT_PAUSE", 0.1)
+    monkeypatch.setattr("lamina_distributed._rendezvous.rendezvous_client._GREETING_TIMEOUT", 1)
     p = make_coordinator()
     two = begin(p, (0, 1), count=3, timeout=0.3)
     new = Joining(p, 2, count=3, timeout=2)
     wait_until(lambda: all(m.is_awaited for m in two))
     new.thread.join(2.1)
     two[0].leave()
-    new.thread.join(0.3)
+    new.thread.join(1.4)
     first = Joining(p, 0, count=3, timeout=30, previous=two[0].meeting)
     two[1].leave()
     second = Joining(p, 1, count=3, timeout=30, previous=two[1].meeting)

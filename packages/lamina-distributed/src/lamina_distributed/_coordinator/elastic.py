@@ -67,4 +67,5 @@ def set_timeout(s: System, begins_again: bool = False) -> None:
     for c in s.members.values():
         if begins_again and is_elastic(c):
             c.until = time.monotonic() + c.hello["timeout"]
+            c.lines.send(wait=c.hello["timeout"])
     s.until = min((c.until for c in s.members.values()), default=float("inf"))
