@@ -57,11 +57,16 @@ class Systems:
         if losses is not None and not elastic.is_elastic(c):
             return self._reject_after_loss(c, losses)
         mismatch = self._admission.find_mismatch(c, system)
+        if mismatch and system is not None and self._has_worked(c) and not any(map(self._has_worked, system.members.values())):
+            # Those that wait are new and do not fit. They must not end the ones that have worked.
+            self._fail(system, mismatch, "value")
+            system, mismatch = None, self._admission.find_mismatch(c, None)
         if mismatch:
             text = (f"{mismatch}. Each process needs a number of its own, the same num_processes and the same versions. "
                     "If two jobs meet here, give each an address of its own, or a job_id")
             self._connections.reject(c, text, "value")
-            if system is not None:  # it can never be complete, so those that wait get the error now
+            # It can never be complete, so those that wait get the error now, unless a new one does not fit to them.
+            if system is not None and (self._has_worked(c) or not any(map(self._has_worked, system.members.values()))):
                 self._fail(system, text, "value")
             return
         if system is None:
@@ -88,6 +93,10 @@ class Systems:
             for m in [m for m in s.members.values() if self._find_record(m) is record and not elastic.is_elastic(m)]:
                 self._reject_after_loss(m, record)
             self._close_if_empty(s)
+
+    def _has_worked(self, c: Connection) -> bool:
+        """Return whether a process that waits for lost ones was in a system that was formed here."""
+        return elastic.is_elastic(c) and self._find_record(c) is not None
 
     def _find_record(self, c: Connection) -> membership.Record | None:
         return self._admission.records.find(c.hello.get("previous"))
