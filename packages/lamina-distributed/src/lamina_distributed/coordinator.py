@@ -140,12 +140,14 @@ class Coordinator:
       key: the token.
       startup_timeout: seconds after which it ends if no process has come.
       load_jaxlib: returns the module that creates services. Called when a service is first needed.
+      is_kept: whether it runs until `stop` is called, also after the last process has left.
     """
 
     def __init__(self, listener: socket.socket, key: bytes, startup_timeout: float,
-                 load_jaxlib: Callable[[], ModuleType]) -> None:
+                 load_jaxlib: Callable[[], ModuleType], is_kept: bool = False) -> None:
         self._listener, self._key, self._load_jaxlib = listener, key, load_jaxlib
         self._host = listener.getsockname()[0]
+        self._is_kept = is_kept
         self._unauthenticated: list[_Connection] = []
         self._systems: list[_System] = []
         self._job: membership.Job = membership.Job()
@@ -608,7 +610,7 @@ class Coordinator:
 
     def _close(self, s: _System) -> None:
         self._stop_service(s)
-        if not self._systems:
+        if not self._systems and not self._is_kept:
             # The remaining processes come again soon, and only this coordinator knows whom they have lost.
             self._end = min(self._end, time.monotonic()) if not s.record.lost else time.monotonic() + _REJOIN_TIME
 
@@ -683,7 +685,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--patience", dest="startup_timeout", type=float, default=argparse.SUPPRESS,
                         help=argparse.SUPPRESS)  # deprecated name of --startup-timeout
     parser.add_argument("--detach", action="store_true", help="run in the background")
-    parser.add_argument("--exit-on-stdin-close", action="store_true", help="end when standard input is closed")
+    parser.add_argument("--exit-on-stdin-close", action="store_true", help="end when standard input is closed, and not when the last process disconnects")
     parser.add_argument("--leash", dest="exit_on_stdin_close", action="store_true", default=argparse.SUPPRESS,
                         help=argparse.SUPPRESS)  # deprecated name of --exit-on-stdin-close
     parser.add_argument("--json", action="store_true", help="no effect: the output is always JSON")
@@ -700,7 +702,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # each process needs a descriptor
-    coordinator = Coordinator(listener, key, options.startup_timeout, _import_jaxlib)
+    coordinator = Coordinator(listener, key, options.startup_timeout, _import_jaxlib, options.exit_on_stdin_close)
     # The import takes a third of a second. It runs while the processes connect.
     threading.Thread(target=_import_jaxlib, daemon=True).start()
     for s in (signal.SIGTERM, signal.SIGINT):
