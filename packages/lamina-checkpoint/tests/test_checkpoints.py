@@ -15,8 +15,10 @@ import pytest
 from lamina_ir import CallbackError, DTypeError, ShapeDtypeStruct, ShapeError, trees
 from lamina_checkpoint import _stores as stores, _tree_metadata as tree_metadata, _zarr as zarr
 from lamina_checkpoint._folder import CheckpointFolder
+from lamina_checkpoint._save import undo_on_error
 from lamina_checkpoint import CheckpointError, Checkpointer, latest, load, save, steps
 from lamina_runtime import device_put, devices, transfer_guard
+from lamina_runtime.extend import HostGather
 from lamina_runtime._sharding.shardings import mapped_sharding, replicated_sharding
 from lamina_tracing import enable_x64, jit, lax, pure_callback
 
@@ -696,3 +698,21 @@ for tree in (np.ones(100_000), {f"leaf {i}": i for i in range(5000)}):  # in an 
     assert steps(tmp_path) == []
     save(tmp_path, 1, 7)  # removes the data of a save whose commit failed
     assert sorted(name.split("-")[0] for name in os.listdir(tmp_path)) == [".lock", "7", "7.json"]
+
+
+def test_data_that_other_processes_removed_are_a_lost_process():
+    class Meeting(HostGather):
+        rank, count, notices = 1, 2, 0
+
+        def raise_if_lost(self):
+            self.notices += 1
+            if self.notices == 2:  # the notice comes a little later than the error
+                raise TimeoutError("process 1 was lost")
+
+        def __exit__(self, *error):
+            pass
+
+    meeting = Meeting()
+    with pytest.raises(TimeoutError, match="process 1"), undo_on_error(meeting, []):
+        raise FileNotFoundError("a file of the save")
+    assert meeting.notices == 2

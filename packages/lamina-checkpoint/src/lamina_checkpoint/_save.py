@@ -88,7 +88,11 @@ def undo_on_error(meeting: HostGather, plans: list[SavePlan]) -> Iterator[None]:
     """
     try:
         with meeting:
-            yield
+            try:
+                yield
+            except FileNotFoundError:  # the other processes may have removed the data
+                _raise_if_counted_out(meeting)
+                raise
     except BaseException:
         for plan in plans:
             try:
@@ -139,7 +143,6 @@ def prepare(call: str, meeting: HostGather, folder: CheckpointFolder, tree: Tree
         plan.pieces = gathered[0]["pieces"]
         plan.counts = {i: [w["counts"][n] for w in gathered] for n, i in enumerate(row_leaves)}
         if not folder.store.has_folder(plan.pieces):
-            _raise_if_counted_out(meeting)
             raise FileNotFoundError(f"{call}: this process cannot find {folder.store.path(plan.pieces)}, which process 0 "
                                     "has created: path must be a folder that all processes share")
         plan.blocks = [block for number, x in enumerate(flat) for block in _list_blocks(plan, number, x)]

@@ -29,6 +29,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from ._elastic import gathering
 from ._group import membership
 from ._rendezvous import rendezvous_protocol
 from ._typing import CoordinationService, Message
@@ -71,7 +72,8 @@ class _Connection:
     """One connection: unauthenticated at first, then a member of a system.
 
     Attributes:
-      until: when an unauthenticated connection is closed; host: its remote address.
+      until: when an unauthenticated connection is closed, or a member of a gathering system no longer waits; host: its
+        remote address.
       hello: the description that the process sent of itself; peer: the address at which its peers reach it.
       service_connected, service_failed: whether its client is connected to jaxlib's service, or could not be.
       last_heard: when it last sent something.
@@ -108,6 +110,7 @@ class _System:
       may_be_suspended: whether a suspended member may still be connected to the service.
       error: why the system cannot be formed, in phase "connecting".
       failures: launch -> (until when other processes may fail too, process index -> error).
+      is_awaited: whether its members know that a process waits for them.
     """
 
     def __init__(self, first: _Connection) -> None:
@@ -119,7 +122,7 @@ class _System:
         self.phase = "gathering"
         self.heartbeat, self.next_beat = 0.0, float("inf")
         self.service: CoordinationService | None = None
-        self.may_be_suspended = False
+        self.may_be_suspended = self.is_awaited = False
         self.port = 0
         self.error: str | None = None
         self.failures: dict[str, tuple[float, dict[int, str]]] = {}
@@ -213,7 +216,7 @@ class Coordinator:
             self._start_service(s)
         for s in [s for s in self._systems if s.until <= now]:
             if s.phase == "gathering":
-                self._fail_gathering(s)
+                self._handle_gathering_timeout(s)
             elif s.phase == "connecting":
                 self._fail_connecting(s)
         for s in [s for s in self._systems if s.next_beat <= now]:
@@ -236,6 +239,43 @@ class Coordinator:
                 self._drop_all(s)
                 self._systems.remove(s)
                 self._stop_service(s)
+
+    def _handle_gathering_timeout(self, s: _System) -> None:
+        """Form a smaller system if its members allow that, else send them the error."""
+        if all(gathering.is_elastic(c.hello) for c in s.members.values()):
+            if any(gathering.is_complete(o) for o in self._systems):
+                for c in s.members.values():
+                    c.until = time.monotonic() + gathering.WAIT_PAUSE
+                    c.lines.send(wait=gathering.WAIT_PAUSE)
+                return self._update_timeout(s)
+            if gathering.is_enough(s, bool(self._records)):
+                gathering.renumber(s)
+                return self._start_service(s)
+        self._fail_gathering(s)
+
+    @staticmethod
+    def _update_timeout(s: _System) -> None:
+        s.until = min((c.until for c in s.members.values()), default=float("inf"))
+
+    def _update_waiting(self, has_changed: bool = False) -> None:
+        """Notify the members of systems at work whether a process waits for them.
+
+        Args:
+          has_changed: whether a system is not complete any more. Then those that wait for it wait for its members, and
+            their time begins again.
+        """
+        those = [s for s in self._systems if s.phase == "gathering"]
+        for s in those:
+            for c in s.members.values():
+                if has_changed and gathering.is_elastic(c.hello):
+                    c.until = time.monotonic() + c.hello["timeout"]
+            self._update_timeout(s)
+        for s in [s for s in self._systems if s.phase == "running"]:
+            is_awaited = gathering.find_awaited(s, those)
+            if is_awaited != s.is_awaited:
+                s.is_awaited = is_awaited
+                for c in list(s.members.values()):
+                    c.lines.send(awaited=is_awaited)
 
     def _fail_gathering(self, s: _System) -> None:
         """Send the error of processes that did not come to those that did."""
@@ -364,8 +404,9 @@ class Coordinator:
         numbers: list[Any] = [hello.get(n) for n in ("timeout", "heartbeat", "leaving")]
         if any(type(n) not in (int, float) or not 0 <= n < 1e9 for n in numbers):
             raise ValueError("no hello")
-        if not membership.is_valid_hello(hello):
-            return self._reject(c, "the job id, or the system that the process was in before, has a wrong form", "connection")
+        if not membership.is_valid_hello(hello) or not gathering.is_valid_hello(hello):
+            return self._reject(c, "the job id, the system that the process was in before, or the least number of processes, "
+                                "has a wrong form", "connection")
         c.hello = hello
         if self._stopping:
             return self._reject(c, "the coordinator was stopped", "connection")
@@ -377,8 +418,11 @@ class Coordinator:
         if foreign:  # those that wait belong to the job of this coordinator, and are not concerned
             return self._reject(c, foreign, "value")
         lost = self._records.find_unknown_losses(c.hello.get("previous"))
-        if lost is not None:
+        if lost is not None and not gathering.is_elastic(c.hello):
             return self._reject_after_loss(c, lost)
+        if system is not None and c.rank in system.members and gathering.is_elastic(c.hello):
+            # The former one may have ended without a message of the network. It must not end the others.
+            self._reject(system.members[c.rank], f"process_id {c.rank} was taken by {c}, which came later", "value")
         mismatch = self._find_mismatch(c, system)
         if mismatch:
             text = (f"{mismatch}. Each process needs a number of its own, the same num_processes and the same versions. "
@@ -395,7 +439,8 @@ class Coordinator:
         system.members[c.rank] = c
         rendezvous_protocol.set_keepalive(c.socket, c.hello["heartbeat"])
         c.lines.send(proof=rendezvous_protocol.mac(self._key, "coordinator", c.challenge, str(c.hello.get("nonce"))))
-        system.until = min(system.until, time.monotonic() + c.hello["timeout"])
+        c.until = time.monotonic() + c.hello["timeout"]
+        self._update_waiting()
         self._job.learn(c.hello.get("job"), str(c))
         # Processes that were given the id of their job cannot be those of another one.
         if self._job.name or system.count == 1:
@@ -433,7 +478,8 @@ class Coordinator:
         record.add(rank, name)
         for s in [s for s in self._systems if s.phase == "gathering"]:
             for c in [c for c in s.members.values() if self._records.find(c.hello.get("previous")) is record]:
-                self._reject_after_loss(c, record)
+                if not gathering.is_elastic(c.hello):
+                    self._reject_after_loss(c, record)
             self._close_if_empty(s)
 
     def _find_mismatch(self, c: _Connection, system: _System | None) -> str | None:
@@ -451,6 +497,8 @@ class Coordinator:
         mine, theirs = c.hello.get("fits"), other.hello.get("fits")
         if mine != theirs:
             return f"processes must agree; {c} has {mine}, {other} has {theirs}"
+        if c.hello.get("min") != other.hello.get("min"):
+            return f"min_processes is {c.hello.get('min')} in {c} and {other.hello.get('min')} in {other}"
         return None
 
     def _reject(self, c: _Connection, text: str, kind: str, **fields: object) -> None:
@@ -483,7 +531,7 @@ class Coordinator:
             return self._fail(s, f"the coordinator cannot host jaxlib's service: {type(e).__name__}: {e}", "connection")
         s.phase, s.until = "connecting", time.monotonic() + 1.25 * _CONNECT_TIMEOUT
         for c in list(s.members.values()):
-            c.lines.send(begin=s.port, limit=int(_CONNECT_TIMEOUT), heartbeat=first["heartbeat"], job=self._job.name,
+            c.lines.send(begin=s.port, rank=c.rank, count=s.count, limit=int(_CONNECT_TIMEOUT), heartbeat=first["heartbeat"], job=self._job.name,
                          system=s.record.id, pid=os.getpid(), host=socket.gethostname())
 
     def _start_if_connected(self, s: _System) -> None:
@@ -502,6 +550,7 @@ class Coordinator:
             for part in parts:
                 c.lines.send(peers=part)
             c.lines.send(ready=True)
+        self._update_waiting()
 
     def _fail(self, s: _System, text: str, kind: str) -> None:
         """Send an error to all members of a system, and close it."""
@@ -509,6 +558,7 @@ class Coordinator:
         for c in list(s.members.values()):
             self._reject(c, text, kind)
         self._close(s)
+        self._update_waiting()
 
     def _handle_end(self, c: _Connection, reason: str = "ended") -> None:
         """Handle a connection that ended without a goodbye, or a silent one: its process is lost."""
@@ -524,7 +574,7 @@ class Coordinator:
             self._request_membership(s)
         elif s.phase == "gathering":
             record = self._records.find(c.hello.get("previous"))
-            if record is not None:
+            if record is not None and not gathering.is_elastic(c.hello):
                 self._record_loss(record, c.hello["previous"]["rank"], str(c))
         elif s.phase == "connecting":
             # jaxlib aborts the processes that wait for this one. So this coordinator connects in its place: then all
@@ -534,6 +584,7 @@ class Coordinator:
                 threading.Thread(target=self._connect_for_lost, args=(s, c.rank, c.hello), daemon=True).start()
             self._start_if_connected(s)
         self._close_if_empty(s)
+        self._update_waiting(s.phase == "running")
 
     def _connect_for_lost(self, s: _System, rank: int, hello: Message) -> None:
         address = rendezvous_protocol.format_address(self._local_host(), s.port)
@@ -557,6 +608,7 @@ class Coordinator:
         if s.phase == "running":
             self._handle_beat(s, c, s.record.number)  # no answer is awaited from a process that has left
         self._close_if_empty(s)
+        self._update_waiting(s.phase == "running")
 
     def _handle_abandon(self, c: _Connection) -> None:
         """Release all members: this coordinator was silent for so long that a member continues without it.
@@ -569,6 +621,7 @@ class Coordinator:
             other.lines.send(closing=True)
         self._drop_all(s)
         self._close_if_empty(s)
+        self._update_waiting(has_changed=True)
 
     @staticmethod
     def _request_membership(s: _System) -> None:

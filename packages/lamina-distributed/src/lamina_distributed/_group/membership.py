@@ -75,6 +75,9 @@ class Records:
     def __init__(self) -> None:
         self._all: OrderedDict[str, Record] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def add(self, record: Record) -> None:
         """Add the record of a system that was formed."""
         self._all[record.id] = record

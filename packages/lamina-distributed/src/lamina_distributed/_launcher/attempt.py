@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from . import failure_report
@@ -82,14 +82,21 @@ class Attempt:
       signals: of the launcher.
       until: the time at which all of them are ended.
       min_processes: the others go on after a failure as long as so many have not failed.
+      replace: starts another process under the number of one that has failed; it also gets the number of replacements
+        so far, with its own.
+      max_replacements: how many times it is called at most.
 
     Attributes:
+      replacements: the number of processes that were started in place of others.
       root: the process that failed first, once it is known.
       timed_out: whether they were ended at `until`.
     """
 
-    def __init__(self, members: list[Member], signals: Signals, until: float, min_processes: int) -> None:
+    def __init__(self, members: list[Member], signals: Signals, until: float, min_processes: int,
+                 replace: Callable[[int, int], Member], max_replacements: int) -> None:
         self.members = members
+        self.replacements = 0
+        self._replace, self._max_replacements = replace, max_replacements
         self.root: failure_report.Ending | None = None
         self.timed_out = False
         self._signals, self._until, self._min_processes = signals, until, min_processes
@@ -108,11 +115,12 @@ class Attempt:
             while any(m.status is None for m in self.members):
                 until = min(self._until, self._kill_at, self._decide_at)
                 self._read(selector, until - time.monotonic())
-                for m in self.members:
+                for m in list(self.members):
                     if m.check_ended() and m.status and not self._is_ending():
                         for _ in range(_MAX_READS):  # what it has written at its end
                             self._read(selector, 0)
-                        self._handle_failure(m)
+                        if not self._replace_member(m, selector):
+                            self._handle_failure(m)
                 self._handle_times()
             end = time.monotonic() + 1
             while len(selector.get_map()) > 1 and time.monotonic() < end:  # the rest of the output
@@ -124,16 +132,31 @@ class Attempt:
     def _selector(self) -> Iterator[selectors.DefaultSelector]:
         with selectors.DefaultSelector() as selector:
             for m in self.members:
-                for s in m.streams:
-                    selector.register(s.pipe, selectors.EVENT_READ, s)
+                _register(m, selector)
             selector.register(self._signals.wake, selectors.EVENT_READ)
             yield selector
 
     def _is_ending(self) -> bool:
         return self.root is not None or self.timed_out or self._signals.received is not None
 
+    def _replace_member(self, m: Member, selector: selectors.DefaultSelector) -> bool:
+        """Start another process in place of one that has failed. Return False if that is not allowed."""
+        # If others are done, they have left the group, and no process is needed in it.
+        if self._has_failed or self.replacements == self._max_replacements or any(o.status == 0 for o in self.members):
+            return False
+        self.replacements += 1
+        print_message(f"process {m.rank} failed, with {format_status(m.status)}; starting it again, replacement "
+                      f"{self.replacements} of {self._max_replacements}")
+        for s in m.streams:
+            if s.pipe.fileno() in selector.get_map():
+                selector.unregister(s.pipe)
+        m.close()
+        self.members[self.members.index(m)] = new = self._replace(m.rank, self.replacements)
+        _register(new, selector)
+        return True
+
     def _handle_failure(self, m: Member) -> None:
-        """Handle the failure of a process. A policy that replaces a lost process without a restart belongs here."""
+        """Handle a failure: decide whether the others go on, or whose failure is the root."""
         remaining = [o for o in self.members if not o.status]
         if len(remaining) >= self._min_processes:
             m.is_tolerated = True
@@ -210,6 +233,11 @@ class Attempt:
         with contextlib.suppress(OSError):
             sys.stderr.buffer.write(b"".join(line + b"\n" for line in lines))
             sys.stderr.buffer.flush()
+
+
+def _register(m: Member, selector: selectors.DefaultSelector) -> None:
+    for s in m.streams:
+        selector.register(s.pipe, selectors.EVENT_READ, s)
 
 
 def format_status(status: int | None) -> str:
