@@ -1,0 +1,146 @@
+"""Functions that the tests run in workers. The workers import this module."""
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import lamina
+import numpy as np
+from lamina import distributed, lax
+from lamina import numpy as jnp
+from lamina_checkpoint import Checkpointer
+from lamina_distributed.ray import _worker
+from sklearn.datasets import load_digits
+
+IMAGES, STEPS, DEVICES = 1680, 40, 2
+START = np.zeros((64, 10), np.float32), np.zeros(10, np.float32)
+
+
+def loss(params, images, labels):
+    scores = images @ params[0] + params[1]
+    return (jnp.log(jnp.exp(scores).sum(1)) - (scores * (labels[:, None] == jnp.arange(10))).sum(1)).sum()
+
+
+def step(params, images, labels):
+    grads = lax.psum(lamina.grad(loss)(params, images, labels), "all")
+    return tuple(p - 0.008 * g / IMAGES for p, g in zip(params, grads))
+
+
+train_step = lamina.pmap(step, axis_name="all", in_axes=(None, 0, 0), out_axes=None)
+
+
+def rows(rank, count, devices):
+    """Return this process's share of the images and labels, one row per device."""
+    return [np.float32(x[:IMAGES].reshape(count, devices, -1, *x.shape[1:])[rank]) for x in load_digits(return_X_y=True)]
+
+
+def accuracy(params):
+    images, labels = (x[0, 0] for x in (np.asarray(r)[None] for r in rows(0, 1, 1)))
+    return np.mean((images @ params[0] + params[1]).argmax(1) == labels)
+
+
+def end_once(done, at, number=signal.SIGKILL):
+    """End this process at step `at[rank]`, unless it is a replacement."""
+    if os.environ["LAMINA_RESTART_COUNT"] == "0" and at.get(int(os.environ["LAMINA_PROCESS_ID"])) == done:
+        sys.stderr.write("the last words")
+        sys.stderr.flush()
+        os.kill(os.getpid(), number)
+
+
+def train_elastic(at):
+    """Train with a loop that continues after a loss, with the state of another worker; return it, and what happened."""
+    lamina.config.update("num_cpu_devices", DEVICES)
+    state, done, events = None, None, []
+    while done is None or done < STEPS:
+        distributed.initialize(min_processes=2, initialization_timeout=60, heartbeat_timeout_seconds=10)
+        try:
+            state, done = distributed.share_newest_state(state, done)
+            if done is None:
+                state, done = START, 0
+            mine = rows(lamina.process_index(), lamina.process_count(), DEVICES)
+            events.append((lamina.process_count(), done))
+            while done < STEPS and not distributed.has_waiting_processes():
+                end_once(done, at)
+                state = lamina.device_get(train_step(state, *mine))
+                done += 1
+                time.sleep(0.05)
+        except distributed.ProcessLostError:
+            pass
+        distributed.shutdown()
+    return state, events
+
+
+def train_from_checkpoint(folder, at, number=signal.SIGKILL, heartbeat=10):
+    """Train without a handler of losses, from the last checkpoint; return the parameters, and whether it was called again."""
+    lamina.config.update("num_cpu_devices", DEVICES)
+    distributed.initialize(heartbeat_timeout_seconds=heartbeat)
+    mine = rows(lamina.process_index(), lamina.process_count(), DEVICES)
+    with Checkpointer(folder, keep=2) as checkpointer:
+        first = checkpointer.latest_step()
+        params, done = (START, 0) if first is None else checkpointer.restore(like=((np.ndarray, np.ndarray), 0))
+        while done < STEPS:
+            end_once(done, at, number)
+            params, done = train_step(params, *mine), done + 1
+            if done % 5 == 0:
+                checkpointer.save(done, (params, done))
+            time.sleep(0.05)
+    return lamina.device_get(params), first
+
+
+def print_lines():
+    rank = os.environ["LAMINA_PROCESS_ID"]
+    for _ in range(3):
+        print("the same line")
+    print(f"to stderr of {rank}", file=sys.stderr)
+    os.write(1, b"without an end, \xff")
+    return os.environ["LAMINA_COORDINATOR_ADDRESS"], os.environ["LAMINA_NUM_PROCESSES"], lamina.process_count()
+
+
+def fail_in_one(rank):
+    distributed.initialize()
+    if lamina.process_index() == rank:
+        {}["the key"]
+    lamina.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(np.ones(lamina.local_device_count()))
+
+
+def die(rank):
+    distributed.initialize(heartbeat_timeout_seconds=10)
+    if lamina.process_index() == rank:
+        os._exit(3)
+    lamina.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(np.ones(lamina.local_device_count())).block_until_ready()
+
+
+def sum_ranks():
+    distributed.initialize()
+    return int(np.asarray(lamina.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(
+        np.full(lamina.local_device_count(), lamina.process_index() + 1)))[0])
+
+
+def return_lambda():
+    return (x for x in ())
+
+
+def wait_forever(folder):
+    (Path(folder) / os.environ["LAMINA_PROCESS_ID"]).write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def train_in_ray_train(config):
+    import ray.train
+    distributed.ray.initialize_from_ray_train(across_nodes=config["across_nodes"])
+    total = lamina.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(
+        np.full(lamina.local_device_count(), lamina.process_index() + 1))
+    ray.train.report({"total": int(np.asarray(total)[0]), "count": lamina.process_count()})
+    distributed.shutdown()
+
+
+class LateWorker(_worker.Worker):
+    """A worker that does not start if its rank is 1."""
+
+    def __init__(self, rank):
+        super().__init__(rank)
+        if rank == 1:
+            time.sleep(600)
