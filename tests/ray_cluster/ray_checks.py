@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import lamina
@@ -53,7 +53,7 @@ def test_killed_worker_rejoins_and_training_is_as_accurate(cluster, capfd):
         check_trained(params)
     events = [e for _, e in results]
     assert all(e[-1][0] == 4 for e in events)  # with all four again at the end
-    assert all(done >= 12 for _, done in events[1]) and all(0 < e[-1][1] for e in events)  # the state came from a neighbour
+    assert all(done >= 12 for _, done in events[1]) and all(0 < e[-1][1] for e in events)  # the state came from another worker
     out, err = capfd.readouterr()
     assert "[1] the last words" in err and "ray.run: worker 1 was lost and is started again, failure 1 of at most 1" in err
 
@@ -91,12 +91,9 @@ def test_exception_of_function_is_raised_with_remote_traceback(cluster):
 def test_repeated_loss_is_raised_after_max_failures(cluster):
     start = time.monotonic()
     with pytest.raises(WorkerFailedError, match="worker 0 of 2 was lost: (?s:.*)after 1 failures: max_failures is 1") as caught:
-        run(functools.partial(die_always, 0), num_workers=2, max_failures=1)
+        run(functools.partial(programs.die, 0), num_workers=2, max_failures=1)
     assert caught.value.rank == 0 and isinstance(caught.value.__cause__, ray.exceptions.RayActorError)
     assert time.monotonic() - start < 60
-
-
-die_always = programs.die
 
 
 def test_missing_resources_are_named(cluster):
@@ -122,7 +119,7 @@ def test_worker_that_does_not_start_is_named(cluster, monkeypatch):
 
 
 def test_what_cannot_be_pickled_is_refused(cluster):
-    lock = __import__("threading").Lock()
+    lock = threading.Lock()
     with pytest.raises(TypeError, match="ray.run: train must be picklable; got .*lock"):
         run(lambda: lock, num_workers=2)
     with pytest.raises(WorkerFailedError, match="the result of train must be picklable; got generator"):
@@ -162,20 +159,22 @@ def test_lost_node_is_replaced(cluster, tmp_path):
     wait_for_resources(4)
     other = cluster.add_node(**NODE, resources={"slot": 2})
     cluster.add_node(**NODE, resources={"slot": 2})
-    import threading
     threading.Timer(8, lambda: cluster.remove_node(other, allow_graceful=False)).start()
     train = functools.partial(programs.train_from_checkpoint, str(tmp_path), {})
     for params, _ in run(train, num_workers=2, resources={"slot": 1}, max_failures=2, across_nodes=True):
         check_trained(params)
 
 
-@pytest.mark.parametrize("across_nodes", [True])
-def test_workers_of_ray_train_join(cluster, tmp_path, across_nodes):
+def test_workers_of_ray_train_join(cluster, tmp_path):
     from ray.train import RunConfig, ScalingConfig
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
-    trainer = DataParallelTrainer(programs.train_in_ray_train, train_loop_config={"across_nodes": across_nodes},
-                                  scaling_config=ScalingConfig(num_workers=3), run_config=RunConfig(storage_path=str(tmp_path)))
-    assert trainer.fit().metrics == {"total": 6, "count": 3}
+    wait_for_resources(4)
+    (tmp_path / "found").mkdir()
+    trainer = DataParallelTrainer(programs.train_in_ray_train, scaling_config=ScalingConfig(num_workers=3),
+                                  train_loop_config={"across_nodes": True, "folder": str(tmp_path / "found")},
+                                  run_config=RunConfig(storage_path=str(tmp_path)))
+    trainer.fit()
+    assert sorted(p.read_text() for p in (tmp_path / "found").iterdir()) == ["6 of 3"] * 3
 
 
 def test_initialize_outside_of_ray_train_is_refused(cluster):

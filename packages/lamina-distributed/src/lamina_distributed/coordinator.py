@@ -738,7 +738,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--patience", dest="startup_timeout", type=float, default=argparse.SUPPRESS,
                         help=argparse.SUPPRESS)  # deprecated name of --startup-timeout
     parser.add_argument("--detach", action="store_true", help="run in the background")
-    parser.add_argument("--exit-on-stdin-close", action="store_true", help="end when standard input is closed, and not when the last process disconnects")
+    parser.add_argument("--exit-on-stdin-close", action="store_true",
+                        help="end when standard input is closed, not when the last process disconnects")
     parser.add_argument("--leash", dest="exit_on_stdin_close", action="store_true", default=argparse.SUPPRESS,
                         help=argparse.SUPPRESS)  # deprecated name of --exit-on-stdin-close
     parser.add_argument("--json", action="store_true", help="no effect: the output is always JSON")

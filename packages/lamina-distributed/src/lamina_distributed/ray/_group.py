@@ -202,7 +202,8 @@ class Group:
         assert outcome is not None and started is not None
         raise WorkerFailedError(
             f"{CALL}: train raised an exception in worker {m.rank} of {len(self._members)}, on node {started.address}, "
-            f"process {started.pid}: {outcome.summary}\n\n{outcome.traceback}", m.rank, outcome.traceback) from self._load_error(outcome)
+            f"process {started.pid}: {outcome.summary}\n\n{outcome.traceback}", m.rank,
+            outcome.traceback) from self._load_error(outcome)
 
     def _load_error(self, outcome: Outcome) -> BaseException | None:
         try:

@@ -37,7 +37,8 @@ def _describe_shortage(ray: Any, options: Options) -> str:
     fix = ("Ask for less, or add nodes" if options.across_nodes else
            "Ask for less, or pass across_nodes=True: without it, one node must hold all workers")
     return (f"{CALL}: num_workers={options.num_workers} with {asked} each could not be placed within "
-            f"{options.start_timeout_seconds:g} s. {'; '.join(nodes) or 'The cluster has no nodes'}; free in all: {free}. {fix}")
+            f"{options.start_timeout_seconds:g} s. {'; '.join(nodes) or 'The cluster has no nodes'}; free in all: {free}. "
+            f"{fix}")
 
 
 def _select(found: Mapping[str, float], names: list[str]) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from .. import _session
@@ -36,25 +37,25 @@ def initialize_from_ray_train(*, across_nodes: bool = False, initialization_time
     """
     ray = import_ray(_CALL)
     try:
-        import ray.train.collective  # noqa: PLC0415 (late: an optional dependency)
+        from ray.train import collective, get_context  # noqa: PLC0415 (late: an optional dependency)
     except ImportError as e:
         raise ImportError(f"{_CALL}: Ray Train (version 2) cannot be imported: {e}. Install it: pip install 'ray[train]', and "
                           "for Ray before 2.51 set RAY_TRAIN_V2_ENABLED=1", name="ray") from e
-    context = _get_context(ray)
+    context = _check_context(get_context)
     rank, count = context.get_world_rank(), context.get_world_size()
     if not across_nodes and context.get_local_world_size() != count:
         raise ValueError(f"{_CALL}: the {count} workers must be on one node; got {context.get_local_world_size()} on this one. "
                          "Pass across_nodes=True: they then listen at the addresses that Ray uses for the nodes")
     made = _start_coordinator(ray, across_nodes, initialization_timeout) if rank == 0 else None
-    address, token, job = ray.train.collective.broadcast_from_rank_zero(made)
+    address, token, job = collective.broadcast_from_rank_zero(made)
     os.environ["LAMINA_TOKEN"] = token
     _session.initialize(address, count, rank, job_id=job, initialization_timeout=initialization_timeout, **options)
 
 
-def _get_context(ray: Any) -> Any:
+def _check_context(get_context: Callable[[], Any]) -> Any:
     """Return the context of this worker. RuntimeError outside of a worker of Ray Train."""
     try:
-        context = ray.train.get_context()
+        context = get_context()
         context.get_world_size()
         return context
     except Exception as e:  # Ray has no public class for it
