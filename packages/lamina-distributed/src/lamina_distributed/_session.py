@@ -165,7 +165,7 @@ class _Session:
             self._watch.close()
         for name, make in self._previous_makers:
             runtime.set_client_maker(name, make)
-        self._monitor.announce_leave()
+        self._monitor.probes.announce_leave()
         self.disconnect()  # before the coordinator, which ends the service after the last process has left
         self.connection.leave()
         self._monitor.close()

@@ -11,45 +11,39 @@ Only the standard library is imported, so that the coordinator starts fast.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import time
+from collections.abc import Sequence
 
-from .._group import membership
-from .._typing import Message
+from . import membership
+from .system import Connection, System
 
-__all__ = ["WAIT_PAUSE", "find_awaited", "is_complete", "is_elastic", "is_enough", "is_valid_hello", "renumber"]
+__all__ = ["WAIT_PAUSE", "is_at_work", "is_awaited", "is_elastic", "is_enough", "renumber", "set_timeout"]
 
 WAIT_PAUSE = 5.0  # seconds between two messages to a process that waits while a complete system is at work
 
 
-def is_valid_hello(hello: Message) -> bool:
-    """Return whether the number of processes that is enough has the right form."""
-    least = hello.get("min")
-    return least is None or (type(least) is int and 0 < least <= hello["count"])
-
-
-def is_elastic(hello: Message) -> bool:
+def is_elastic(c: Connection) -> bool:
     """Return whether a process waits for those that replace lost ones, and may work in a smaller system."""
-    return hello.get("min") is not None
+    return c.hello.get("min") is not None
 
 
-def is_complete(s: Any) -> bool:
+def is_at_work(s: System) -> bool:
     """Return whether all members of a system that was formed are still in it, so that it can compute."""
-    return s.phase != "gathering" and len(s.members) == s.record.count
+    return s.phase != "gathering" and len(s.members) == s.count
 
 
-def is_enough(s: Any, has_records: bool) -> bool:
+def is_enough(s: System, has_records: bool) -> bool:
     """Return whether the members of a gathering system may form a smaller one.
 
     Args:
       has_records: whether a system was formed at this coordinator before.
     """
-    hellos = [c.hello for c in s.members.values()]
-    return (all(is_elastic(h) and len(hellos) >= h["min"] for h in hellos)
-            and (not has_records or any(h.get("previous") for h in hellos)))
+    members = s.members.values()
+    return (all(is_elastic(c) and len(members) >= c.hello["min"] for c in members)
+            and (not has_records or any(c.hello.get("previous") for c in members)))
 
 
-def renumber(s: Any) -> None:
+def renumber(s: System) -> None:
     """Make a gathering system complete: its members get the indices from 0 on, in the same order."""
     members = [s.members[r] for r in sorted(s.members)]
     for rank, c in enumerate(members):
@@ -57,6 +51,20 @@ def renumber(s: Any) -> None:
     s.members, s.count, s.record = dict(enumerate(members)), len(members), membership.Record(len(members))
 
 
-def find_awaited(s: Any, gathering: Iterable[Any]) -> bool:
-    """Return whether a system that is at work should leave, because a process waits for which it has a place."""
-    return any(is_elastic(c.hello) and c.hello["count"] > s.count for g in gathering for c in g.members.values())
+def is_awaited(s: System, systems: Sequence[System]) -> bool:
+    """Return whether a system at work should leave, because a process waits for which it has a place."""
+    return any(is_elastic(c) and c.hello["count"] > s.count
+               for other in systems if other.phase == "gathering" for c in other.members.values())
+
+
+def set_timeout(s: System, begins_again: bool = False) -> None:
+    """Set when a gathering system fails, or forms with fewer processes: when the time of its first member is over.
+
+    Args:
+      begins_again: whether the time of each member begins now, because those for which it waits have just left another
+        system.
+    """
+    for c in s.members.values():
+        if begins_again and is_elastic(c):
+            c.until = time.monotonic() + c.hello["timeout"]
+    s.until = min((c.until for c in s.members.values()), default=float("inf"))
