@@ -12,6 +12,7 @@ import lamina
 import numpy as np
 import pytest
 import ray
+import ray_digits
 import ray_programs as programs
 from lamina.distributed.ray import WorkerFailedError, initialize_from_ray_train, run
 from lamina_distributed.ray import _placement
@@ -33,9 +34,9 @@ def cluster():
 
 @functools.cache
 def train_alone():
-    params, mine = programs.START, programs.rows(0, 1, 1)
-    step = lamina.pmap(programs.step, axis_name="all", in_axes=(None, 0, 0), out_axes=None, devices=lamina.devices()[:1])
-    for _ in range(programs.STEPS):
+    params, mine = ray_digits.START, ray_digits.rows(0, 1, 1)
+    step = lamina.pmap(ray_digits.step, axis_name="all", in_axes=(None, 0, 0), out_axes=None, devices=lamina.devices()[:1])
+    for _ in range(ray_digits.STEPS):
         params = step(params, *mine)
     return [np.asarray(p) for p in params]
 
@@ -44,26 +45,28 @@ def check_trained(params):
     """Check that parameters are those of one process, and that they classify."""
     for found, expected in zip(params, train_alone()):
         np.testing.assert_allclose(found, expected, atol=1e-4)
-    assert programs.accuracy(params) == programs.accuracy(train_alone()) > 0.9
+    assert ray_digits.accuracy(params) == ray_digits.accuracy(train_alone()) > 0.9
 
 
 def test_killed_worker_rejoins_and_training_is_as_accurate(cluster, capfd):
-    results = run(functools.partial(programs.train_elastic, {1: 12}), num_workers=4, max_failures=1, across_nodes=True)
+    results = run(functools.partial(ray_digits.train, 1), num_workers=4, max_failures=1, across_nodes=True)
     for params, _ in results:
         check_trained(params)
-    events = [e for _, e in results]
-    assert all(e[-1][0] == 4 for e in events)  # with all four again at the end
-    assert all(done >= 12 for _, done in events[1]) and all(0 < e[-1][1] for e in events)  # the state came from another worker
-    out, err = capfd.readouterr()
-    assert "[1] the last words" in err and "ray.run: worker 1 was lost and is started again, failure 1 of at most 1" in err
+    groups = [g for _, g in results]
+    assert all(g[-1][0] == 4 for g in groups)  # all four again at the end
+    assert all(g[0] == (4, 0) and len(g) > 1 for r, g in enumerate(groups) if r != 1)
+    assert all(first >= ray_digits.STEPS // 2 for _, first in groups[1])  # the state came from another worker
+    err = capfd.readouterr().err
+    assert "ray.run: worker 1 was lost and is started again, failure 1 of at most 1" in err
 
 
-def test_program_without_handler_is_called_again_from_its_checkpoint(cluster, tmp_path):
+def test_program_without_handler_is_called_again_from_its_checkpoint(cluster, tmp_path, capfd):
     train = functools.partial(programs.train_from_checkpoint, str(tmp_path), {0: 18})
     results = run(train, num_workers=2, max_failures=1)
     for params, first in results:
         check_trained(params)
         assert first in (10, 15)
+    assert "[0] the last words" in capfd.readouterr().err
 
 
 def test_stopped_worker_is_replaced(cluster, tmp_path):

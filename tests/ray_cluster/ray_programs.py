@@ -10,37 +10,11 @@ from pathlib import Path
 import lamina
 import numpy as np
 from lamina import distributed, lax
-from lamina import numpy as jnp
 from lamina_checkpoint import Checkpointer
 from lamina_distributed.ray import _worker
-from sklearn.datasets import load_digits
-
-IMAGES, STEPS, DEVICES = 1680, 40, 2
-START = np.zeros((64, 10), np.float32), np.zeros(10, np.float32)
-
-
-def loss(params, images, labels):
-    scores = images @ params[0] + params[1]
-    return (jnp.log(jnp.exp(scores).sum(1)) - (scores * (labels[:, None] == jnp.arange(10))).sum(1)).sum()
-
-
-def step(params, images, labels):
-    grads = lax.psum(lamina.grad(loss)(params, images, labels), "all")
-    return tuple(p - 0.008 * g / IMAGES for p, g in zip(params, grads))
-
+from ray_digits import DEVICES, START, STEPS, rows, step  # of examples/clusters
 
 train_step = lamina.pmap(step, axis_name="all", in_axes=(None, 0, 0), out_axes=None)
-
-
-def rows(rank, count, devices):
-    """Return this process's share of the images and labels, one row per device."""
-    return [np.float32(x[:IMAGES].reshape(count, devices, -1, *x.shape[1:])[rank]) for x in load_digits(return_X_y=True)]
-
-
-def accuracy(params):
-    images, labels = (x[0, 0] for x in (np.asarray(r)[None] for r in rows(0, 1, 1)))
-    return np.mean((images @ params[0] + params[1]).argmax(1) == labels)
-
 
 def end_once(done, at, number=signal.SIGKILL):
     """End this process at step `at[rank]`, unless it is a replacement."""
@@ -48,29 +22,6 @@ def end_once(done, at, number=signal.SIGKILL):
         sys.stderr.write("the last words")
         sys.stderr.flush()
         os.kill(os.getpid(), number)
-
-
-def train_elastic(at):
-    """Train with a loop that continues after a loss, with the state of another worker; return it, and what happened."""
-    lamina.config.update("num_cpu_devices", DEVICES)
-    state, done, events = None, None, []
-    while done is None or done < STEPS:
-        distributed.initialize(min_processes=2, initialization_timeout=60, heartbeat_timeout_seconds=10)
-        try:
-            state, done = distributed.share_newest_state(state, done)
-            if done is None:
-                state, done = START, 0
-            mine = rows(lamina.process_index(), lamina.process_count(), DEVICES)
-            events.append((lamina.process_count(), done))
-            while done < STEPS and not distributed.has_waiting_processes():
-                end_once(done, at)
-                state = lamina.device_get(train_step(state, *mine))
-                done += 1
-                time.sleep(0.05)
-        except distributed.ProcessLostError:
-            pass
-        distributed.shutdown()
-    return state, events
 
 
 def train_from_checkpoint(folder, at, number=signal.SIGKILL, heartbeat=10):

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 __all__ = ["WorkerFailedError", "import_ray"]
 
 
@@ -18,6 +20,10 @@ class WorkerFailedError(RuntimeError):
     def __init__(self, message: str, rank: int, remote_traceback: str | None = None) -> None:
         super().__init__(message)
         self.rank, self.remote_traceback = rank, remote_traceback
+
+    @override
+    def __reduce__(self) -> tuple[type[WorkerFailedError], tuple[str, int, str | None]]:
+        return type(self), (str(self), self.rank, self.remote_traceback)
 
 
 def import_ray(call: str) -> Any:
