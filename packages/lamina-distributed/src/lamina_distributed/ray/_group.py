@@ -60,6 +60,7 @@ class Group:
         self._last_loss = float("-inf")
         self._decide_at = float("inf")
         self._token, self._job = os.urandom(32).hex(), f"ray-{os.urandom(8).hex()}"
+        self._rests: dict[Any, _output.OutputCopy] = {}  # the rest of the output of lost workers, by Ray's reference
         self._host: Any = None
         self._host_end: Any = None
         self._address: str | None = None
@@ -71,7 +72,7 @@ class Group:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._drain(self._members)
+            self._drain()
         finally:
             for actor in [m.actor for m in self._members] + [self._host]:
                 self._kill(actor)
@@ -83,10 +84,12 @@ class Group:
         self._start_coordinator()
         while any(m.outcome is None or m.outcome.result is None for m in self._members):
             waited = {ref: m for m in self._members for ref in (m.call, m.output) if ref is not None}
-            refs = [*waited] + [self._host_end] * (self._host_end is not None)
+            refs = [*waited, *self._rests] + [self._host_end] * (self._host_end is not None)
             for ref in self._ray.wait(refs, timeout=self._seconds_left())[0] if refs else ():
                 if ref is self._host_end:
                     self._start_coordinator()
+                elif ref in self._rests:
+                    self._copy_rest(ref, self._rests.pop(ref), 0)
                 elif ref is waited[ref].output:
                     self._copy_output(waited[ref])
                 elif ref is waited[ref].call:
@@ -100,11 +103,10 @@ class Group:
 
     def _handle_times(self) -> None:
         now = time.monotonic()
-        late = [m for m in self._members if m.until <= now]
-        if late:
-            ranks = ", ".join(str(m.rank) for m in late)
+        if any(m.until <= now for m in self._members):
+            late = [m.rank for m in self._members if m.started is None]
             raise TimeoutError(
-                f"{CALL}: worker{'s' * (len(late) > 1)} {ranks} of {len(self._members)} did not start within "
+                f"{CALL}: worker{'s' * (len(late) > 1)} {', '.join(map(str, late))} of {len(self._members)} did not start within "
                 f"{self._options.start_timeout_seconds:g} s, with {_placement.format_resources(self._options.resources)} each. "
                 "Raise start_timeout_seconds, or look at Ray's logs of the node")
         if self._decide_at <= now:
@@ -155,7 +157,8 @@ class Group:
         m.until = float("inf")
         self._kill(m.actor)
         m.actor = None
-        self._drain([m])
+        if m.started is not None and m.started.node in self._living_nodes():
+            self._rests[self._end_output(m)] = m.copy
         m.started = None
         reason = _summarize(error)
         self._count_failure(m.rank, f"was lost: {reason}", error)
@@ -257,26 +260,32 @@ class Group:
         self._request_output(m)
 
     def _end_output(self, m: _Member) -> Any:
-        """Return Ray's reference of the rest of the output of a worker. It is read by the worker, or on its node.
+        """Have the rest of the output of a worker read, and its files deleted; return Ray's reference of the output.
 
-        The task on the node does not run if the node is lost.
+        The worker reads it itself, else another one on its node, else a task there, which takes longer to start.
         """
         assert m.started is not None
-        if m.actor is not None:
-            return m.actor.end_output.options(concurrency_group="output").remote(m.copy.offsets)
-        affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(m.started.node, soft=False)
+        node, folder = m.started.node, m.started.folder
+        for other in [m, *self._members]:
+            if other.actor is not None and other.started is not None and other.started.node == node:
+                return other.actor.end_output.options(concurrency_group="output").remote(folder, m.copy.offsets)
+        affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         task = self._ray.remote(num_cpus=0, max_retries=0)(_output.read_rest)
-        return task.options(scheduling_strategy=affinity).remote(m.started.folder, m.copy.offsets)
+        return task.options(scheduling_strategy=affinity).remote(folder, m.copy.offsets)
 
-    def _drain(self, members: list[_Member]) -> None:
-        """Copy the rest of the output of workers, and delete its files."""
+    def _copy_rest(self, ref: Any, copy: _output.OutputCopy, seconds: float) -> None:
+        """Print the rest of the output of a worker, if it is read within the seconds. Its node may be lost."""
+        with contextlib.suppress(OSError, self._ray.exceptions.RayError):
+            copy.write(self._ray.get(ref, timeout=seconds))
+        copy.close()
+
+    def _drain(self) -> None:
+        """Copy the rest of the output of all workers, and delete their files."""
         until, living = time.monotonic() + _DRAIN_TIME, self._living_nodes()
-        refs = [(m, self._end_output(m)) for m in members if m.started is not None and m.started.node in living]
-        for m, ref in refs:
-            with contextlib.suppress(OSError, self._ray.exceptions.RayError):
-                m.copy.write(self._ray.get(ref, timeout=max(until - time.monotonic(), 0.1)))
-        for m in members:
-            m.copy.close()
+        rests = self._rests | {self._end_output(m): m.copy for m in self._members
+                               if m.started is not None and m.started.node in living}
+        for ref, copy in rests.items():
+            self._copy_rest(ref, copy, max(until - time.monotonic(), 0.1))
 
 
 def _summarize(error: BaseException) -> str:

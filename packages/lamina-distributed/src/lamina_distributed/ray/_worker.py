@@ -97,9 +97,9 @@ class Worker:
         """Return the output after the offsets, see `read_files`."""
         return _output.read_files(self._folder, offsets, seconds)
 
-    def end_output(self, offsets: list[int]) -> list[bytes]:
-        """Return the rest of the output, and delete its files."""
-        return _output.read_rest(self._folder, offsets)
+    def end_output(self, folder: str, offsets: list[int]) -> list[bytes]:
+        """Return the rest of the output of a worker of this node, and delete its files."""
+        return _output.read_rest(folder, offsets)
 
 
 
