@@ -15,6 +15,7 @@ import ray
 import ray_digits
 import ray_programs as programs
 from lamina.distributed.ray import WorkerFailedError, initialize_from_ray_train, run
+from lamina_checkpoint import steps
 from lamina_distributed.ray import _placement
 from ray.cluster_utils import Cluster
 
@@ -159,13 +160,22 @@ def is_running(pid):
 
 
 def test_lost_node_is_replaced(cluster, tmp_path):
-    wait_for_resources(4)
-    other = cluster.add_node(**NODE, resources={"slot": 2})
     cluster.add_node(**NODE, resources={"slot": 2})
-    threading.Timer(8, lambda: cluster.remove_node(other, allow_graceful=False)).start()
-    train = functools.partial(programs.train_from_checkpoint, str(tmp_path), {})
-    for params, _ in run(train, num_workers=2, resources={"slot": 1}, max_failures=2, across_nodes=True):
+    reserved = ray.util.placement_group([{"slot": 2}])
+    assert reserved.wait(60)
+    lost = cluster.add_node(**NODE, resources={"slot": 2})  # only this node has slots left
+
+    def lose_node():
+        while not steps(str(tmp_path)):
+            time.sleep(0.1)
+        cluster.remove_node(lost, allow_graceful=False)
+        ray.util.remove_placement_group(reserved)
+
+    threading.Thread(target=lose_node, daemon=True).start()
+    train = functools.partial(programs.train_from_checkpoint, str(tmp_path), {}, pause=0.4)
+    for params, first in run(train, num_workers=2, resources={"slot": 1}, max_failures=2):
         check_trained(params)
+        assert first is not None and first >= 5
 
 
 def test_workers_of_ray_train_join(cluster, tmp_path):

@@ -24,7 +24,7 @@ def end_once(done, at, number=signal.SIGKILL):
         os.kill(os.getpid(), number)
 
 
-def train_from_checkpoint(folder, at, number=signal.SIGKILL, heartbeat=10):
+def train_from_checkpoint(folder, at, number=signal.SIGKILL, heartbeat=10, pause=0.05):
     """Train without a handler of losses, from the last checkpoint; return the parameters, and whether it was called again."""
     lamina.config.update("num_cpu_devices", DEVICES)
     distributed.initialize(heartbeat_timeout_seconds=heartbeat)
@@ -37,7 +37,7 @@ def train_from_checkpoint(folder, at, number=signal.SIGKILL, heartbeat=10):
             params, done = train_step(params, *mine), done + 1
             if done % 5 == 0:
                 checkpointer.save(done, (params, done))
-            time.sleep(0.05)
+            time.sleep(pause)
     return lamina.device_get(params), first
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = ["Group"]
 _CONFIRM_TIME = 10.0  # seconds for Ray to report the loss that a worker's error reports
 _OUTPUT_TIME = 1.0    # seconds that a worker waits for its next output before it answers
 _DRAIN_TIME = 10.0    # seconds for the rest of the output of a worker
+_MAX_ATTEMPTS = 5     # actors that end before they have started, for one start: Ray places some on a node that it has lost
 _TICK = 1.0           # seconds between two looks at the times
 _MAX_SUMMARY = 500    # characters of an error in a message
 
@@ -29,11 +31,11 @@ class _Member:
       call: what is waited for, its start or its call of the function; until: when its start fails.
       called_at: when the function was called last; outcome: how it ended, or None.
       copy: its output; output: the next part of that.
-      restarts: number of replacements.
+      restarts: number of replacements; attempts: number of actors made for the present start.
     """
 
     def __init__(self, rank: int) -> None:
-        self.rank, self.restarts = rank, 0
+        self.rank, self.restarts, self.attempts = rank, 0, 0
         self.actor: Any = None
         self.started: Started | None = None
         self.call: Any = None
@@ -88,6 +90,7 @@ class Group:
             for ref in self._ray.wait(refs, timeout=self._seconds_left())[0] if refs else ():
                 if ref is self._host_end:
                     self._start_coordinator()
+                    self._call_again([m for m in self._members if m.outcome is not None and m.outcome.result is None])
                 elif ref in self._rests:
                     self._copy_rest(ref, self._rests.pop(ref), 0)
                 elif ref is waited[ref].output:
@@ -104,9 +107,9 @@ class Group:
     def _handle_times(self) -> None:
         now = time.monotonic()
         if any(m.until <= now for m in self._members):
-            late = [m.rank for m in self._members if m.started is None]
+            late = [str(m.rank) for m in self._members if m.started is None]
             raise TimeoutError(
-                f"{CALL}: worker{'s' * (len(late) > 1)} {', '.join(map(str, late))} of {len(self._members)} did not start within "
+                f"{CALL}: worker{'s' * (len(late) > 1)} {', '.join(late)} of {len(self._members)} did not start within "
                 f"{self._options.start_timeout_seconds:g} s, with {_placement.format_resources(self._options.resources)} each. "
                 "Raise start_timeout_seconds, or look at Ray's logs of the node")
         if self._decide_at <= now:
@@ -114,9 +117,14 @@ class Group:
 
     # --- workers --------------------------------------------------------------------------------------------------
     def _start(self, m: _Member) -> None:
+        m.until, m.attempts = time.monotonic() + self._options.start_timeout_seconds, 0
+        self._make_actor(m)
+
+    def _make_actor(self, m: _Member) -> None:
+        m.attempts += 1
         m.actor = _placement.make_actor(self._options, self._placement, m.rank)
         m.started, m.outcome, m.copy = None, None, _output.OutputCopy(m.rank, len(self._members))
-        m.call, m.output, m.until = m.actor.start.remote(), None, time.monotonic() + self._options.start_timeout_seconds
+        m.call, m.output = m.actor.start.remote(), None
 
     def _call_train(self, m: _Member) -> None:
         """Call the user's function in a worker that has started."""
@@ -134,6 +142,8 @@ class Group:
         except self._ray.exceptions.RayTaskError:
             raise  # a fault of this module
         except self._ray.exceptions.RayError as e:
+            if m.started is None and m.attempts < _MAX_ATTEMPTS and not getattr(e, "actor_init_failed", False):
+                return self._make_actor(m)  # it never ran
             return self._replace(m, e)
         if isinstance(found, Started):
             m.started, m.until = found, float("inf")
@@ -166,13 +176,13 @@ class Group:
                        f"{self._options.max_failures}: {reason}")
         m.restarts += 1
         self._start(m)
-        self._call_ended_again()
+        self._call_again([o for o in self._members if o.outcome is not None])
 
-    def _call_ended_again(self) -> None:
+    def _call_again(self, ended: list[_Member]) -> None:
+        """Call the function again where it has ended. Errors of calls that began before now report this loss."""
         self._last_loss, self._decide_at = time.monotonic(), float("inf")
-        for m in self._members:
-            if m.outcome is not None:
-                self._call_train(m)
+        for m in ended:
+            self._call_train(m)
 
     def _handle_unconfirmed_loss(self) -> None:
         """Handle errors that report a loss which Ray does not: replace the workers that they name, else try again."""
@@ -189,7 +199,7 @@ class Group:
                                 first.outcome.traceback)
             _print_message(f"the function is called again in workers {[m.rank for m in reporting]}, failure {self._failures} "
                            f"of at most {self._options.max_failures}: {first.outcome.summary}")
-            self._call_ended_again()
+            self._call_again(reporting)
 
     # --- failures -------------------------------------------------------------------------------------------------
     def _count_failure(self, rank: int, text: str, cause: BaseException | None, remote_traceback: str | None = None) -> None:
@@ -234,18 +244,23 @@ class Group:
         self._host_end = None
         strategy = (strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
                     if self._options.across_nodes else strategies.PlacementGroupSchedulingStrategy(self._placement, 0))
-        self._host = ray.remote(num_cpus=0)(CoordinatorHost).options(scheduling_strategy=strategy).remote(self._token)
-        start = self._host.start.remote(self._options.across_nodes, self._address)
-        try:
-            self._address, self._host_node = ray.get(start, timeout=self._options.start_timeout_seconds)
-            self._host_end = self._host.wait.remote()
-        except ray.exceptions.GetTimeoutError:
-            raise TimeoutError(f"{CALL}: the coordinator did not start within {self._options.start_timeout_seconds:g} s. "
-                               "Raise start_timeout_seconds, or look at Ray's logs of the node") from None
-        except (OSError, ray.exceptions.RayError) as e:
-            if self._address is None:
-                raise ConnectionError(f"{CALL}: the coordinator cannot be started: {_summarize(e)}") from e
-            _print_message(f"the coordinator has ended and cannot be started again: {_summarize(e)}")
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            self._host = ray.remote(num_cpus=0)(CoordinatorHost).options(scheduling_strategy=strategy).remote(self._token)
+            start = self._host.start.remote(self._options.across_nodes, self._address)
+            try:
+                self._address, self._host_node = ray.get(start, timeout=self._options.start_timeout_seconds)
+                self._host_end = self._host.wait.remote()
+                return
+            except ray.exceptions.GetTimeoutError:
+                raise TimeoutError(f"{CALL}: the coordinator did not start within {self._options.start_timeout_seconds:g} s. "
+                                   "Raise start_timeout_seconds, or look at Ray's logs of the node") from None
+            except ray.exceptions.RayError as e:
+                if isinstance(e, ray.exceptions.RayActorError) and attempt < _MAX_ATTEMPTS:
+                    continue  # it never ran
+                if self._address is None:
+                    raise ConnectionError(f"{CALL}: the coordinator cannot be started: {_summarize(e)}") from e
+                _print_message(f"the coordinator has ended and cannot be started again: {_summarize(e)}")
+                return
 
     # --- output ---------------------------------------------------------------------------------------------------
     def _request_output(self, m: _Member) -> None:
@@ -290,9 +305,8 @@ class Group:
 
 def _summarize(error: BaseException) -> str:
     """Return the text of an exception in one line. Of Ray's error for a lost actor, return the cause only."""
-    text = str(error)
-    _, found, cause = text.partition("The actor is dead because ")
-    text = " ".join((cause.partition("Some common causes")[0] if found else text).split())
+    cause = re.search(r"(?s)The actor (?:is dead|died) because (.*?)(?:Some common causes|$)", str(error))
+    text = " ".join((cause[1] if cause else str(error)).split())
     return text.rstrip(" .")[:_MAX_SUMMARY] or type(error).__name__
 
 
