@@ -64,7 +64,8 @@ def work(folder, steps, from_checkpoint):
     """Train until all steps are done, in as many groups as that takes. Return the parameters and the process index."""
     params = done = None
     while done != steps:
-        distributed.initialize(min_processes=2, initialization_timeout=1, heartbeat_timeout_seconds=10)
+        # At first all must come; after a loss, the others go on after a second.
+        distributed.initialize(min_processes=2, initialization_timeout=60 if done is None else 1, heartbeat_timeout_seconds=10)
         print(f"{lamina.process_count()} processes at step {done}", flush=True)
         try:
             if not from_checkpoint:

@@ -42,8 +42,8 @@ class CoordinatorThread:
         self.thread = threading.Thread(target=self.coordinator.run)
         self.thread.start()
 
-    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, job="one", **more):
-        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10, "job": job, "drawn": f"drawn by {rank}"}
+    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, job="one", least=None, **more):
+        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10, "job": job, "drawn": f"drawn by {rank}", "min": least}
         return rendezvous_client.join(self.address, rank, count, about, key, timeout, **more)
 
     def all(self, *calls):

@@ -39,7 +39,7 @@ def is_enough(s: System, has_records: bool) -> bool:
       has_records: whether a system was formed at this coordinator before.
     """
     members = s.members.values()
-    return (all(is_elastic(c) and len(members) >= c.hello["min"] for c in members)
+    return (bool(members) and all(is_elastic(c) and len(members) >= c.hello["min"] for c in members)
             and (not has_records or any(c.hello.get("previous") for c in members)))
 
 

@@ -57,9 +57,6 @@ class Systems:
         losses = self._admission.find_unknown_losses(c)
         if losses is not None and not elastic.is_elastic(c):
             return self._reject_after_loss(c, losses)
-        if system is not None and c.rank in system.members and elastic.is_elastic(c):
-            # The former one may have ended without a message of the network. It must not end those that wait.
-            self._connections.reject(system.members[c.rank], f"process_id {c.rank} was taken by {c}, which came later", "value")
         mismatch = self._admission.find_mismatch(c, system)
         if mismatch:
             text = (f"{mismatch}. Each process needs a number of its own, the same num_processes and the same versions. "
@@ -71,7 +68,10 @@ class Systems:
         if system is None:
             system = System(c)
             self.all.append(system)
+        former = system.members.get(c.rank)
         self._connections.admit(c, system)
+        if former is not None:  # it may have ended without a message of the network, and must not end those that wait
+            self._connections.reject(former, f"process_id {c.rank} was taken by {c}, which came later", "value")
         c.until = time.monotonic() + c.hello["timeout"]
         self._update_waits()
         self._admission.job.learn(c.hello.get("job"), str(c))

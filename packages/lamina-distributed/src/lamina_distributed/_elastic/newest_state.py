@@ -25,7 +25,7 @@ __all__ = ["share_newest_state"]
 
 _CALL = "share_newest_state"
 _NOTHING, _EXAMPLE, _STATE, _FAILED = range(4)  # what a process has
-_MAX_CHUNK, _MIN_CHUNK = 1 << 24, 1 << 12  # bytes of one collective
+_MAX_CHUNK, _MIN_CHUNK = 1 << 23, 1 << 12  # bytes of one collective
 _MAX_TEXT = 1000  # bytes of the error text of a process
 _MAX_STEP = 1 << 63
 

@@ -334,8 +334,8 @@ def join(address: str, rank: int, count: int, about: Message, key: bytes, timeou
     Args:
       rank, count: index of this process, and number of processes.
       about: `fits`: values that must be equal in all processes; `heartbeat`, `leaving`: seconds; `job`: id of the
-        job, if known; `drawn`: its id if no process knows one; `min`: the number of processes that is enough after the
-        timeout, or None.
+        job, if known; `drawn`: its id if no process knows one. `min`: the number of processes that is enough after
+        the timeout, or None.
       key: the token.
       timeout: seconds to wait. When they are over for the first process, the coordinator sends an error to all, or
         forms a smaller system: `rank` and `count` of the connection.
