@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import sys
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "main", "run_see"]
 
+_EXIT_SECONDS = 5.0
 _DEFAULT_OUTPUT = "lamina-see.html"
 
 
@@ -58,7 +60,12 @@ def run_see(arguments: Sequence[str]) -> int:
         return 2
     from ._program_run import run_program  # noqa: PLC0415 (on demand: it loads the profiler)
     report, status = run_program(given.program, given.args, is_module=given.module, seconds=given.seconds, level=given.level)
-    return _show(report, given) or status
+    failed = _show(report, given)
+    if status == 130:
+        # Python waits for devices when it ends, and what was interrupted may run for ever.
+        sys.stdout.flush()
+        faulthandler.dump_traceback_later(_EXIT_SECONDS, exit=True, file=open(os.devnull, "w"))
+    return failed or status
 
 
 def _show_saved(given: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from ._hlo import Module
 from ._measure import profile_options
 from ._placements import plan_of_program
 from ._profile import Event, divide_step, read_events
+from ._progress import Progress, note_progress
 from ._report import Report, empty_report
 from ._see import history_rows, kind_of, timeline_rows
 
@@ -30,6 +31,8 @@ Row = dict[str, Any]
 _MAX_WINDOWS = 8
 _MAX_FUNCTIONS = 200
 _POLL = 0.05  # seconds
+_INTERRUPTED = 130  # exit status
+_QUICKLY_READ = 16 << 20  # bytes of a profile that are read in some seconds
 
 
 class _Recorder:
@@ -103,10 +106,13 @@ def run_program(program: str, arguments: Sequence[str], *, is_module: bool = Fal
     # The instructions in the profile must be those of the programs that are reported.
     recorder = _Recorder(seconds)
     with History(on_program=recorder.note_program) as history, config.options["compile_tiers"]("optimized"):
+        Progress().announce(f"running {program}; Ctrl-C ends it and reports what ran until then")
         status = _run(lambda: _execute(program, is_module), problems)
-        _wait_for_devices()
+        if status != _INTERRUPTED:  # what was interrupted may never end
+            _wait_for_devices()
         recorder.close()
-    report = _make_report(history, recorder, sources, problems)
+    with Progress():
+        report = _make_report(history, recorder, sources, problems)
     report["command"] = " ".join(["python -m lamina see", program, *arguments])
     if not history.programs:
         problems.append(f"{program} compiled no function, so there is nothing to report.")
@@ -134,7 +140,7 @@ def _run(execute: Callable[[], None], problems: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         problems.append("The program was interrupted; the report has what ran until then.")
-        return 130
+        return _INTERRUPTED
     except BaseException as e:
         own = (__file__, runpy.__file__, "<frozen runpy>")
         while e.__traceback__ is not None and e.__traceback__.tb_frame.f_code.co_filename in own:
@@ -161,12 +167,13 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
     if len(programs) > _MAX_FUNCTIONS:
         problems.append(f"{len(programs)} functions were compiled; the report has the first {_MAX_FUNCTIONS}.")
         programs = programs[:_MAX_FUNCTIONS]
-    events = [e for recording in recorder.recordings for e in read_events(recording.serialized)]
+    events = _read_recordings(recorder.recordings, problems)
     modules = [read_module(program) for program, _ in programs]
     runs = _assign_runs(events, modules)
     transfers = [e for e in events if e.kind == "transfer"]
     made: list[tuple[Row, list[Event], tuple[float, float], Module, Any]] = []
-    for (program, staging), module, own in zip(programs, modules, runs):
+    for k, ((program, staging), module, own) in enumerate(zip(programs, modules, runs), 1):
+        note_progress("reading compiled programs,", f"{k} of {len(programs)}")
         measured, ops, step = _median_run(own, transfers, module)
         row = _function_row(program, staging, module, measured, sources, problems)
         made.append((row, ops, step, module, program))
@@ -185,6 +192,24 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
     report["compilations"] = history_rows(history, sources)
     report["problems"] = problems
     return report
+
+
+def _read_recordings(recordings: Sequence[Any], problems: list[str]) -> list[Event]:
+    """Return the events of profiles. An interrupt ends the reading, and after one only small profiles are read."""
+    events: list[Event] = []
+    limit = _QUICKLY_READ if any(" interrupted" in text for text in problems) else None
+    for k, recording in enumerate(recordings, 1):
+        note_progress("reading profiles,", f"{k} of {len(recordings)}")
+        if limit is not None and len(recording.serialized) > limit:
+            problems.append(f"A profile of {len(recording.serialized) >> 20} MiB was not read after the interrupt, so times "
+                            "are unknown for a part of the program.")
+            continue
+        try:
+            events += read_events(recording.serialized)
+        except KeyboardInterrupt:
+            problems.append("Reading the profiles was interrupted; times are unknown for a part of the program.")
+            break
+    return events
 
 
 def _function_row(program: Any, staging: Staging | None, module: Module, measured: Measured | None, sources: Sources,

@@ -116,7 +116,8 @@ def _device_tables(facts: Row, f: Row, limit: int) -> list[Table]:
     moves = [[c["kind"], c["axis"], format_bytes(c["bytes"]), str(c["devices"]), str(c["count"]), format_time(c["time"]),
               _where(facts, c)] for c in f["collectives"]]
     placed = [] if len(facts["devices"]) < 2 else [
-        [p["role"], p["name"], p["sharding"], str(len({str(b["slices"]) for b in p["blocks"]}))] for p in f["placements"]]
+        [p["role"], p["name"], p["sharding"], str(len({str(b["slices"]) for b in p["blocks"]}))]
+        for p in sorted(f["placements"], key=lambda p: p["role"] != "named")]
     return [(f"Collectives of {f['name']}", ["kind", "axis", "bytes", "devices", "count", "time", "line"], moves[:limit]),
             (f"Placements of {f['name']}", ["role", "value", "sharding", "blocks"], placed[:limit])]
 
