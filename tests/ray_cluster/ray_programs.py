@@ -70,7 +70,7 @@ def sum_ranks():
         np.full(lamina.local_device_count(), lamina.process_index() + 1)))[0])
 
 
-def return_lambda():
+def return_generator():
     return (x for x in ())
 
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from lamina_distributed import ProcessLostError
+from lamina_distributed._rendezvous import spawn_coordinator
 from lamina_distributed.ray import WorkerFailedError, _arguments, _output, _worker, initialize_from_ray_train, run
 
 
@@ -112,3 +113,15 @@ def test_error_of_function_is_described(error, lost):
 def test_error_has_rank_and_survives_pickling():
     found = pickle.loads(pickle.dumps(WorkerFailedError("text", 3, "traceback")))
     assert (str(found), found.rank, found.remote_traceback) == ("text", 3, "traceback")
+
+
+def test_coordinator_that_its_parent_keeps_outlives_the_processes(processes):
+    token = "of these tests, with enough bytes"
+    address, child = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 60, detach=False)
+    with child:
+        for _ in range(2):
+            code = f"import lamina_distributed as d; d.initialize({address!r}, 1, 0, job_id='of this test'); d.shutdown()"
+            assert processes.wait(processes.start(code, LAMINA_TOKEN=token)) == [(0, "")]
+            assert child.poll() is None
+        child.stdin.close()
+        assert child.wait(20) == 0
