@@ -18,7 +18,8 @@ from library_sets import NoPackageIndexError, install_pins  # noqa: E402
 
 # One of each kind: a loss within two nodes, output, errors, and Ray Train.
 SAMPLE = ("test_killed_worker_rejoins_and_training_is_as_accurate", "test_output_has_index_in_front_and_variables_are_set",
-          "test_missing_resources_are_named", "test_function_that_cannot_be_pickled_is_refused", "test_workers_of_ray_train_join")
+          "test_missing_resources_are_named", "test_function_that_cannot_be_pickled_is_refused",
+          "test_workers_of_ray_train_join")
 NO_WHEEL = "No matching distribution found"  # for this Python, or this machine
 
 
