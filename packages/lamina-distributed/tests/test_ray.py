@@ -1,14 +1,16 @@
 """Parts of `lamina_distributed.ray` that need no cluster; tests/ray_cluster has the others (`nox -s ray`)."""
 import json
+import os
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from lamina_distributed import ProcessLostError
 from lamina_distributed._rendezvous import spawn_coordinator
-from lamina_distributed.ray import WorkerFailedError, _arguments, _output, _worker, initialize_from_ray_train, run
+from lamina_distributed.ray import WorkerFailedError, _arguments, _output, _train, _worker, initialize_from_ray_train, run
 
 
 @pytest.mark.parametrize("arguments, error, message", [
@@ -54,6 +56,42 @@ def test_missing_ray_is_an_error_with_the_extra(monkeypatch):
         with pytest.raises(ImportError, match=r"pip install 'lamina-distributed\[ray\]'") as caught:
             call()
         assert caught.value.name == "ray"
+
+
+@pytest.fixture
+def ray_train(monkeypatch):
+    """Stand-ins for Ray's modules: worker 0 of 2, the other one on another node."""
+    context = SimpleNamespace(get_world_rank=lambda: 0, get_world_size=lambda: 2, get_local_world_size=lambda: 1)
+    collective = SimpleNamespace(broadcast_from_rank_zero=lambda value: value)
+    found = SimpleNamespace(get_context=lambda: context, collective=collective)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(train=found, util=SimpleNamespace(
+        get_node_ip_address=lambda: "127.0.0.1")))
+    monkeypatch.setitem(sys.modules, "ray.train", found)
+    return found
+
+
+def test_workers_of_ray_train_on_several_nodes_must_be_allowed(ray_train):
+    with pytest.raises(ValueError, match="the 2 workers must be on one node; got 1 on this one. Pass across_nodes=True"):
+        initialize_from_ray_train()
+
+
+def test_worker_0_of_ray_train_passes_address_and_token(ray_train, monkeypatch):
+    calls = []
+    monkeypatch.setattr(_train._session, "initialize", lambda *args, **options: calls.append((args, options)))
+    monkeypatch.setattr(_train.spawn_coordinator, "start_coordinator", lambda address, token, timeout: (
+        calls.append((address, len(token), timeout)), ("127.0.0.1:7", None))[1])
+    monkeypatch.setenv("LAMINA_TOKEN", "")
+    initialize_from_ray_train(across_nodes=True, initialization_timeout=5, heartbeat_timeout_seconds=9)
+    (start, (args, options)) = calls
+    assert start == ("127.0.0.1:0", 64, 35) and args == ("127.0.0.1:7", 2, 0) and len(os.environ["LAMINA_TOKEN"]) == 64
+    assert options.pop("job_id").startswith("ray-train-")
+    assert options == {"initialization_timeout": 5, "heartbeat_timeout_seconds": 9}
+
+
+def test_process_outside_of_ray_train_is_refused(ray_train, monkeypatch):
+    monkeypatch.setattr(ray_train, "get_context", lambda: None)
+    with pytest.raises(RuntimeError, match="must be a worker of Ray Train. Call it in the training function"):
+        initialize_from_ray_train()
 
 
 def test_output_of_process_is_in_files_until_its_last_byte():

@@ -87,18 +87,25 @@ class Group:
         while any(m.outcome is None or m.outcome.result is None for m in self._members):
             waited = {ref: m for m in self._members for ref in (m.call, m.output) if ref is not None}
             refs = [*waited, *self._rests] + [self._host_end] * (self._host_end is not None)
-            for ref in self._ray.wait(refs, timeout=self._seconds_left())[0] if refs else ():
-                if ref is self._host_end:
-                    self._start_coordinator()
-                    self._call_again([m for m in self._members if m.outcome is not None and m.outcome.result is None])
-                elif ref in self._rests:
-                    self._copy_rest(ref, self._rests.pop(ref), 0)
-                elif ref is waited[ref].output:
-                    self._copy_output(waited[ref])
-                elif ref is waited[ref].call:
-                    self._handle_call(waited[ref])
+            if not refs:
+                time.sleep(self._seconds_left())
+            elif self._ray.wait(refs, timeout=self._seconds_left())[0]:
+                for ref in self._ray.wait(refs, num_returns=len(refs), timeout=0)[0]:
+                    self._handle_ready(ref, waited.get(ref))
             self._handle_times()
         return [m.outcome.result for m in self._members if m.outcome is not None and m.outcome.result is not None]
+
+    def _handle_ready(self, ref: Any, m: _Member | None) -> None:
+        """Handle one reference that Ray reports as ready. One of an actor that was replaced meanwhile is ignored."""
+        if ref == self._host_end:
+            self._start_coordinator()
+            self._call_again([m for m in self._members if m.outcome is not None and m.outcome.result is None])
+        elif ref in self._rests:
+            self._copy_rest(ref, self._rests.pop(ref), 0)
+        elif m is not None and ref == m.output:
+            self._copy_output(m)
+        elif m is not None and ref == m.call:
+            self._handle_call(m)
 
     def _seconds_left(self) -> float:
         until = min([self._decide_at, *(m.until for m in self._members)])
