@@ -37,7 +37,7 @@ class Systems:
 
     Attributes:
       all: the systems that are not closed.
-      end: as above. It changes when a system is closed.
+      end: as above. It changes when a system is closed, unless `is_kept` is set.
     """
 
     def __init__(self, connections: Connections, services: Services, end: float) -> None:
@@ -45,6 +45,7 @@ class Systems:
         self._admission = Admission()
         self.all: list[System] = []
         self.end = end
+        self.is_kept = False
 
     # --- gathering ------------------------------------------------------------------------------------------------
     def join(self, c: Connection) -> None:
@@ -271,7 +272,7 @@ class Systems:
 
     def _close(self, s: System) -> None:
         self._services.stop(s)
-        if not self.all:
+        if not self.all and not self.is_kept:
             # The remaining processes come again soon, and only this coordinator knows whom they have lost.
             self.end = min(self.end, time.monotonic()) if not s.record.lost else time.monotonic() + _REJOIN_TIME
 
