@@ -11,7 +11,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval
 from lamina_ir.extend import CONSUMING_USES, Placement, Tiles, collect_facts, lower_keys, stack_depth
 from lamina_parallel.extend import parse_mesh
 from lamina_tracing import hooks
-from lamina_tracing.extend import eval_jaxpr
+from lamina_tracing.extend import clear_programs, eval_jaxpr
 from lamina_ir.typing import CacheKey, Device, Function, Outputs, ParamValue, Params, Tree, Value
 from lamina_ir.trees import PyTreeDef
 
@@ -314,7 +314,11 @@ def _make_program_call(closed: ClosedJaxpr, name: str) -> CallObject:
 
 
 def clear_caches() -> None:
-    """Drop compiled programs and call signatures from memory. The disk cache is not affected."""
+    """Drop traced and compiled programs from memory: functions are traced again. The disk cache is not affected.
+
+    For example after a change of a global variable that jitted functions read.
+    """
+    clear_programs()
     if isinstance(hooks.evaluator, XlaEvaluator):
         hooks.evaluator.clear()
     _jaxlib.PjitFunctionCache.clear_all()

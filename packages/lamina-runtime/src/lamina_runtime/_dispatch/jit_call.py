@@ -221,7 +221,7 @@ class _CacheMissHandler:
     def run_repeated(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> tuple[Tree] | None:
         """Return (result,) of a multi-process call with a cached signature; None for other calls."""
         if (trace_state.trace is not EVALUATION or shutdown.blocked_threads or hooks.dispatcher is not self.dispatcher
-                or config.disable_jit.value or self.multi_process_calls is None):
+                or config.disable_jit.value or self.multi_process_calls is None or not self.spec.programs):
             return None
         found = self.multi_process_calls.find(args, kwargs)
         if found is None:

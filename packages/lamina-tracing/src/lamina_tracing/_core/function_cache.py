@@ -13,7 +13,9 @@ from lamina_ir.typing import CacheKey, Function, StaticValue, Tree
 from .bound_method_key import BoundMethodKey, get_bound_method_key
 from .._typing import CacheTable
 
-__all__ = ["FunctionCache", "evict_if_changed", "function_key"]
+__all__ = ["FunctionCache", "clear_tables", "evict_if_changed", "function_key"]
+
+_caches: list[FunctionCache] = []  # all of them; each is made by a module
 
 
 class FunctionCache:
@@ -37,6 +39,7 @@ class FunctionCache:
     def __init__(self, max_functions: int = 512) -> None:
         self.most = max_functions
         self._tables: weakref.WeakKeyDictionary[Function, CacheTable] = weakref.WeakKeyDictionary()
+        _caches.append(self)
 
     def __len__(self) -> int:
         return len(self._tables)
@@ -76,6 +79,13 @@ class FunctionCache:
             fun = reference()
             if fun is not None:
                 self._tables.pop(fun, None)
+
+
+def clear_tables() -> None:
+    """Empty the tables of all caches."""
+    for cache in _caches:
+        for table in cache.tables():
+            table.clear()
 
 
 class _PartialKey:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,20 +10,23 @@ from lamina_ir import ClosedJaxpr, ShapedArray, config
 from lamina_ir.typing import AxisName, CacheKey, Function, Value
 from lamina_ir.trees import PyTreeDef
 
-from .._core.function_cache import evict_if_changed
+from .._core.function_cache import clear_tables, evict_if_changed
 from .._core.source_lines import find_user_source
 from .._core.staging import are_lasting
 from .._core.trace import trace_state
 from .._diagnostics import cache_misses
 from .._typing import StaticKey
 
-__all__ = ["SignatureCache", "StagedProgram"]
+__all__ = ["SignatureCache", "StagedProgram", "clear_programs"]
 
 _MAX_PROGRAMS = 1024  # per function; a full cache drops its oldest half
 _explain, _log_compiles = config.explain_cache_misses, config.log_compiles
 Avals = tuple[ShapedArray, ...]
 # (argument types, their tree, static arguments, mapped axes in scope, surroundings, settings and rules)
 Signature = tuple[Avals, PyTreeDef, StaticKey, tuple[tuple[AxisName, int], ...], CacheKey, tuple[Any, ...]]
+
+
+_caches: set[weakref.ref[SignatureCache]] = set()  # those of all functions that were called
 
 
 class StagedProgram(NamedTuple):
@@ -65,13 +69,14 @@ class SignatureCache:
     (True, 1)
     """
 
-    __slots__ = ("call", "name", "fun", "function_key", "programs")
+    __slots__ = ("call", "name", "fun", "function_key", "programs", "__weakref__")
 
     def __init__(self, call: str, name: str, fun: Function, function_key: Function,
                  programs: dict[Signature, StagedProgram]) -> None:
         self.call, self.name, self.fun = call, name, fun
         self.function_key = function_key
         self.programs = programs
+        _caches.add(weakref.ref(self, _caches.discard))
 
     def get_or_trace(self, avals: Avals, tree: PyTreeDef, static: StaticKey, trace: Trace,
                      surroundings: CacheKey = None) -> StagedProgram:
@@ -114,3 +119,15 @@ class SignatureCache:
     def _drop_oldest_half(self) -> None:
         for old in list(self.programs)[:_MAX_PROGRAMS // 2]:
             self.programs.pop(old, None)  # another thread may have dropped it
+
+
+def clear_programs() -> None:
+    """Drop the staged programs of all functions: each is traced again at its next call.
+
+    >>> clear_programs()
+    """
+    for reference in list(_caches):
+        cache = reference()
+        if cache is not None:
+            cache.programs.clear()
+    clear_tables()
