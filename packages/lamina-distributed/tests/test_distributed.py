@@ -202,7 +202,7 @@ def test_invalid_initialize_arguments_are_refused(monkeypatch):
     for bad in ({"initialization_timeout": 0}, {"heartbeat_timeout_seconds": float("nan")}, {"shutdown_timeout_seconds": -1},
                 {"local_device_ids": [0, 0]}, {"local_device_ids": []}, {"coordinator_bind_address": "x"},
                 {"cluster_detection_method": "abacus"}, {"coordinator_address": "nowhere"}, {"num_processes": 0},
-                {"num_processes": 1 << 40}):
+                {"num_processes": 1 << 40}, {"min_processes": 0}, {"min_processes": 3}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             distributed.initialize(**{"coordinator_address": "127.0.0.1:1", "num_processes": 1, "process_id": 0, **bad})
     for bad in ({"process_id": 0.5}, {"process_id": False}, {"num_processes": True}, {"num_processes": "2"},
