@@ -60,7 +60,7 @@ def test_missing_ray_is_an_error_with_the_extra(monkeypatch):
 
 @pytest.fixture
 def ray_train(monkeypatch):
-    """Stand-ins for Ray's modules: worker 0 of 2, the other one on another node."""
+    """Fakes of the modules of Ray: worker 0 of 2, the other one on another node."""
     context = SimpleNamespace(get_world_rank=lambda: 0, get_world_size=lambda: 2, get_local_world_size=lambda: 1)
     collective = SimpleNamespace(broadcast_from_rank_zero=lambda value: value)
     found = SimpleNamespace(get_context=lambda: context, collective=collective)
@@ -153,9 +153,9 @@ def test_error_has_rank_and_survives_pickling():
     assert (str(found), found.rank, found.remote_traceback) == ("text", 3, "traceback")
 
 
-def test_coordinator_that_its_parent_keeps_outlives_the_processes(processes):
+def test_coordinator_that_is_kept_outlives_the_processes(processes):
     token = "of these tests, with enough bytes"
-    address, child = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 60, detach=False)
+    address, child = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 60, detach=False, keep=True)
     with child:
         for _ in range(2):
             code = f"import lamina_distributed as d; d.initialize({address!r}, 1, 0, job_id='of this test'); d.shutdown()"
