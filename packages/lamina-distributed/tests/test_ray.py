@@ -153,9 +153,9 @@ def test_error_has_rank_and_survives_pickling():
     assert (str(found), found.rank, found.remote_traceback) == ("text", 3, "traceback")
 
 
-def test_coordinator_that_its_parent_keeps_outlives_the_processes(processes):
+def test_coordinator_that_is_kept_outlives_the_processes(processes):
     token = "of these tests, with enough bytes"
-    address, child = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 60, detach=False)
+    address, child = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 60, detach=False, keep=True)
     with child:
         for _ in range(2):
             code = f"import lamina_distributed as d; d.initialize({address!r}, 1, 0, job_id='of this test'); d.shutdown()"

@@ -23,7 +23,7 @@ sys.exit(coordinator.main())"""
 
 
 def start_coordinator(address: str, key: bytes, startup_timeout: float,
-                      detach: bool = True) -> tuple[str, subprocess.Popen[bytes]]:
+                      detach: bool = True, keep: bool = False) -> tuple[str, subprocess.Popen[bytes]]:
     """Start a coordinator. Return the address it listens at, and the process.
 
     A detached coordinator runs in the background, and the returned process has ended. Otherwise the coordinator is the
@@ -34,6 +34,7 @@ def start_coordinator(address: str, key: bytes, startup_timeout: float,
       key: the token.
       startup_timeout: seconds after which it ends if no process has connected.
       detach: whether it runs in the background.
+      keep: whether it goes on after the last process has disconnected.
     Raises:
       OSError: it cannot listen there, with the reason.
       ConnectionError: it does not start.
@@ -43,7 +44,7 @@ def start_coordinator(address: str, key: bytes, startup_timeout: float,
     environment = {**os.environ, "LAMINA_TOKEN": key.decode(), "PYTHONPATH": paths}
     log = os.environ.get("LAMINA_COORDINATOR_LOG")
     command = [sys.executable, "-c", _PROGRAM, package_path, address, f"--startup-timeout={startup_timeout}",
-               "--detach" if detach else "--exit-on-stdin-close"]
+               "--detach" if detach else "--exit-on-stdin-close", *["--keep"] * keep]
     with open(log, "ab") if log else open(os.devnull, "wb") as errors:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
                                  stdout=subprocess.PIPE, stderr=errors, cwd="/", env=environment,

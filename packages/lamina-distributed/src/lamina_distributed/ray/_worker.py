@@ -155,7 +155,7 @@ class CoordinatorHost:
         ray = import_ray(_CALL)
         host = ray.util.get_node_ip_address() if across_nodes else "127.0.0.1"
         address, self._process = spawn_coordinator.start_coordinator(
-            address or rendezvous_protocol.format_address(host, 0), self._token.encode(), 1e8, detach=False)
+            address or rendezvous_protocol.format_address(host, 0), self._token.encode(), 1e8, detach=False, keep=True)
         return address, ray.get_runtime_context().get_node_id()
 
     def wait(self) -> int:
