@@ -401,3 +401,20 @@ def test_process_is_not_replaced_when_others_are_done(program, capfd):
     path = program("time.sleep(0.5 * rank); sys.exit(rank)")
     assert launch.main(["-n", "2", "--replace", "--max-restarts", "3", path]) == 1
     assert "starting it again" not in capfd.readouterr()[1]
+
+
+def test_replaced_process_is_the_root_of_secondary_failures(program, capfd):
+    path = program("""
+if rank == 0 and os.environ["LAMINA_RESTART_COUNT"] == "0":
+    with open(sys.argv[1], "w") as f:
+        f.write(str(os.getpid()))
+    raise KeyError("the root")
+time.sleep(1)
+print("Traceback (most recent call last):", file=sys.stderr)
+name = f"process 0 (here, pid {open(sys.argv[1]).read()})"
+print("lamina.distributed.ProcessLostError: np.asarray: process_indices (0,) are gone: " + name + " was lost", file=sys.stderr)
+sys.exit(1)
+""")
+    assert launch.main(["-n", "2", "--replace", "--max-restarts", "1", path, path + ".pid"]) == 1
+    last = capfd.readouterr()[1].split("failed first, with exit status 1")[-1]
+    assert "KeyError: 'the root'" in last, last

@@ -140,13 +140,14 @@ def test_new_processes_alone_form_no_smaller_system(make_coordinator):
 def test_time_begins_again_when_the_others_leave(make_coordinator, monkeypatch):
     """A process that has waited for longer than its timeout still waits for those that leave to meet it."""
     monkeypatch.setattr("lamina_distributed._coordinator.elastic.WAIT_PAUSE", 0.1)
+    monkeypatch.setattr("lamina_distributed._rendezvous.rendezvous_client._GREETING_TIMEOUT", 1)
     p = make_coordinator()
     two = begin(p, (0, 1), count=3, timeout=0.3)
     new = Joining(p, 2, count=3, timeout=2)
     wait_until(lambda: all(m.is_awaited for m in two))
     new.thread.join(2.1)
     two[0].leave()
-    new.thread.join(0.3)
+    new.thread.join(1.4)
     first = Joining(p, 0, count=3, timeout=30, previous=two[0].meeting)
     two[1].leave()
     second = Joining(p, 1, count=3, timeout=30, previous=two[1].meeting)
@@ -187,3 +188,21 @@ def test_different_minimum_is_refused(make_coordinator):
 def test_invalid_minimum_is_refused(make_coordinator, least):
     p = make_coordinator()
     assert isinstance(Joining(p, 0, least=least).result(), ConnectionError)
+
+
+def test_new_process_that_does_not_fit_ends_no_other(make_coordinator):
+    """It is not awaited, and gets the error alone, whether it comes before or after those that have worked."""
+    p = make_coordinator()
+    two = begin(p, (0, 1), count=3, timeout=0.3)
+    early = Joining(p, 2, count=4)
+    wait_until(lambda: gathering(p))
+    for m in two:
+        assert not m.is_awaited
+        m.leave()
+    again = [Joining(p, r, count=3, previous=m.meeting) for r, m in enumerate(two)]
+    assert isinstance(early.result(), ValueError) and "num_processes is 3 in process" in str(early.found)
+    wait_until(lambda: len(gathering(p)) == 2)
+    late = Joining(p, 2, count=3, least=1)
+    assert isinstance(late.result(), ValueError) and "min_processes is 1 in process 2" in str(late.found)
+    last = Joining(p, 2, count=3)
+    assert [j.result().rank for j in (*again, last)] == [0, 1, 2]

@@ -47,14 +47,16 @@ def renumber(s: System) -> None:
     """Make a gathering system complete: its members get the indices from 0 on, in the same order."""
     members = [s.members[r] for r in sorted(s.members)]
     for rank, c in enumerate(members):
-        c.hello = {**c.hello, "rank": rank, "count": len(members)}
+        c.hello = {**c.hello, "rank": rank, "count": len(members), "full": s.count}
     s.members, s.count, s.record = dict(enumerate(members)), len(members), membership.Record(len(members))
 
 
 def is_awaited(s: System, systems: Sequence[System]) -> bool:
-    """Return whether a system at work should leave, because a process waits for which it has a place."""
-    return any(is_elastic(c) and c.hello["count"] > s.count
-               for other in systems if other.phase == "gathering" for c in other.members.values())
+    """Return whether a smaller system at work should leave, because a process waits that fits to its members."""
+    hello = next((c.hello for c in s.members.values()), {})
+    return "full" in hello and any(
+        (c.hello["count"], c.hello.get("min"), c.hello.get("fits")) == (hello["full"], hello["min"], hello.get("fits"))
+        for other in systems if other.phase == "gathering" for c in other.members.values())
 
 
 def set_timeout(s: System, begins_again: bool = False) -> None:
@@ -67,4 +69,5 @@ def set_timeout(s: System, begins_again: bool = False) -> None:
     for c in s.members.values():
         if begins_again and is_elastic(c):
             c.until = time.monotonic() + c.hello["timeout"]
+            c.lines.send(wait=c.hello["timeout"])
     s.until = min((c.until for c in s.members.values()), default=float("inf"))

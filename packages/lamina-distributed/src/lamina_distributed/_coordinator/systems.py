@@ -37,7 +37,7 @@ class Systems:
 
     Attributes:
       all: the systems that are not closed.
-      end: as above. It changes when a system is closed.
+      end: as above. It changes when a system is closed, unless `is_kept` is set.
     """
 
     def __init__(self, connections: Connections, services: Services, end: float) -> None:
@@ -45,6 +45,7 @@ class Systems:
         self._admission = Admission()
         self.all: list[System] = []
         self.end = end
+        self.is_kept = False
 
     # --- gathering ------------------------------------------------------------------------------------------------
     def join(self, c: Connection) -> None:
@@ -57,11 +58,16 @@ class Systems:
         if losses is not None and not elastic.is_elastic(c):
             return self._reject_after_loss(c, losses)
         mismatch = self._admission.find_mismatch(c, system)
+        if mismatch and system is not None and self._has_worked(c) and not any(map(self._has_worked, system.members.values())):
+            # Those that wait are new and do not fit. They must not end the ones that have worked.
+            self._fail(system, mismatch, "value")
+            system, mismatch = None, self._admission.find_mismatch(c, None)
         if mismatch:
             text = (f"{mismatch}. Each process needs a number of its own, the same num_processes and the same versions. "
                     "If two jobs meet here, give each an address of its own, or a job_id")
             self._connections.reject(c, text, "value")
-            if system is not None:  # it can never be complete, so those that wait get the error now
+            # It can never be complete, so those that wait get the error now, unless a new one does not fit to them.
+            if system is not None and (self._has_worked(c) or not any(map(self._has_worked, system.members.values()))):
                 self._fail(system, text, "value")
             return
         if system is None:
@@ -88,6 +94,10 @@ class Systems:
             for m in [m for m in s.members.values() if self._find_record(m) is record and not elastic.is_elastic(m)]:
                 self._reject_after_loss(m, record)
             self._close_if_empty(s)
+
+    def _has_worked(self, c: Connection) -> bool:
+        """Return whether a process that waits for lost ones was in a system that was formed here."""
+        return elastic.is_elastic(c) and self._find_record(c) is not None
 
     def _find_record(self, c: Connection) -> membership.Record | None:
         return self._admission.records.find(c.hello.get("previous"))
@@ -262,7 +272,7 @@ class Systems:
 
     def _close(self, s: System) -> None:
         self._services.stop(s)
-        if not self.all:
+        if not self.all and not self.is_kept:
             # The remaining processes come again soon, and only this coordinator knows whom they have lost.
             self.end = min(self.end, time.monotonic()) if not s.record.lost else time.monotonic() + _REJOIN_TIME
 

@@ -97,6 +97,7 @@ class Attempt:
         self.members = members
         self.replacements = 0
         self._replace, self._max_replacements = replace, max_replacements
+        self._replaced: list[Member] = []
         self.root: failure_report.Ending | None = None
         self.timed_out = False
         self._signals, self._until, self._min_processes = signals, until, min_processes
@@ -151,6 +152,7 @@ class Attempt:
             if s.pipe.fileno() in selector.get_map():
                 selector.unregister(s.pipe)
         m.close()
+        self._replaced.append(m)
         self.members[self.members.index(m)] = new = self._replace(m.rank, self.replacements)
         _register(new, selector)
         return True
@@ -187,11 +189,14 @@ class Attempt:
                 m.send(signal.SIGKILL)
 
     def _find_root(self) -> failure_report.Ending | None:
-        """Return the process with the root failure. A tolerated failure is one only if an error names its process."""
+        """Return the process with the root failure.
+
+        One that was tolerated, or whose process was replaced, is the root only if an error names it.
+        """
         last = failure_report.find_root([m.ending() for m in self.members if not m.is_tolerated])
         if last is None or not failure_report.is_secondary(last.lines):
             return last
-        return failure_report.find_root([m.ending() for m in self.members])
+        return failure_report.find_root([m.ending() for m in [*self._replaced, *self.members]])
 
     def _read(self, selector: selectors.DefaultSelector, timeout: float) -> None:
         for key, _ in selector.select(min(max(timeout, 0.0), 60.0)):
@@ -223,7 +228,8 @@ class Attempt:
         if self.root is None or self.timed_out or self._signals.received is not None:
             return
         e = self.root
-        lines = failure_report.failure_lines(next(m for m in self.members if m.rank == e.rank).ending().lines)
+        root = next(m for m in [*self.members, *self._replaced] if m.process.pid == e.pid)
+        lines = failure_report.failure_lines(root.ending().lines)
         how = f"failed first, with {format_status(e.status)}"
         if e.status == 0:
             how = "ended first, with exit status 0, while others still needed it"
