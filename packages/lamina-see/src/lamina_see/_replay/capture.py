@@ -138,7 +138,10 @@ def _run_aside(launch: Launch, run: Callable[[], list[Array]], keeps: bool) -> l
             return run()
         shardings = [x.sharding if isinstance(x, Array) else None for x in launch.arguments]
         outs = _run_examined(launch, run, False) if keeps else run()
-        host = host._replace(results=[np.array(x) for x in outs])
+        try:
+            host = host._replace(results=[np.array(x) for x in outs])
+        except Exception:  # no memory, or the program failed: the reader of the results gets that error
+            return outs
         line = find_user_source(2)
         values = {**replay.settings_of_file(), "replay_folder": settings.replay_folder.value,
                   "replay_max_files": settings.replay_max_files.value}

@@ -19,7 +19,7 @@ from lamina_tracing import lax, make_jaxpr
 from lamina_tracing.extend import jaxpr_as_fun
 from lamina_tracing.extend.ops import bind
 
-__all__ = ["ChunkError", "check_chunks", "choose_axis", "chunk_program", "dims_of", "divisors"]
+__all__ = ["ChunkError", "check_chunks", "choose_axes", "chunk_program", "dims_of", "divisors"]
 
 _MIN_SIZE = 16  # of an axis; smaller numbers occur in parameters with another meaning
 _MAX_CHECK_FLOPS = 3e9
@@ -64,10 +64,10 @@ def divisors(n: int) -> list[int]:
     return sorted({*small, *[n // k for k in small], n})
 
 
-def choose_axis(live: Sequence[tuple[Sequence[int], int]], arguments: Sequence[Sequence[int]]) -> int | None:
-    """Return the size of the axis that most live bytes have, if an argument has it.
+def choose_axes(live: Sequence[tuple[Sequence[int], int]], arguments: Sequence[Sequence[int]]) -> list[int]:
+    """Return the sizes of the axes that most live bytes have, if an argument has them.
 
-    Of axes that divide nearly as much it is that of a batch: it leads arguments, and few of them have it.
+    Of axes that divide nearly as much the first is that of a batch: it leads arguments, and few of them have it.
 
     Args:
       live: (sizes, bytes) of the values that are alive at the peak, without arguments.
@@ -77,10 +77,8 @@ def choose_axis(live: Sequence[tuple[Sequence[int], int]], arguments: Sequence[S
     sizes = {n for dims, _ in live for n in set(dims) if n > 1 and (n in given or not given)}
     nbytes = {n: sum([held for dims, held in live if n in dims]) for n in sizes}
     most = max(nbytes.values(), default=0)
-    if not most:
-        return None
-    return max([n for n in sizes if nbytes[n] >= 0.7 * most],
-               key=lambda n: (any(tuple(d[:1]) == (n,) for d in arguments), -sum([n in d for d in arguments]), n))
+    return sorted([n for n in sizes if nbytes[n] >= 0.7 * most > 0], reverse=True,
+                  key=lambda n: (any(tuple(d[:1]) == (n,) for d in arguments), -sum([n in d for d in arguments]), n))
 
 
 def chunk_program(closed: ClosedJaxpr, size: int, parts: int) -> ClosedJaxpr:

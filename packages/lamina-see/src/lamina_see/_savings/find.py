@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, inline_calls, prims
-from lamina_ir.extend import Tiles
+from lamina_ir.extend import Tiles, lower_keys
 
 from .._progress import note_progress
-from .chunks import ChunkError, check_chunks, choose_axis, chunk_program, dims_of, divisors
+from .chunks import ChunkError, check_chunks, choose_axes, chunk_program, dims_of, divisors
 
 __all__ = ["MAX_EQUATIONS", "Variant", "describe_chunks", "find_savings", "find_variants", "peak_of"]
 
@@ -108,22 +108,26 @@ def _chunk_variants(program: Any, closed: ClosedJaxpr, row: Row, arguments: Call
     at = memory["peak_at"]
     live = [b for b in memory["buffers"] if b["first"] <= at <= b["last"] and b["kind"] == "temporary"]
     inside = [(dims_of(b["type"]), b["bytes"]) for b in live]
-    size = choose_axis(inside, [dims_of(row["values"][k]["type"]) for k in row["arguments"]])
-    if size is None or sum([n for dims, n in inside if size in dims]) < _SIGNIFICANT * memory["peak"]:
-        return
-    from lamina_runtime.extend import compile_variant  # noqa: PLC0415 (absent on the NumPy-only install)
-    what = f"axis of size {size:,}"
-    largest = max([b for b in live if size in dims_of(b["type"])], key=lambda b: b["bytes"])
-    place = {"source": largest["source"], "line": largest["line"]}
-    try:
-        if len(program.placement.devices) > 1:
-            raise ChunkError("the program runs on several devices")
-        check_chunks(closed, size, arguments())
-        for k in parts or [next((k for k in divisors(size) if k >= _PARTS), size)]:
-            yield Variant("chunk", what, place, describe_chunks(size, k), f"computing the {what} in {k} parts",
-                          partial(compile_variant, program, chunk_program(closed, size, k)))
-    except ChunkError as e:
-        problems.append(f"What computing the {what} in parts would save is unknown, because {e}.")
+    sizes = [n for n in choose_axes(inside, [dims_of(row["values"][k]["type"]) for k in row["arguments"]])
+             if sum([nbytes for dims, nbytes in inside if n in dims]) >= _SIGNIFICANT * memory["peak"]]
+    from lamina_runtime.extend import KeyArray, compile_variant  # noqa: PLC0415 (absent on the NumPy-only install)
+    unknown: list[str] = []
+    plain = lower_keys(closed)
+    for size in sizes[:_MAX_AXES]:
+        what = f"axis of size {size:,}"
+        largest = max([b for b in live if size in dims_of(b["type"])], key=lambda b: b["bytes"])
+        place = {"source": largest["source"], "line": largest["line"]}
+        try:
+            if len(program.placement.devices) > 1:
+                raise ChunkError("the program runs on several devices")
+            check_chunks(plain, size, [x.key_data if isinstance(x, KeyArray) else x for x in arguments()])
+            for k in parts or [next((k for k in divisors(size) if k >= _PARTS), size)]:
+                yield Variant("chunk", what, place, describe_chunks(size, k), f"computing the {what} in {k} parts",
+                              partial(compile_variant, program, chunk_program(plain, size, k)))
+            return
+        except ChunkError as e:
+            unknown.append(f"What computing the {what} in parts would save is unknown, because {e}.")
+    problems += unknown[:1]
 
 
 def describe_chunks(size: int, parts: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._savings.chunks import choose_axis, divisors
+from .._savings.chunks import choose_axes, divisors
 from .._savings.find import describe_chunks
 from ._peak import PeakMemory, new_bytes
 
@@ -133,5 +133,5 @@ def find_parts(peak: PeakMemory, available: int) -> list[int]:
 def _divided_axis(peak: PeakMemory) -> tuple[int | None, int]:
     """Return (size of the axis that most live bytes have, these bytes)."""
     inside = [(v.dims, v.nbytes) for v in peak.values if v.argument is None and v.held_by not in ("constant", "result")]
-    axis = choose_axis(inside, [v.dims for v in peak.values if v.argument is not None])
+    axis = next(iter(choose_axes(inside, [v.dims for v in peak.values if v.argument is not None])), None)
     return axis, sum([n for dims, n in inside if axis in dims])
