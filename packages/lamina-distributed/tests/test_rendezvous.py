@@ -44,19 +44,21 @@ class CoordinatorThread:
         self.thread = threading.Thread(target=self.coordinator.run)
         self.thread.start()
 
-    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, job="one", origin=None,
+    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, job="one", least=None, origin=None,
              **more):
-        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10, "job": job, "drawn": f"drawn by {rank}",
+        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10, "job": job, "drawn": f"drawn by {rank}", "min": least,
                  **(origin or {})}
         return rendezvous_client.join(self.address, rank, count, about, key, timeout, **more)
 
     def all(self, *calls):
-        """Return the result or exception of each call; a call is the arguments of `join`."""
+        """Return the result or exception of each call; a call is the arguments of `join`, and `pause`: seconds before it."""
         found = [None] * len(calls)
 
         def run(i, call):
+            more = dict(call[2]) if len(call) > 2 else {}
+            time.sleep(more.pop("pause", 0))
             try:
-                found[i] = self.join(*call[:2], **(call[2] if len(call) > 2 else {}))
+                found[i] = self.join(*call[:2], **more)
             except Exception as e:
                 found[i] = e
         threads = [threading.Thread(target=run, args=(i, c)) for i, c in enumerate(calls)]
@@ -304,7 +306,7 @@ def test_losses_that_a_process_does_not_know_are_raised_when_it_joins_again(make
 
 def test_process_of_another_job_is_refused_by_name(make_coordinator):
     p = make_coordinator()
-    found = p.all((0, 2), (1, 2, {"job": "two"}), (1, 2))
+    found = p.all((0, 2), (1, 2, {"job": "two", "pause": 0.5}), (1, 2, {"pause": 1}))
     assert [m.rank for m in (found[0], found[2])] == [0, 1] and found[0].meeting.job == "one"
     assert isinstance(found[1], ValueError)
     assert "serves job 'one' of process" in str(found[1]) and "is of job 'two'" in str(found[1])

@@ -197,7 +197,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--patience", dest="startup_timeout", type=float, default=argparse.SUPPRESS,
                         help=argparse.SUPPRESS)  # deprecated name of --startup-timeout
     parser.add_argument("--detach", action="store_true", help="run in the background")
-    parser.add_argument("--exit-on-stdin-close", action="store_true", help="end when standard input is closed")
+    parser.add_argument("--exit-on-stdin-close", action="store_true",
+                        help="end when standard input is closed, not when the last process disconnects")
     parser.add_argument("--leash", dest="exit_on_stdin_close", action="store_true", default=argparse.SUPPRESS,
                         help=argparse.SUPPRESS)  # deprecated name of --exit-on-stdin-close
     parser.add_argument("--json", action="store_true", help="no effect: the output is always JSON")
@@ -221,6 +222,7 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(s, lambda *_: coordinator.stop())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if options.exit_on_stdin_close:
+        coordinator.systems.is_kept = True
         threading.Thread(target=_stop_on_stdin_close, args=(coordinator,), daemon=True).start()
     _report(address=rendezvous_protocol.format_address(*listener.getsockname()[:2]), pid=os.getpid())
     if options.detach:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import membership
+from . import elastic, membership
 from .system import Connection, System
 from .._rendezvous import process_origin
 
@@ -87,9 +87,11 @@ class Admission:
         other = system.members[min(system.members)]
         if count != system.count:
             return f"num_processes is {count} in {c} and {system.count} in {other}"
-        if c.rank in system.members:
+        if c.rank in system.members and not elastic.is_elastic(c):
             return f"process_id {c.rank} is taken: {c} and {system.members[c.rank]} came with it"
         mine, theirs = c.hello.get("fits"), other.hello.get("fits")
         if mine != theirs:
             return f"processes must agree; {c} has {mine}, {other} has {theirs}"
+        if c.hello.get("min") != other.hello.get("min"):
+            return f"min_processes is {c.hello.get('min')} in {c} and {other.hello.get('min')} in {other}"
         return None

@@ -105,7 +105,8 @@ class Connections:
         if any(type(n) not in (int, float) or not 0 <= n < 1e9 for n in numbers):
             raise ValueError("no hello")
         if not membership.is_valid_hello(hello):
-            self.reject(c, "the job id, or the system that the process was in before, has a wrong form", "connection")
+            self.reject(c, "the job id, the least number of processes, or the system that the process was in before, has a "
+                        "wrong form", "connection")
             return False
         c.hello = hello
         return True

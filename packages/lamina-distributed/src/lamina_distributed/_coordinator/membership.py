@@ -75,6 +75,9 @@ class Records:
     def __init__(self) -> None:
         self._all: OrderedDict[str, Record] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def add(self, record: Record) -> None:
         """Add the record of a system that was formed."""
         self._all[record.id] = record
@@ -103,6 +106,9 @@ def is_valid_hello(hello: Message) -> bool:
     if not (parent is None or isinstance(parent, str) and len(parent) <= _MAX_NAME):
         return False
     if type(age) not in (int, float) or not 0 <= age < 1e9 or type(hello.get("pid", 0)) is not int:
+        return False
+    least = hello.get("min")
+    if least is not None and not (type(least) is int and 0 < least <= hello["count"]):
         return False
     previous = hello.get("previous")
     if previous is None:

@@ -33,7 +33,8 @@ class Connection:
     """One connection: unauthenticated at first, then a member of a system.
 
     Attributes:
-      until: when an unauthenticated connection is closed; host: its remote address.
+      until: when an unauthenticated connection is closed, or a process no longer waits for the others; host: its remote
+        address.
       hello: the description that the process sent of itself; peer: the address at which its peers reach it.
       service_connected, service_failed: whether its client is connected to jaxlib's service, or could not be.
       last_heard: when it last sent something.
@@ -78,6 +79,7 @@ class System:
       formed_at: when it began without a given job id; infinite otherwise.
       doubt: why its members may be of several jobs.
       failures: launch -> (until when other processes may fail too, process index -> error).
+      is_awaited: whether its members know that a process waits for them.
     """
 
     def __init__(self, first: Connection) -> None:
@@ -89,7 +91,7 @@ class System:
         self.phase = "gathering"
         self.heartbeat, self.next_beat = 0.0, float("inf")
         self.service: CoordinationService | None = None
-        self.may_be_suspended = False
+        self.may_be_suspended = self.is_awaited = False
         self.port = 0
         self.error: str | None = None
         self.formed_at = float("inf")

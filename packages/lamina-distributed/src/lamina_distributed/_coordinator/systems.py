@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Iterable
 
-from . import membership
+from . import elastic, membership
 from .admission import MAX_LISTED, Admission
 from .connections import Connections
 from .services import CONNECT_TIMEOUT, Services
@@ -37,7 +37,7 @@ class Systems:
 
     Attributes:
       all: the systems that are not closed.
-      end: as above. It changes when a system is closed.
+      end: as above. It changes when a system is closed, unless `is_kept` is set.
     """
 
     def __init__(self, connections: Connections, services: Services, end: float) -> None:
@@ -45,6 +45,7 @@ class Systems:
         self._admission = Admission()
         self.all: list[System] = []
         self.end = end
+        self.is_kept = False
 
     # --- gathering ------------------------------------------------------------------------------------------------
     def join(self, c: Connection) -> None:
@@ -60,21 +61,30 @@ class Systems:
                     "of its own, or a job_id"))
             return self._connections.reject(c, foreign, "value")
         losses = self._admission.find_unknown_losses(c)
-        if losses is not None:
+        if losses is not None and not elastic.is_elastic(c):
             return self._reject_after_loss(c, losses)
         mismatch = self._admission.find_mismatch(c, system)
+        if mismatch and system is not None and self._has_worked(c) and not any(map(self._has_worked, system.members.values())):
+            # Those that wait are new and do not fit. They must not end the ones that have worked.
+            self._fail(system, mismatch, "value")
+            system, mismatch = None, self._admission.find_mismatch(c, None)
         if mismatch:
             text = (f"{mismatch}. Each process needs a number of its own, the same num_processes and the same versions. "
                     "If two jobs meet here, give each an address of its own, or a job_id")
             self._connections.reject(c, text, "value")
-            if system is not None:  # it can never be complete, so those that wait get the error now
+            # It can never be complete, so those that wait get the error now, unless a new one does not fit to them.
+            if system is not None and (self._has_worked(c) or not any(map(self._has_worked, system.members.values()))):
                 self._fail(system, text, "value")
             return
         if system is None:
             system = System(c)
             self.all.append(system)
+        former = system.members.get(c.rank)
         self._connections.admit(c, system)
-        system.until = min(system.until, time.monotonic() + c.hello["timeout"])
+        if former is not None:  # it may have ended without a message of the network, and must not end those that wait
+            self._connections.reject(former, f"process_id {c.rank} was taken by {c}, which came later", "value")
+        c.until = time.monotonic() + c.hello["timeout"]
+        self._update_waits()
         self._admission.job.learn(c.hello.get("job"), str(c))
         # Processes that were given the id of their job cannot be those of another one.
         if self._admission.job.name or system.count == 1:
@@ -89,12 +99,43 @@ class Systems:
         """Record a loss. Processes that gather again without knowing it get an error instead of a timeout."""
         record.add(rank, str(c))
         for s in [s for s in self.all if s.phase == "gathering"]:
-            for m in [m for m in s.members.values() if self._find_record(m) is record]:
+            for m in [m for m in s.members.values() if self._find_record(m) is record and not elastic.is_elastic(m)]:
                 self._reject_after_loss(m, record)
             self._close_if_empty(s)
 
+    def _has_worked(self, c: Connection) -> bool:
+        """Return whether a process that waits for lost ones was in a system that was formed here."""
+        return elastic.is_elastic(c) and self._find_record(c) is not None
+
     def _find_record(self, c: Connection) -> membership.Record | None:
         return self._admission.records.find(c.hello.get("previous"))
+
+    def _update_waits(self, has_left: bool = False) -> None:
+        """Set the times of the systems that gather, and notify those at work if a process waits for them.
+
+        Args:
+          has_left: whether a process has just left a system, or was lost there.
+        """
+        for s in self.all:
+            if s.phase == "gathering":
+                elastic.set_timeout(s, has_left)
+            elif s.phase == "running" and s.is_awaited != elastic.is_awaited(s, self.all):
+                s.is_awaited = not s.is_awaited
+                s.send(awaited=s.is_awaited)
+
+    def _handle_gathering_timeout(self, s: System) -> None:
+        """Form a smaller system if the processes allow that. Else send them the error."""
+        members = list(s.members.values())
+        if all(map(elastic.is_elastic, members)) and any(map(elastic.is_at_work, self.all)):
+            for c in members:
+                c.until = time.monotonic() + elastic.WAIT_PAUSE
+            s.send(wait=elastic.WAIT_PAUSE)
+            elastic.set_timeout(s)
+        elif elastic.is_enough(s, bool(self._admission.records)):
+            elastic.renumber(s)
+            self._start_service(s)
+        else:
+            self._fail_gathering(s)
 
     def _fail_gathering(self, s: System) -> None:
         """Send the error of processes that did not come to those that did."""
@@ -125,8 +166,9 @@ class Systems:
         except Exception as e:  # of any kind: the waiting processes must get an error
             return self._fail(s, f"the coordinator cannot host jaxlib's service: {type(e).__name__}: {e}", "connection")
         s.phase, s.until = "connecting", time.monotonic() + 1.25 * CONNECT_TIMEOUT
-        s.send(begin=s.port, limit=int(CONNECT_TIMEOUT), heartbeat=first["heartbeat"], job=job.name,
-               system=s.record.id, pid=os.getpid(), host=socket.gethostname())
+        for c in list(s.members.values()):
+            c.lines.send(begin=s.port, rank=c.rank, count=s.count, limit=int(CONNECT_TIMEOUT), heartbeat=first["heartbeat"],
+                         job=job.name, system=s.record.id, pid=os.getpid(), host=socket.gethostname())
 
     def handle_connected(self, s: System, c: Connection, message: Message) -> None:
         """Handle the report of a process that it is connected to jaxlib's service."""
@@ -151,6 +193,7 @@ class Systems:
         s.send(ready=True)
         if s.doubt:
             s.raise_doubt(0, s.doubt)
+        self._update_waits()
 
     def _fail_connecting(self, s: System) -> None:
         """Send the error of processes that did not connect to jaxlib's service in time."""
@@ -174,7 +217,7 @@ class Systems:
             s.report_loss(c)
         elif s.phase == "gathering":
             record = self._find_record(c)
-            if record is not None:
+            if record is not None and not elastic.is_elastic(c):
                 self._record_loss(record, c, c.hello["previous"]["rank"])
         elif s.phase == "connecting":
             s.error = f"{c} {reason} while the processes were connecting"
@@ -182,6 +225,7 @@ class Systems:
                 self._services.connect_for_lost(s, c)
             self._run_if_connected(s)
         self._close_if_empty(s)
+        self._update_waits(s.phase == "running")
 
     def handle_leave(self, s: System, c: Connection) -> None:
         """Handle the goodbye of a process."""
@@ -190,6 +234,7 @@ class Systems:
             s.send(left=c.rank, name=str(c))
             s.handle_beat(c, s.record.number)  # no answer is awaited from a process that has left
         self._close_if_empty(s)
+        self._update_waits(s.phase == "running")
 
     def handle_abandon(self, s: System) -> None:
         """Release all members: this coordinator was silent for so long that a member continues without it.
@@ -199,6 +244,7 @@ class Systems:
         s.send(closing=True)
         self._drop_members(s)
         self._close_if_empty(s)
+        self._update_waits(has_left=True)
 
     # --- time -----------------------------------------------------------------------------------------------------
     def handle_timeouts(self, now: float) -> None:
@@ -207,7 +253,7 @@ class Systems:
             self._start_service(s)
         for s in [s for s in self.all if s.until <= now]:
             if s.phase == "gathering":
-                self._fail_gathering(s)
+                self._handle_gathering_timeout(s)
             elif s.phase == "connecting":
                 self._fail_connecting(s)
         for s in [s for s in self.all if s.next_beat <= now]:
@@ -229,6 +275,7 @@ class Systems:
         for c in list(s.members.values()):
             self._connections.reject(c, text, kind)
         self._close(s)
+        self._update_waits()
 
     def _close_if_empty(self, s: System) -> None:
         if not s.members and s in self.all:
@@ -237,7 +284,7 @@ class Systems:
 
     def _close(self, s: System) -> None:
         self._services.stop(s)
-        if not self.all:
+        if not self.all and not self.is_kept:
             # The remaining processes come again soon, and only this coordinator knows whom they have lost.
             self.end = min(self.end, time.monotonic()) if not s.record.lost else time.monotonic() + _REJOIN_TIME
 
