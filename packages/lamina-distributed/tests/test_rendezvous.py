@@ -3,6 +3,8 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -11,7 +13,7 @@ import pytest
 from lamina_runtime.extend.processes import ProcessLostError
 from lamina_distributed import coordinator
 from lamina_distributed._coordinator import system, systems
-from lamina_distributed._rendezvous import rendezvous_client, rendezvous_protocol
+from lamina_distributed._rendezvous import process_origin, rendezvous_client, rendezvous_protocol
 
 KEY = b"secret"
 FITS = {"jaxlib": "1"}
@@ -42,8 +44,10 @@ class CoordinatorThread:
         self.thread = threading.Thread(target=self.coordinator.run)
         self.thread.start()
 
-    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, job="one", least=None, **more):
-        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10, "job": job, "drawn": f"drawn by {rank}", "min": least}
+    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, job="one", least=None, origin=None,
+             **more):
+        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10, "job": job, "drawn": f"drawn by {rank}", "min": least,
+                 **(origin or {})}
         return rendezvous_client.join(self.address, rank, count, about, key, timeout, **more)
 
     def all(self, *calls):
@@ -332,9 +336,65 @@ def test_two_jobs_without_ids_at_one_address_are_refused(make_coordinator):
     assert all(isinstance(e, Exception) for e in found) and any("If two jobs meet here" in str(e) for e in found), found
 
 
+def test_children_of_one_process_do_not_wait_for_another_job(make_coordinator, monkeypatch):
+    monkeypatch.setattr(process_origin, "has_other_children", lambda parent, pids: parent != "x")
+    for parents, waits in ((("x", "x"), False), (("x", "z"), True), (("z", "z"), True), ((None, None), True)):
+        p = make_coordinator()
+        begun = time.monotonic()
+        a, b = p.all(*[(r, 2, {"job": None, "origin": {"parent": parents[r]}}) for r in (0, 1)])
+        assert (time.monotonic() - begun > system._SETTLE_TIME) == waits
+        a.leave()
+        b.leave()
+
+
+@pytest.mark.parametrize("parents, late, is_doubtful", [
+    (("x", "y"), {"parent": "x", "age": 100.0}, True), ((None, None), {"parent": None, "age": 100.0}, True),
+    (("x", "x"), {"parent": "x", "age": 100.0}, True),
+    (("x", "x"), {"parent": "y", "age": 100.0}, False),  # the members belong together without it
+    (("x", "y"), {"parent": "x", "age": 0.0}, False)])  # it was started later
+def test_process_that_was_left_out_makes_the_others_raise(make_coordinator, parents, late, is_doubtful):
+    """Two jobs without ids: the coordinator may have grouped process 0 of one with process 1 of the other."""
+    p = make_coordinator()
+    members = p.all(*[(r, 2, {"job": None, "origin": {"parent": parents[r]}}) for r in (0, 1)])
+    threads = [threading.Thread(target=m.confirm, args=(60,)) for m in members]
+    for t in threads:
+        t.start()
+    for m, t in zip(members, threads):
+        t.join(60)
+        m.start(lambda: None)
+    with pytest.raises(ValueError, match="at work here"):
+        p.join(1, 2, job=None, origin=late)
+    if is_doubtful:
+        for m in members:
+            wait_until(lambda m=m: m.failed)
+            assert "process 1 (" in m.failed[1] and "may belong to this job" in m.failed[1]
+    else:
+        time.sleep(0.2)
+        assert not any(m.failed for m in members)
+    for m in members:
+        m.leave()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_children_of_a_process_are_found():
+    origin = process_origin.describe_origin()
+    assert origin["age"] > 0 and origin["parent"].endswith(f" {os.getppid()}")
+    children = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2)]
+    try:
+        mine, pids = process_origin._identify(os.getpid()), [c.pid for c in children]
+        assert not process_origin.has_other_children(mine, pids)
+        assert process_origin.has_other_children(mine, pids[:1]) and process_origin.has_other_children(mine, [*pids, 1])
+        assert process_origin.has_other_children(mine.replace("pid:", "other:"), pids)
+        for text in ("", "x", "x -5"):
+            assert process_origin.has_other_children(text, pids)
+    finally:
+        for c in children:
+            c.communicate()
+
+
 def test_invalid_job_fields_are_refused(make_coordinator):
     p = make_coordinator()
-    for wrong in ({"job": 5}, {"job": "x" * 1000}):
+    for wrong in ({"job": 5}, {"job": "x" * 1000}, {"origin": {"parent": 5}}, {"origin": {"age": "old"}}):
         with pytest.raises(ConnectionError):
             p.join(0, 1, **wrong)
     with pytest.raises(ConnectionError):

@@ -26,7 +26,7 @@ from lamina_tracing.extend import logger
 from . import _jaxlib
 from ._group import (failure_handling, gloo_sockets, host_gather, interruptible_wait, launch_agreement, multi_process,
                      peer_sockets, shared_texts, stuck_watch)
-from ._rendezvous import cluster_env, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator
+from ._rendezvous import cluster_env, process_origin, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator
 from ._health import health_server
 from ._version import __version__
 from ._group.launch_agreement import AgreementError, CollectiveTimeoutError
@@ -213,7 +213,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       coordinator_bind_address: `host:port` at which a coordinator started here listens. Default: `coordinator_address`.
       job_id: text that is the same in all processes that belong together, and different from that of other programs.
         Processes with another one are refused. Default: LAMINA_JOB_ID, or what the launcher provides. Without any of
-        these, process 0 draws one, and the processes wait for one second whether others with the same indices come.
+        these, process 0 draws one, and the processes wait for one second whether others with the same indices come, unless
+        they are the only children of one process.
       health_port: port of the loopback at which this process answers `/livez`, `/readyz` and `/metrics` over HTTP. Default:
         LAMINA_HEALTH_PORT, else none, and nothing is counted.
       min_processes: after `initialization_timeout` the processes that have come form a smaller system if there are at least
@@ -337,7 +338,8 @@ def _join_once(address: str, bind: str, rank: int, count: int, seconds: list[flo
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
     fits = {"lamina-distributed": __version__, "jaxlib": runtime.JAXLIB_VERSION, "enable_x64": bool(config.enable_x64.value),
             "agreement": runtime.agreement.value}
-    about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving, "job": job, "drawn": os.urandom(8).hex(), "min": least}
+    about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving, "job": job, "drawn": os.urandom(8).hex(), "min": least,
+             **process_origin.describe_origin()}
     start_results: list[str] = []  # of starting a coordinator: an error, or ""
 
     def start() -> str:

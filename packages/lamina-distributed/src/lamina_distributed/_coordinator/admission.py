@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 from . import elastic, membership
 from .system import Connection, System
+from .._rendezvous import process_origin
 
 __all__ = ["MAX_LISTED", "Admission"]
 
 MAX_LISTED = 16  # process indices listed in a message
+_DOUBT_TIME = 60.0  # seconds in which a process that was left out of a system is looked for
 _ONE_JOB = "Give each job an address of its own"
 
 
@@ -39,6 +41,29 @@ class Admission:
             return (f"job {self.job.name!r} with {busy.count} processes is at work here, among them "
                     f"{busy.members[0]}; {c} has no job id, and is none of them. {_ONE_JOB}; or give the processes that "
                     "belong together the same job_id, or LAMINA_JOB_ID")
+        return None
+
+    @staticmethod
+    def is_one_family(system: System) -> bool:
+        """Return whether the members are all children that one process of this machine has, so none is of another job."""
+        parents = {c.hello.get("parent") for c in system.members.values()}
+        parent = parents.pop()
+        return not parents and parent is not None and not process_origin.has_other_children(
+            parent, [c.hello.get("pid", 0) for c in system.members.values()])
+
+    @staticmethod
+    def find_doubtful(c: Connection, systems: Sequence[System], now: float) -> System | None:
+        """Return the system from which a rejected process may have been left out.
+
+        That is if it was started before the system began, and comes soon. Then the member with its index may be of
+        another job. If the members have one parent, they belong together without a process of another one.
+        """
+        for s in systems:
+            parents = {m.hello.get("parent") for m in s.members.values()}
+            is_related = len(parents) > 1 or None in parents or c.hello.get("parent") in parents
+            if (not c.hello.get("job") and c.hello["count"] == s.count and is_related
+                    and now - c.hello.get("age", 0.0) < s.formed_at < now < s.formed_at + _DOUBT_TIME):
+                return s
         return None
 
     def find_unknown_losses(self, c: Connection) -> membership.Record | None:

@@ -102,6 +102,11 @@ def is_valid_hello(hello: Message) -> bool:
         value = hello.get(name)
         if value is not None and not (isinstance(value, str) and len(value) <= _MAX_NAME):
             return False
+    parent, age = hello.get("parent"), hello.get("age", 0.0)
+    if not (parent is None or isinstance(parent, str) and len(parent) <= _MAX_NAME):
+        return False
+    if type(age) not in (int, float) or not 0 <= age < 1e9 or type(hello.get("pid", 0)) is not int:
+        return False
     least = hello.get("min")
     if least is not None and not (type(least) is int and 0 < least <= hello["count"]):
         return False

@@ -76,6 +76,8 @@ class System:
         request heartbeats next.
       may_be_suspended: whether a suspended member may still be connected to the service.
       error: why the system cannot be formed, in phase "connecting".
+      formed_at: when it began without a given job id; infinite otherwise.
+      doubt: why its members may be of several jobs.
       failures: launch -> (until when other processes may fail too, process index -> error).
       is_awaited: whether its members know that a process waits for them.
     """
@@ -92,6 +94,8 @@ class System:
         self.may_be_suspended = self.is_awaited = False
         self.port = 0
         self.error: str | None = None
+        self.formed_at = float("inf")
+        self.doubt = ""
         self.failures: dict[str, tuple[float, dict[int, str]]] = {}
 
     @property
@@ -177,6 +181,12 @@ class System:
         for launch in [n for n, (until, _) in self.failures.items() if until <= now]:
             for r, text in self.failures.pop(launch)[1].items():
                 self.send(failed=r, name=text)
+
+    def raise_doubt(self, rank: int, text: str) -> None:
+        """Have all members raise LaunchFailedError from now on, because they may be of several jobs."""
+        self.doubt = self.doubt or text
+        if self.phase == "running":
+            self.send(failed=rank, name=self.doubt)
 
     def send_peers(self) -> None:
         """Send the addresses of all members to each of them."""

@@ -53,6 +53,12 @@ class Systems:
         system = next((s for s in self.all if s.phase == "gathering"), None)
         foreign = self._admission.find_other_job(c, self.all)
         if foreign:  # those that wait belong to the job of this coordinator, and are not concerned
+            doubtful = self._admission.find_doubtful(c, self.all, time.monotonic())
+            if doubtful is not None:
+                doubtful.raise_doubt(c.rank, (
+                    f"{c} was started before this system began, and came later. It may belong to this job, and "
+                    f"{doubtful.members.get(c.rank, 'the process with its index')} to another one. Give each job an address "
+                    "of its own, or a job_id"))
             return self._connections.reject(c, foreign, "value")
         losses = self._admission.find_unknown_losses(c)
         if losses is not None and not elastic.is_elastic(c):
@@ -82,6 +88,8 @@ class Systems:
         self._admission.job.learn(c.hello.get("job"), str(c))
         # Processes that were given the id of their job cannot be those of another one.
         if self._admission.job.name or system.count == 1:
+            system.begins = time.monotonic()
+        elif system.is_complete and self._admission.is_one_family(system):
             system.begins = time.monotonic()
 
     def _reject_after_loss(self, c: Connection, record: membership.Record) -> None:
@@ -148,6 +156,8 @@ class Systems:
         """Start jaxlib's service for a complete system, and have the processes connect to it."""
         first, now = s.members[0].hello, time.monotonic()
         job = self._admission.job
+        if not job.name and s.count > 1:
+            s.formed_at = now
         job.learn(first.get("drawn"), str(s.members[0]))
         # A process that is silent while they connect is reported before `initialization_timeout` has passed.
         s.await_heartbeats(min(first["heartbeat"], max(s.until - now, _MIN_SILENCE), _MAX_SILENCE))
@@ -181,6 +191,8 @@ class Systems:
         self._admission.records.add(s.record)
         s.send_peers()
         s.send(ready=True)
+        if s.doubt:
+            s.raise_doubt(0, s.doubt)
         self._update_waits()
 
     def _fail_connecting(self, s: System) -> None:
