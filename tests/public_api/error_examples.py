@@ -143,6 +143,7 @@ if _session._session.connection.rank == 0:  # before the devices are known
     os.kill(_session._session.connection.meeting.pid, signal.SIGKILL)
 time.sleep(1)
 lamina.devices()""", processes=2),
+    "LAM1606": Example("lamina_distributed.ray.WorkerFailedError", "", reason="a worker of a Ray cluster raised an exception"),
     "LAM1701": Example("lamina.experimental.checkpointing.CheckpointError", """
 import pathlib, tempfile
 from lamina.experimental import checkpointing

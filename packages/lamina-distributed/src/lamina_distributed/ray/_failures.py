@@ -1,21 +1,26 @@
 """The error of `run`, and the import of Ray."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from lamina_ir import LaminaError
 from typing_extensions import override
 
 __all__ = ["WorkerFailedError", "import_ray"]
 
 
-class WorkerFailedError(RuntimeError):
+class WorkerFailedError(LaminaError, RuntimeError):
     """A worker of `run` failed, and was not replaced; `__cause__` is its exception, or Ray's if the worker was lost.
 
     Attributes:
       rank: the process index of the worker whose failure came first.
       remote_traceback: the traceback in the worker. None if the worker was lost.
     Source: lamina.
+
+    Fix: read `remote_traceback` and the output of the worker. For lost workers set `max_failures`.
     """
+
+    code: ClassVar[str] = "LAM1606"
 
     def __init__(self, message: str, rank: int, remote_traceback: str | None = None) -> None:
         super().__init__(message)
