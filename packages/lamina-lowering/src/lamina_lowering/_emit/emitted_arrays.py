@@ -13,7 +13,7 @@ from lamina_ir.prims import dilated_length
 from .rule_context import Context
 from .._typing import IrValue
 
-__all__ = ["Array", "concatenate", "invert", "loop", "multiply_index", "split_index"]
+__all__ = ["Array", "compute_apart", "concatenate", "invert", "loop", "multiply_index", "split_index"]
 
 _I32 = shaped((), np.dtype("int32"))
 
@@ -95,8 +95,8 @@ class Array:
         """Return the array with `part` written from the indices `first` on."""
         return self._emit("stablehlo.dynamic_update_slice", (self.v, part.v, *_indices(self.ctx, first)), self.shape)
 
-    def pad(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Array:
-        """Return the array padded with zeros; negative numbers remove elements.
+    def pad(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int], value: float = 0) -> Array:
+        """Return the array padded with a value; negative numbers remove elements.
 
         An axis without padding is merged with the axis before it: XLA then copies and compiles faster.
         """
@@ -109,9 +109,9 @@ class Array:
             else:
                 merged.append([n, *padding])
         lengths, *paddings = zip(*merged, strict=True)
-        zero = self.ctx.const(0, shaped((), self.aval.dtype))
+        start = self.ctx.const(value, shaped((), self.aval.dtype))
         x = self.reshape(lengths)
-        x = x._of(self.ctx.pad(x.v, zero, x.aval, *paddings), list(map(_padded_length, lengths, *paddings)))
+        x = x._of(self.ctx.pad(x.v, start, x.aval, *paddings), list(map(_padded_length, lengths, *paddings)))
         return x.reshape(list(map(_padded_length, self.shape, low, high, interior)))
 
     def sum(self, axes: Sequence[int]) -> Array:
@@ -168,6 +168,32 @@ def loop(ctx: Context, count: int, start: Sequence[Array], body: Function) -> li
     made = ctx.op("stablehlo.while", (ctx.const(0, _I32), *[a.v for a in start]), *avals,
                   regions=[ctx.region(avals, test), ctx.region(avals, step)])
     return [Array(ctx, v, a) for v, a in zip(made[1:], avals[1:], strict=True)]
+
+
+def compute_apart(ctx: Context, witness: Array, out: ShapedArray, body: Function) -> Array:
+    """Emit an array that XLA computes once and stores.
+
+    XLA's CPU compiler copies the computation of an array into all kernels that read it, once per place that they read.
+    It does not look into loops, and removes barriers earlier. So this is a loop of one pass. The compiler does not find
+    the number of passes, because the loop counts from an element of `witness`.
+
+    Args:
+      ctx: the lowering context.
+      witness: any array that is not a constant, and not empty.
+      out: the type of the result.
+      body: `body(ctx)` returns the result.
+    """
+    ones = [1] * len(witness.shape)
+    first = witness.slice([0] * len(ones), ones, ones).reshape(()).convert(_I32.dtype).v
+    avals = [_I32, out]
+
+    def step(ctx: Context, i: IrValue, _: IrValue) -> list[IrValue]:
+        return [ctx.op("stablehlo.add", (i, ctx.const(1, _I32)), _I32), body(ctx).v]
+
+    start = ctx.const(ctx.module.initial_value(out), out)
+    made = ctx.op("stablehlo.while", (first, start), *avals, regions=[
+        ctx.region(avals, lambda ctx, i, _: ctx.compare(i, first, "EQ", _I32)), ctx.region(avals, step)])
+    return Array(ctx, made[1], out)
 
 
 def concatenate(arrays: Sequence[Array], axis: int) -> Array:

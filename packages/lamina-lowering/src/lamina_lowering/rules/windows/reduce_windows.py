@@ -127,7 +127,7 @@ def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_d
     if xa.dtype.itemsize < 4 and dtypes.is_float(xa.dtype) and xa.dtype != wide.dtype:
         x, xa, key = ctx.convert(x, xa, made), made, wide  # widening keeps the order
     zero = ctx.const(0, wide)
-    if can_select_by_position(ctx, xa, window_dimensions, padding):
+    if can_select_by_position(ctx, xa, window_dimensions, window_strides):
         back = scatter_by_position(ctx, Array(ctx, source, shaped(sa.shape, wide.dtype)), Array(ctx, x, xa), padding,
                                    select, window_dimensions, window_strides)
         return back.pad([-low for low in lows], [-high for high in highs], [0] * len(lows)).convert(out.dtype).v
