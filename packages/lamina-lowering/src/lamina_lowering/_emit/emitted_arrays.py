@@ -48,6 +48,10 @@ class Array:
     def shape(self) -> tuple[int, ...]:
         return self.aval.shape
 
+    def within(self, ctx: Context) -> Array:
+        """Return the array for emission in a region, whose context is `ctx`."""
+        return Array(ctx, self.v, self.aval)
+
     def _of(self, v: IrValue, shape: Sequence[int]) -> Array:
         return Array(self.ctx, v, shaped(tuple(shape), self.aval.dtype))
 
@@ -74,6 +78,10 @@ class Array:
         if tuple(shape) == self.shape:
             return self
         return self._emit("stablehlo.broadcast_in_dim", (self.v,), shape, broadcast_dimensions=self.ctx.i64s(dims))
+
+    def reverse(self, axes: Sequence[int]) -> Array:
+        """Return the array with the elements along these axes in reverse order."""
+        return self._emit("stablehlo.reverse", (self.v,), self.shape, dimensions=self.ctx.i64s(axes))
 
     def slice(self, first: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Array:
         """Return `counts` elements per axis, from `first` on in steps of `strides`."""
@@ -113,6 +121,9 @@ class Array:
         x = self.reshape(lengths)
         x = x._of(self.ctx.pad(x.v, start, x.aval, *paddings), list(map(_padded_length, lengths, *paddings)))
         return x.reshape(list(map(_padded_length, self.shape, low, high, interior)))
+
+    def absolute(self) -> Array:
+        return self._emit("stablehlo.abs", (self.v,), self.shape)
 
     def sum(self, axes: Sequence[int]) -> Array:
         scalar = shaped((), self.aval.dtype)
@@ -181,7 +192,7 @@ def compute_apart(ctx: Context, witness: Array, out: ShapedArray, body: Function
       ctx: the lowering context.
       witness: any array that is not a constant, and not empty.
       out: the type of the result.
-      body: `body(ctx)` returns the result.
+      body: `body(ctx)` returns the result. It uses other arrays by `Array.within`.
     """
     ones = [1] * len(witness.shape)
     first = witness.slice([0] * len(ones), ones, ones).reshape(()).convert(_I32.dtype).v

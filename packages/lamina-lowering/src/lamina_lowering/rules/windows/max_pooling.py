@@ -52,18 +52,20 @@ def scatter_by_position(ctx: Context, source: Array, x: Array, padding: Sequence
     lows, highs = zip(*padding, strict=True)
     # Padding is never better than an element. A place is at first that of the first element in the window.
     padded = x.pad(lows, highs, [0] * len(lows), (lowest if select == "ge" else highest)(x.aval.dtype))
+    counts = source.shape
 
     def select_places(ctx: Context) -> Array:
-        place = _first_places(ctx, x.shape, source.shape, lows, window, strides)
-        best = padded.slice([0] * len(window), source.shape, strides)
+        inside = padded.within(ctx)
+        place = _first_places(ctx, x.shape, counts, lows, window, strides)
+        best = inside.slice([0] * len(window), counts, strides)
         for k, at in enumerate(np.ndindex(*window)):
             if k:
-                part, own = padded.slice(at, source.shape, strides), Array.full(ctx, k, source.shape, _PLACE)
+                part, own = inside.slice(at, counts, strides), Array.full(ctx, k, counts, _PLACE)
                 better = _is_better(ctx, part, best, select)
                 best, place = part.where(better, best), own.where(better, place)
         return place
 
-    places = compute_apart(ctx, x, shaped(source.shape, _PLACE), select_places)
+    places = compute_apart(ctx, x, shaped(counts, _PLACE), select_places)
     return _add_sources(ctx, source, places, x.shape, lows, window, strides)
 
 

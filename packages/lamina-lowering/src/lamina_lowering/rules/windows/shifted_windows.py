@@ -54,7 +54,7 @@ def combine_shifted(ctx: Context, x: Array, out: ShapedArray, combine: Callable[
     lows, highs = zip(*padding, strict=True)
 
     def body(ctx: Context) -> Array:
-        padded = x.pad(lows, highs, [d - 1 for d in base_dilation], identity)
+        padded = x.within(ctx).pad(lows, highs, [d - 1 for d in base_dilation], identity)
         total: Array | None = None
         for at in np.ndindex(*window_dimensions):
             first = [k * gap for k, gap in zip(at, window_dilation, strict=True)]
