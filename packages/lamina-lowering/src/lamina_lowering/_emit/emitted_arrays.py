@@ -104,12 +104,16 @@ class Array:
         return self._emit("stablehlo.dynamic_update_slice", (self.v, part.v, *_indices(self.ctx, first)), self.shape)
 
     def pad(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int], value: float = 0) -> Array:
-        """Return the array padded with a value; negative numbers remove elements.
+        """Return the array padded with a number; negative padding removes elements."""
+        if not any((*low, *high, *interior)):
+            return self
+        return self.pad_with(self.ctx.const(value, shaped((), self.aval.dtype)), low, high, interior)
+
+    def pad_with(self, value: IrValue, low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Array:
+        """Return the array padded with an emitted scalar.
 
         An axis without padding is merged with the axis before it: XLA then copies and compiles faster.
         """
-        if not any((*low, *high, *interior)):
-            return self
         merged: list[list[int]] = []
         for n, *padding in zip(self.shape, low, high, interior, strict=True):
             if merged and not any(padding) and not merged[-1][3]:
@@ -117,9 +121,8 @@ class Array:
             else:
                 merged.append([n, *padding])
         lengths, *paddings = zip(*merged, strict=True)
-        start = self.ctx.const(value, shaped((), self.aval.dtype))
         x = self.reshape(lengths)
-        x = x._of(self.ctx.pad(x.v, start, x.aval, *paddings), list(map(_padded_length, lengths, *paddings)))
+        x = x._of(self.ctx.pad(x.v, value, x.aval, *paddings), list(map(_padded_length, lengths, *paddings)))
         return x.reshape(list(map(_padded_length, self.shape, low, high, interior)))
 
     def absolute(self) -> Array:

@@ -46,7 +46,7 @@ _TERMS = 49  # most products that are written out: a kernel of 7 x 7
 _FEATURES = 32  # most products per group and kernel position that are written out
 _INPUTS = 8  # fewest input features of a group for a convolution of its own
 _KERNELS = 32  # most loops over positions along one axis
-_AT_ONCE = 4  # most products that are added to a partial sum at once
+_AT_ONCE = 4, 5, 6, 7, 3, 2, 1  # products that are added to a partial sum at once, the best number first
 _EACH, _FEW_INPUTS = 4, 16  # most elements in a group of the batch, and input features, for a loop over rows
 _PARTIAL = 1 << 22  # most elements of partial sums
 
@@ -82,7 +82,8 @@ def _choose(ctx: Context, *, batch_group_count: int, dimension_numbers: ConvDime
     if feature_group_count > 1 and inputs * prod(window) <= _TERMS and inputs * outputs <= _FEATURES:
         return _sum_shifted_products
     each = la.shape[lhs_spec[0]] // batch_group_count
-    if batch_group_count > 1 and (each <= 2 or each <= _EACH and inputs <= _FEW_INPUTS):
+    is_vectorized = lhs_spec[0] == len(lhs_spec) - 1 and inputs <= _FEW_INPUTS
+    if batch_group_count > 1 and each <= (_EACH if is_vectorized else 2):
         positions = [out.shape[a] for a in out_spec[2:]]
         axis = _longest(window)
         partial = groups * outputs * prod(positions) // positions[axis] * window[axis]
@@ -171,8 +172,9 @@ def _sum_rows(ctx: Context, x: Array, w: Array, *, batch_group_count: int, dimen
     outputs, along = w.shape[g] // groups, space[_longest([w.shape[a] for a in space])]
     positions = _per_axis(space, [out.shape[a] for a in out_spec[2:]], 1)
     strides, gaps = _per_axis(space, window_strides, 1), _per_axis(space, rhs_dilation, 1)
-    # Products that are added at once, so that partial sums are read and written less often
-    at_once = next(k for k in range(_AT_ONCE, 0, -1) if w.shape[along] % k == 0)
+    # Adding several products at once reads and writes partial sums less often. Vectors along the last axis stay long.
+    at_once = next(k for k in _AT_ONCE if w.shape[along] % k == 0 and (
+        k == 1 or along < len(lhs_spec) - 1 or w.shape[along] // k % 8 == 0))
     length = w.shape[along] // at_once
     passes = [a for a in range(len(lhs_spec)) if a not in (g, along)]
     row = [length if a == along else n if a == g else 1 for a, n in enumerate(w.shape)]
