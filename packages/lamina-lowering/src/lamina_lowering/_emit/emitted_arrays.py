@@ -13,7 +13,7 @@ from lamina_ir.prims import dilated_length
 from .rule_context import Context
 from .._typing import IrValue
 
-__all__ = ["Array", "compute_apart", "concatenate", "invert", "loop", "multiply_index", "split_index"]
+__all__ = ["Array", "concatenate", "invert", "loop", "multiply_index", "split_index", "store"]
 
 _I32 = shaped((), np.dtype("int32"))
 
@@ -184,30 +184,29 @@ def loop(ctx: Context, count: int, start: Sequence[Array], body: Function) -> li
     return [Array(ctx, v, a) for v, a in zip(made[1:], avals[1:], strict=True)]
 
 
-def compute_apart(ctx: Context, witness: Array, out: ShapedArray, body: Function) -> Array:
-    """Emit an array that XLA computes once and stores.
+def store(ctx: Context, x: Array, witness: Array) -> Array:
+    """Return an array that XLA computes once and stores.
 
     XLA's CPU compiler copies the computation of an array into all kernels that read it, once per place that they read.
-    It does not look into loops, and removes barriers earlier. So this is a loop of one pass. The compiler does not find
-    the number of passes, because the loop counts from an element of `witness`.
+    It removes barriers before that. So the array is carried by a loop that would change it, but never runs. The
+    compiler does not know that, because the loop counts from an element of `witness`. Nothing is copied.
 
     Args:
       ctx: the lowering context.
-      witness: any array that is not a constant, and not empty.
-      out: the type of the result.
-      body: `body(ctx)` returns the result. It uses other arrays by `Array.within`.
+      x: the array, which is used nowhere else.
+      witness: an array that is not empty: an argument of the rule, so that the compiler does not know its elements.
     """
-    ones = [1] * len(witness.shape)
+    ones, rank = [1] * len(witness.shape), len(x.shape)
     first = witness.slice([0] * len(ones), ones, ones).reshape(()).convert(_I32.dtype).v
-    avals = [_I32, out]
+    avals = [_I32, x.aval]
 
-    def step(ctx: Context, i: IrValue, _: IrValue) -> list[IrValue]:
-        return [ctx.op("stablehlo.add", (i, ctx.const(1, _I32)), _I32), body(ctx).v]
+    def step(ctx: Context, i: IrValue, v: IrValue) -> list[IrValue]:
+        part = Array.full(ctx, 0, [1] * rank, x.aval.dtype)
+        return [ctx.op("stablehlo.add", (i, ctx.const(1, _I32)), _I32), Array(ctx, v, x.aval).write(part, [0] * rank).v]
 
-    start = ctx.const(ctx.module.initial_value(out), out)
-    made = ctx.op("stablehlo.while", (first, start), *avals, regions=[
-        ctx.region(avals, lambda ctx, i, _: ctx.compare(i, first, "EQ", _I32)), ctx.region(avals, step)])
-    return Array(ctx, made[1], out)
+    made = ctx.op("stablehlo.while", (first, x.v), *avals, regions=[
+        ctx.region(avals, lambda ctx, i, _: ctx.compare(i, first, "LT", _I32)), ctx.region(avals, step)])
+    return Array(ctx, made[1], x.aval)
 
 
 def concatenate(arrays: Sequence[Array], axis: int) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from lamina_ir import ShapedArray, dtypes, shaped
 from lamina_ir.prims import highest, lowest
 
-from ..._emit.emitted_arrays import Array, compute_apart, concatenate
+from ..._emit.emitted_arrays import Array, concatenate, store
 from ..._emit.rule_context import Context
 from ..._typing import IrValue
 
@@ -54,19 +54,14 @@ def scatter_by_position(ctx: Context, source: Array, x: Array, padding: Sequence
     padded = x.pad(lows, highs, [0] * len(lows), (lowest if select == "ge" else highest)(x.aval.dtype))
     counts = source.shape
 
-    def select_places(ctx: Context) -> Array:
-        inside = padded.within(ctx)
-        place = _first_places(ctx, x.shape, counts, lows, window, strides)
-        best = inside.slice([0] * len(window), counts, strides)
-        for k, at in enumerate(np.ndindex(*window)):
-            if k:
-                part, own = inside.slice(at, counts, strides), Array.full(ctx, k, counts, _PLACE)
-                better = _is_better(ctx, part, best, select)
-                best, place = part.where(better, best), own.where(better, place)
-        return place
-
-    places = compute_apart(ctx, x, shaped(counts, _PLACE), select_places)
-    return _add_sources(ctx, source, places, x.shape, lows, window, strides)
+    place = _first_places(ctx, x.shape, counts, lows, window, strides)
+    best = padded.slice([0] * len(window), counts, strides)
+    for k, at in enumerate(np.ndindex(*window)):
+        if k:
+            part, own = padded.slice(at, counts, strides), Array.full(ctx, k, counts, _PLACE)
+            better = _is_better(ctx, part, best, select)
+            best, place = part.where(better, best), own.where(better, place)
+    return _add_sources(ctx, source, store(ctx, place, x), x.shape, lows, window, strides)
 
 
 def _first_places(ctx: Context, shape: Sequence[int], counts: Sequence[int], lows: Sequence[int], window: Sequence[int],

@@ -1,8 +1,8 @@
 """Reductions of windows on CPUs as combined slices: XLA's `reduce_window` is a scalar loop.
 
 One slice of the operand per place in a window has the elements of all windows at that place. One vectorized loop
-combines them. If windows overlap, this is one pass of a loop, so that XLA does not compute an element again for each
-window that contains it, nor a window again for each element of the next window.
+combines them. If windows overlap, the result is stored: XLA would compute a window again for each place where the next
+operation reads it.
 """
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from math import prod
 import numpy as np
 
 from lamina_ir import ShapedArray, dtypes
-from lamina_ir.prims import dilated_length
 
-from ..._emit.emitted_arrays import Array, compute_apart
+from ..._emit.emitted_arrays import Array, store
 from ..._emit.rule_context import Context
 from ..._typing import IrValue
 
@@ -53,17 +52,14 @@ def combine_shifted(ctx: Context, x: Array, out: ShapedArray, combine: Callable[
     """
     lows, highs = zip(*padding, strict=True)
 
-    def body(ctx: Context) -> Array:
-        padded = x.within(ctx).pad(lows, highs, [d - 1 for d in base_dilation], identity)
-        total: Array | None = None
-        for at in np.ndindex(*window_dimensions):
-            first = [k * gap for k, gap in zip(at, window_dilation, strict=True)]
-            part = padded.slice(first, out.shape, window_strides)
-            total = part if total is None else Array(ctx, combine(ctx, total.v, part.v, out), out)
-        assert total is not None
-        if identity == 0 and dtypes.is_float(out.dtype):  # a sum that starts at 0 is never -0
-            zero = Array.full(ctx, 0, out.shape, out.dtype)
-            total = zero.where(ctx.compare(total.v, zero.v, "EQ", out), total)
-        return total
-
-    return (compute_apart(ctx, x, out, body) if _is_overlapping(window_dimensions, window_strides) else body(ctx)).v
+    padded = x.pad(lows, highs, [d - 1 for d in base_dilation], identity)
+    total: Array | None = None
+    for at in np.ndindex(*window_dimensions):
+        first = [k * gap for k, gap in zip(at, window_dilation, strict=True)]
+        part = padded.slice(first, out.shape, window_strides)
+        total = part if total is None else Array(ctx, combine(ctx, total.v, part.v, out), out)
+    assert total is not None
+    if identity == 0 and dtypes.is_float(out.dtype):  # a sum that starts at 0 is never -0
+        zero = Array.full(ctx, 0, out.shape, out.dtype)
+        total = zero.where(ctx.compare(total.v, zero.v, "EQ", out), total)
+    return (store(ctx, total, x) if _is_overlapping(window_dimensions, window_strides) else total).v
