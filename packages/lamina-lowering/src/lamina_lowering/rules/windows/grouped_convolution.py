@@ -1,17 +1,22 @@
 """Lowering of convolutions in groups for CPUs, where XLA runs scalar loops for them, and of some others.
 
-Four forms replace the common one. Below, x is the padded and dilated input, w are the kernels, g is a group, m one of
+Six forms replace the common one. Below, x is the padded and dilated input, w are the kernels, g is a group, m one of
 its output features, and i one of its input features. One spatial axis represents all.
 
 1. Few products per element of the result. This covers depthwise convolutions, and their gradients in the input:
    `y[n, g, m, p] = sum over i, k of x[n, g, i, p * stride + k * gap] * w[g, m, i, k]`. The sum is written out, so one
    vectorized loop over the result computes it.
-2. Groups of the batch with one element each, and few positions p. This covers the gradient of a depthwise convolution
+2. Groups of the batch with few elements each, and few positions p. This covers the gradient of a depthwise convolution
    in its kernels: `y[g, m, p] = sum over i, k of x[g, i, p * stride + k * gap] * w[g, m, i, k]`, where the window is as
-   large as an image. A loop over the rows of the window adds products to partial sums.
+   large as an image. A loop over the rows of the window adds products to partial sums. Up to four elements of a group,
+   as in gradients of convolutions in groups of up to four features, have one such loop each.
 3. Other groups of floats: a loop over the groups, with one convolution from XLA's library for each.
 4. Convolutions along three axes, or of dilated inputs, with more elements in the window than positions. This covers
-   gradients in the kernels of volumes and of transposed convolutions: a loop of matrix products, one per position.
+   gradients in the kernels of volumes and of transposed convolutions: a loop of matrix products, one per position. If
+   XLA's library has the convolution, one of these two forms is used:
+5. Along three axes: a convolution along two axes in the library. Positions along the third axis are examples, and
+   elements of the window along it are features, of which XLA's library needs many to be fast.
+6. Of dilated inputs: the library's convolution with the operands swapped, where no zeros between elements are copied.
 
 Another convolution without groups gets axes in the library's order, as XLA does itself outside of loops. In a loop it
 would run a scalar loop for all other orders, among them those of gradients, which takes much longer.
@@ -213,18 +218,21 @@ def _sum_rows(ctx: Context, x: Array, w: Array, *, batch_group_count: int, dimen
 
 def _sum_rows_of_each(ctx: Context, x: Array, w: Array, *, batch_group_count: int,
                       dimension_numbers: ConvDimensionNumbers, **params: ParamValue) -> Array:
-    """Emit form 2 once per element of a group, with a group of one element for each output feature."""
-    n, o = dimension_numbers[0][0], dimension_numbers[1][0]
+    """Emit form 2 in a loop over the elements of a group, with a group of one element for each output feature."""
+    n, o, out_n = (spec[0] for spec in dimension_numbers)
     each, outputs = x.shape[n] // batch_group_count, w.shape[o] // batch_group_count
-    parts, before, after = [], x.shape[:n], x.shape[n + 1:]
-    x = x.reshape((*before, batch_group_count, each, *after))
-    for k in range(each):
-        part = x.slice([k if a == n + 1 else 0 for a in range(len(x.shape))],
-                       (*before, batch_group_count, 1, *after), [1] * len(x.shape))
-        part = part.broadcast((*before, batch_group_count, outputs, *after), range(len(x.shape)))
-        parts.append(_sum_rows(ctx, part.reshape((*before, w.shape[o], *after)), w, batch_group_count=w.shape[o],
-                               dimension_numbers=dimension_numbers, **params))
-    return concatenate(parts, dimension_numbers[2][0])
+    before, after, out = x.shape[:n], x.shape[n + 1:], shaped(ctx.aval_out.shape, x.aval.dtype)
+    x, one = x.reshape((*before, batch_group_count, each, *after)), (*before, batch_group_count, 1, *after)
+
+    def body(ctx: Context, index: IrValue, total: Array) -> list[Array]:
+        part = x.read(ctx, [index if a == n + 1 else 0 for a in range(len(one))], one)
+        part = part.broadcast((*before, batch_group_count, outputs, *after), range(len(one)))
+        made = _sum_rows(ctx, part.reshape((*before, w.shape[o], *after)), w.within(ctx), batch_group_count=w.shape[o],
+                         dimension_numbers=dimension_numbers, **params)
+        return [total.write(made, [index if a == out_n else 0 for a in range(len(out.shape))])]
+
+    made, = loop(ctx, each, [Array.full(ctx, ctx.module.initial_value(out), out.shape, out.dtype)], body)
+    return made
 
 
 # --- one matrix product per position --------------------------------------------------------------------------------
