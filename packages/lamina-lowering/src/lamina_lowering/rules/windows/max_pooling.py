@@ -19,12 +19,14 @@ from lamina_ir.prims import highest, lowest
 from ..._emit.emitted_arrays import Array, concatenate, store
 from ..._emit.rule_context import Context
 from ..._typing import IrValue
+from .shifted_windows import is_overlapping
 
 __all__ = ["can_select_by_position", "scatter_by_position"]
 
 _PLACES = 16  # most places in a window, for the time to compile
 _AXES = 8  # most axes, for the range of a place
 _OUTSIDE = -16  # a place below all others, also with a place on each of the other axes added
+_WORK = 1 << 16  # fewest elements in windows that do not overlap, for which their places are stored
 _PLACE, _I32 = np.dtype("int8"), np.dtype("int32")
 
 
@@ -61,7 +63,10 @@ def scatter_by_position(ctx: Context, source: Array, x: Array, padding: Sequence
             part, own = padded.slice(at, counts, strides), Array.full(ctx, k, counts, _PLACE)
             better = _is_better(ctx, part, best, select)
             best, place = part.where(better, best), own.where(better, place)
-    return _add_sources(ctx, source, store(ctx, place, x), x.shape, lows, window, strides)
+    # Apart windows are read once per place: few of them are faster in one kernel.
+    if is_overlapping(window, strides) or place.aval.size * prod(window) >= _WORK:
+        place = store(ctx, place, x)
+    return _add_sources(ctx, source, place, x.shape, lows, window, strides)
 
 
 def _first_places(ctx: Context, shape: Sequence[int], counts: Sequence[int], lows: Sequence[int], window: Sequence[int],

@@ -17,7 +17,7 @@ from ..._emit.emitted_arrays import Array, store
 from ..._emit.rule_context import Context
 from ..._typing import IrValue
 
-__all__ = ["can_combine_shifted", "combine_shifted"]
+__all__ = ["can_combine_shifted", "combine_shifted", "is_overlapping"]
 
 _PLACES = 32  # most places in a window, for the time to compile
 _WORK = 1 << 16  # fewest elements combined in overlapping windows, for which the loop pays off
@@ -29,10 +29,11 @@ def can_combine_shifted(ctx: Context, out: ShapedArray, window: Sequence[int], s
     count = prod(window)
     return ctx.platform == "cpu" and ctx.is_unpartitioned and 1 < count <= _PLACES and (
         all(low >= 0 and high >= 0 for low, high in padding) and out.size > 0) and (
-        not _is_overlapping(window, strides) or out.size * count >= _WORK)
+        not is_overlapping(window, strides) or out.size * count >= _WORK)
 
 
-def _is_overlapping(window: Sequence[int], strides: Sequence[int]) -> bool:
+def is_overlapping(window: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether an element can be in several windows."""
     return any(n > s for n, s in zip(window, strides, strict=True))
 
 
@@ -62,4 +63,4 @@ def combine_shifted(ctx: Context, x: Array, out: ShapedArray, combine: Callable[
     if identity == 0 and dtypes.is_float(out.dtype):  # a sum that starts at 0 is never -0
         zero = Array.full(ctx, 0, out.shape, out.dtype)
         total = zero.where(ctx.compare(total.v, zero.v, "EQ", out), total)
-    return (store(ctx, total, x) if _is_overlapping(window_dimensions, window_strides) else total).v
+    return (store(ctx, total, x) if is_overlapping(window_dimensions, window_strides) else total).v
