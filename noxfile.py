@@ -118,6 +118,12 @@ def libraries(session: nox.Session) -> None:
 
 
 @nox.session
+def ray(session: nox.Session) -> None:
+    """Run the tests of workers in a local Ray cluster; `-- --sample` runs those of each change."""
+    python(session, "tests/ray_cluster/run.py", *session.posargs)
+
+
+@nox.session
 def notebooks(session: nox.Session) -> None:
     """Execute the notebooks in docs/notebooks, or some: `-- digits`. The pages of `docs` then show their outputs."""
     python(session, "docs/_ext/run_notebooks.py", *session.posargs)

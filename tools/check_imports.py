@@ -31,7 +31,7 @@ MOST_FILES = 24  # in a source folder
 PUBLIC_MODULES = ("lamina_checkpoint.array_serialization.pytree_serialization",
                   "lamina_checkpoint.array_serialization.serialization",
                   "lamina_checkpoint.array_serialization.tensorstore_impl",
-                  "lamina_distributed.launch", "lamina_distributed.multihost_utils",
+                  "lamina_distributed.launch", "lamina_distributed.multihost_utils", "lamina_distributed.ray",
                   "lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy.ops", "lamina_numpy.special",
                   "lamina_nn.initializers", "lamina_nn.optimizers", "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy.cluster",
                   "lamina_scipy.ode", "lamina_scipy.sparse", "lamina_scipy.spatial", "lamina_scipy.stats",

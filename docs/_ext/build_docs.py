@@ -32,6 +32,7 @@ PUBLIC_API_TESTS = ROOT / "tests" / "public_api"
 SETTING_PAGES = {
     "replay_folder": "docs/how-to/replay-failing-calls.md", "replay_nonfinite": "docs/how-to/replay-failing-calls.md",
     "shadow_every": "docs/how-to/replay-failing-calls.md",
+    "shadow_wait": "docs/how-to/replay-failing-calls.md",
     "debug_nans": "docs/how-to/debug-a-nan.md", "debug_infs": "docs/how-to/debug-a-nan.md",
     "debug_bounds": "docs/how-to/looking-inside.md#checks-and-indices",
     "check_tracer_leaks": "docs/how-to/looking-inside.md#transfers-and-leaks",

@@ -78,7 +78,13 @@ FIELDS = {
     "Job": {"apiVersion": True, "kind": True, "metadata": True, "spec": True},
     "Job.spec": {"completionMode": True, "completions": True, "parallelism": True, "template": True, "backoffLimit": False,
                  "activeDeadlineSeconds": False, "ttlSecondsAfterFinished": False, "podFailurePolicy": False},
-    "pod": {"subdomain": True, "restartPolicy": True, "containers": True, "volumes": False,
+    "JobSet": {"apiVersion": True, "kind": True, "metadata": True, "spec": True},
+    "JobSet.spec": {"replicatedJobs": True, "network": False, "failurePolicy": False, "successPolicy": False,
+                    "startupPolicy": False, "suspend": False, "ttlSecondsAfterFinished": False, "coordinator": False},
+    "JobSet.network": {"enableDNSHostnames": False, "subdomain": False, "publishNotReadyAddresses": False},
+    "JobSet.failurePolicy": {"maxRestarts": False, "rules": False, "restartStrategy": False},
+    "JobSet.replicatedJob": {"name": True, "replicas": False, "template": True, "dependsOn": False, "groupName": False},
+    "pod": {"subdomain": False, "restartPolicy": True, "containers": True, "volumes": False,
             "terminationGracePeriodSeconds": False, "nodeSelector": False, "tolerations": False},
     "container": {"name": True, "image": True, "command": False, "args": False, "env": False, "resources": False,
                   "livenessProbe": False, "readinessProbe": False, "volumeMounts": False},
@@ -103,9 +109,40 @@ def test_job_has_the_documented_fields():
     headless = check_fields("Service.spec", service["spec"])
     assert headless["clusterIP"] == "None" and headless["publishNotReadyAddresses"] is True
     labels = spec["template"]["metadata"]["labels"]
-    assert headless["selector"].items() <= labels.items() and pod["subdomain"] == service["metadata"]["name"]
+    assert headless["selector"].items() <= labels.items() and pod.get("subdomain") == service["metadata"]["name"]
     assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"]
     assert pod["restartPolicy"] in ("Never", "OnFailure")  # a Job allows no other
+    check_pod(spec, pod)
+
+
+def test_job_set_has_the_documented_fields():
+    """The names of https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2."""
+    yaml = pytest.importorskip("yaml")
+    found = check_fields("JobSet", yaml.safe_load((CLUSTERS / "kubernetes-jobset.yaml").read_text()))
+    assert (found["apiVersion"], found["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    spec = check_fields("JobSet.spec", found["spec"])
+    assert check_fields("JobSet.network", spec["network"]) == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
+    assert check_fields("JobSet.failurePolicy", spec["failurePolicy"])["maxRestarts"] > 0
+    (replicated,) = [check_fields("JobSet.replicatedJob", r) for r in spec["replicatedJobs"]]
+    assert replicated["replicas"] == 1 and replicated["template"].keys() == {"spec"}
+    job = check_fields("Job.spec", replicated["template"]["spec"])
+    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] and job["backoffLimit"] == 0
+    pod = check_fields("pod", job["template"]["spec"])
+    assert pod["restartPolicy"] == "Never" and "subdomain" not in pod  # JobSet sets the subdomain
+    check_pod(job, pod)
+
+
+def test_pod_of_a_job_set_finds_its_coordinator(monkeypatch):
+    """The name of a pod is <job set>-<replicated job>-<job index>-<pod index>.<job set>."""
+    from lamina_distributed._rendezvous import cluster_env
+    monkeypatch.setattr(cluster_env.socket, "getfqdn", lambda: "train-workers-0-3.train.default.svc.cluster.local")
+    found, _ = cluster_env.detect(None, None, None, None, {"JOB_COMPLETION_INDEX": "3", "LAMINA_NUM_PROCESSES": "4"})
+    assert found.address == "train-workers-0-0.train.default.svc.cluster.local:8476"
+    assert (found.rank, found.count) == (3, 4) and found.job
+
+
+def check_pod(spec, pod):
+    """Check the container of the program, for a Job with this specification."""
     (container,) = [check_fields("container", c) for c in pod["containers"]]
     env = {e["name"]: e.get("value") for e in container["env"]}
     assert all(v is None or type(v) is str for v in env.values()) and all(type(c) is str for c in container["command"])

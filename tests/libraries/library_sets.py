@@ -92,16 +92,26 @@ def build_environment(chosen: LibrarySet, python: str) -> Path:
       NoPackageIndexError: the package index cannot be reached.
       RuntimeError: pip failed otherwise.
     """
+    return install_pins(chosen.requirements, ROOT / ".cache" / "libraries" / chosen.year, python)
+
+
+def install_pins(requirements: Path, folder: Path, python: str) -> Path:
+    """Install a file of pins into a folder for each version of Python, if it changed; return the folder.
+
+    Raises:
+      NoPackageIndexError: the package index cannot be reached.
+      RuntimeError: pip failed otherwise.
+    """
     version = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], check=True, text=True,
                              capture_output=True).stdout.strip()
-    folder = ROOT / ".cache" / "libraries" / f"{chosen.year}-python{version}"
+    folder = folder.with_name(f"{folder.name}-python{version}")
     stamp = folder / "pins.txt"
-    pins = hashlib.sha256(chosen.requirements.read_bytes()).hexdigest()
+    pins = hashlib.sha256(requirements.read_bytes()).hexdigest()
     if stamp.exists() and stamp.read_text() == pins:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "--retries", "2", "install", "--no-deps",
-                           "--no-compile", "--progress-bar", "off", "--target", str(folder), "-r", str(chosen.requirements)],
+                           "--no-compile", "--progress-bar", "off", "--target", str(folder), "-r", str(requirements)],
                           text=True, capture_output=True, cwd=ROOT)
     if done.returncode:
         output = (done.stdout + done.stderr)[-6000:]

@@ -110,7 +110,7 @@ from lamina_lowering.extend import lowering_rules
 from lamina_ir import prims
 from lamina_see import replay
 wrong = lowering_rules.override(prims.sin_p, lambda ctx, x: ctx.op("stablehlo.cosine", (x,), ctx.aval_out))
-with replay.shadow_every(1), wrong:
+with replay.shadow_every(1), replay.shadow_wait(True), wrong:
     lamina.jit(lambda x: jnp.sin(x))(1.0)"""),
     "LAM1601": Example("lamina.distributed.AgreementError", """
 f = lamina.pmap(lambda x: lamina.lax.psum(x, "i"), "i")

@@ -20,8 +20,8 @@ from lamina.errors import LaminaError, error_details
 from lamina_ir.errors import BUILTIN_CODES
 
 ROOT = Path(__file__).parents[2]
-# Public exceptions without a code; lamina never raises them.
-WITHOUT_CODE = {"UnfilteredStackTrace"}
+# Exceptions without a code: no user gets one. ChunkError is caught in lamina-see.
+WITHOUT_CODE = {"UnfilteredStackTrace", "ChunkError"}
 COMPILED = lamina.jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
 
 

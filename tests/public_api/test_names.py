@@ -14,7 +14,7 @@ SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtim
               "dlpack": "lamina_runtime.dlpack",
               "compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",
               "stages": "lamina_runtime.stages",
-              "distributed": "lamina_distributed", "launch": "lamina_distributed.launch",
+              "distributed": "lamina_distributed", "distributed.ray": "lamina_distributed.ray", "launch": "lamina_distributed.launch",
               "profiler": "lamina_runtime.profiler",
               "experimental.multihost_utils": "lamina_distributed.multihost_utils", "experimental.ode": "lamina_scipy.ode",
               "experimental.mesh_utils": "lamina_runtime.mesh_utils", "experimental.pjit": "lamina_runtime.pjit",

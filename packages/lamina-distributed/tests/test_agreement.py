@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lamina_ir import config
-from lamina_distributed._group import deadlock_detection, launch_comparison, peer_sockets
-from lamina_distributed._group import multi_process
+from lamina_distributed._group import deadlock_detection, launch_comparison, launch_groups, peer_sockets
+from lamina_distributed._group import launch_agreement, launch_frames, multi_process
 from lamina_runtime._launch import process_group
 from lamina_distributed._group.launch_agreement import Agreement
 from lamina_distributed._group.launch_groups import exchange_rounds
@@ -94,8 +94,16 @@ def kinds(found):
     return [["ok" if x == "ok" else type(x).__name__ for x in script] for script in found]
 
 
+@pytest.fixture
+def rounds(monkeypatch):
+    """Let more than eight processes exchange tokens in rounds, so that the tests need fewer of them."""
+    monkeypatch.setattr(launch_groups, "MAX_ALL_PAIRS", 8)
+    for module in (launch_agreement, launch_frames):
+        monkeypatch.setattr(module, "MAX_ALL_PAIRS", 8)
+
+
 @pytest.mark.parametrize("n", [2, 3, 4, 8, 9, 13])
-def test_equal_launches_pass(system, n):
+def test_equal_launches_pass(system, rounds, n):
     s = system(n)
     assert kinds(s.run(*[["a", "b", "a", "a"]] * n)) == [["ok"] * 4] * n
     assert all(not p.frames and p.fast_path_ready for a in s.all for p in a._groups[tuple(range(n))].pairs)
@@ -169,7 +177,27 @@ def test_equal_launches_pass_after_random_subsets(system, seed):
         assert after == [["ok"] * 2] * n, (odd, subset, kinds(found), after)
 
 
-def test_difference_is_raised_on_more_than_eight_processes(system):
+@pytest.mark.parametrize("n", [9, 12])
+def test_launch_on_a_subset_of_many_processes_raises_once(system, n):
+    s = system(n)
+    found = s.run(*[["a", "b"]] * (n - 1), [("s", [0, 2, n - 1]), "b"])
+    assert kinds(found) == [["AgreementError", "ok"]] * n
+
+
+def test_launch_on_a_subset_is_reported_as_a_failure_if_groups_are_large(system, rounds):
+    s, reports = system(10), []
+    for a in s.all:
+        a.report_failure = reports.append
+    found = s.run(*["a"] * 9, [("s", [0, 2, 9])])
+    assert kinds(found) == [["AgreementError"]] * 10
+    assert len(reports) == 10 and "which cannot be brought in step again" in reports[0]
+    s, reports[:] = system(10), []
+    for a in s.all:
+        a.report_failure = reports.append
+    assert kinds(s.run(*["az"] * 9, "bz")) == [["AgreementError", "ok"]] * 10 and not reports
+
+
+def test_difference_is_raised_on_more_than_eight_processes(system, rounds):
     s = system(11)
     scripts = [["a", "b", "z"]] * 11
     scripts[4] = ["a", "c", "z"]
@@ -441,7 +469,7 @@ def test_polling_without_data_becomes_rare():
 
 
 @pytest.mark.parametrize("n", [9, 16, 100, 4096])
-def test_exchange_rounds_reach_all_processes(n):
+def test_exchange_rounds_reach_all_processes(rounds, n):
     """Simulated: after the last round each process has data of all; each sends and receives equally often."""
     ranks = range(n)
     every = [exchange_rounds(ranks, r) for r in ranks] if n <= 100 else None

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from lamina_distributed import coordinator
+from lamina_distributed._coordinator import connections
 from lamina_distributed._rendezvous import rendezvous_client, rendezvous_protocol, spawn_coordinator
 
 KEY = b"a secret of these tests"
@@ -107,7 +108,7 @@ def test_attacks_neither_stop_nor_exhaust_a_coordinator(coordinator_process):
         for t in threads:
             t.join(30)
     assert peak[0] - before < 200 << 20, peak  # jaxlib is loaded meanwhile
-    assert peak[1] < coordinator._MAX_UNAUTHENTICATED + 50, peak
+    assert peak[1] < connections._MAX_UNAUTHENTICATED + 50, peak
     assert process.wait(20) == 0  # after the last process has left
 
 

@@ -1,6 +1,7 @@
 """What a process does about a failed process, with sockets of this process instead of Gloo's. With real processes:
 see tests/multi_process/test_process_failures.py."""
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from lamina_runtime.extend import processes as peer_errors
-from lamina_distributed._group import failure_handling, gloo_sockets, interruptible_wait
+from lamina_distributed._group import failure_handling, gloo_cuts, gloo_sockets, interruptible_wait, peer_probes
 from lamina_distributed._group.failure_handling import CoordinatorLostError, LaunchFailedError, ProcessLostError
 
 
@@ -129,7 +130,7 @@ def test_connections_awaited_in_sequence_are_all_closed_quickly(monitor):
         other = subprocess.Popen([sys.executable, "-c", text, port], stderr=subprocess.DEVNULL)
         try:
             held.append(listener.accept()[0])
-            monitor._unused_numbers.clear()  # so that all connections are those of the subprocess
+            monitor.cuts._unused_numbers.clear()  # so that all connections are those of the subprocess
             with monitor.connecting_devices():
                 begun = time.monotonic()
                 monitor.connection.mark_lost(1, "process 1")
@@ -184,7 +185,7 @@ sys.exit(7)
 
 def test_each_device_number_is_sent_once(monitor, monkeypatch):
     """Gloo stores connections it does not await yet, with a descriptor each; a process could run out of descriptors."""
-    monkeypatch.setattr(failure_handling, "_MAX_NUMBERS", 150)
+    monkeypatch.setattr(gloo_cuts, "_MAX_NUMBERS", 150)
     found = []
     with socket.create_server(("127.0.0.1", 0), backlog=200) as listener:
         monitor.set_gloo_addresses({0: [listener.getsockname()]})
@@ -239,16 +240,16 @@ def test_error_waits_for_the_report_of_the_coordinator(monitor):
 
 
 def test_suspected_processes_are_lost_if_no_report_arrives(monitor, monkeypatch):
-    monkeypatch.setattr(failure_handling, "_REPORT_TIMEOUT", 0.1)
+    monkeypatch.setattr(peer_probes, "REPORT_TIMEOUT", 0.1)
     assert not monitor.confirm_failure()
     assert monitor.confirm_failure([3])
     assert "process 3, which closed its connection, was lost" in str(monitor.make_error("a call"))
 
 
 def test_without_coordinator_the_others_are_asked(monitor, monkeypatch):
-    monkeypatch.setattr(failure_handling, "_REPORT_TIMEOUT", 0.1)
+    monkeypatch.setattr(peer_probes, "REPORT_TIMEOUT", 0.1)
     answers = {1: ALIVE, 2: ALIVE, 3: ALIVE}
-    monitor._sockets = FakeSockets(answers)
+    monitor.probes.sockets = FakeSockets(answers)
     monitor.connection.coordinator_lost = True
     assert monitor.confirm_failure()
     error = monitor.make_error("a call")
@@ -259,18 +260,18 @@ def test_without_coordinator_the_others_are_asked(monitor, monkeypatch):
 
 
 def test_without_coordinator_losses_known_to_others_are_taken_over(monitor):
-    monitor._sockets = FakeSockets({1: ("alive", {"lost": [2, 3]}), 2: ("silent", None), 3: ALIVE})
-    monitor._probe_processes()
+    monitor.probes.sockets = FakeSockets({1: ("alive", {"lost": [2, 3]}), 2: ("silent", None), 3: ALIVE})
+    monitor.probes.probe_processes()
     assert list(monitor.connection.lost) == [2]  # process 3 answers, so it lives
 
 
 def test_silent_process_is_lost_after_the_heartbeat_timeout(monitor):
     monitor.connection.heartbeat = 0.3
-    monitor._sockets = FakeSockets({1: ALIVE, 2: ("silent", None), 3: ALIVE})
-    monitor._probe_processes()
+    monitor.probes.sockets = FakeSockets({1: ALIVE, 2: ("silent", None), 3: ALIVE})
+    monitor.probes.probe_processes()
     assert not monitor.connection.lost
     time.sleep(0.4)
-    monitor._probe_processes()
+    monitor.probes.probe_processes()
     assert list(monitor.connection.lost) == [2]
 
 
@@ -281,26 +282,26 @@ def test_silent_process_is_lost_after_the_heartbeat_timeout(monitor):
     ({1: ("gone", None), 2: ("gone", None), 3: ("gone", None)}, False, False),
     ({1: ("gone", None), 2: ("gone", None), 3: ("gone", None)}, True, True)])  # the others have gone on
 def test_peers_decide_whether_a_process_was_counted_out(monitor, answers, has_slept, expected):
-    monitor._sockets = FakeSockets(answers)
+    monitor.probes.sockets = FakeSockets(answers)
     assert monitor.connection.is_counted_out(has_slept) is expected
 
 
 def test_process_that_leaves_without_coordinator_is_not_lost(monitor):
     here = monitor.connection
     here.coordinator_lost = True
-    monitor._sockets = FakeSockets({1: ALIVE, 2: ALIVE, 3: ALIVE})
-    monitor.announce_leave()
-    assert monitor._sockets.news == {1: {"leaves": []}, 2: {"leaves": []}, 3: {"leaves": []}}
-    assert monitor._answer_status({"status": 1, "leaves": []}) == {"lost": [], "coordinator_lost": True}
-    monitor._judge_suspect(1)
+    monitor.probes.sockets = FakeSockets({1: ALIVE, 2: ALIVE, 3: ALIVE})
+    monitor.probes.announce_leave()
+    assert monitor.probes.sockets.news == {1: {"leaves": []}, 2: {"leaves": []}, 3: {"leaves": []}}
+    assert monitor.probes.answer_status({"status": 1, "leaves": []}) == {"lost": [], "coordinator_lost": True}
+    monitor.probes.judge_suspect(1)
     with pytest.raises(CoordinatorLostError):
         monitor.check(PROGRAM)
-    assert monitor._answer_status({"status": 3, "leaves": [2]}) == {"lost": [2], "coordinator_lost": True}
+    assert monitor.probes.answer_status({"status": 3, "leaves": [2]}) == {"lost": [2], "coordinator_lost": True}
     assert monitor.make_error("a call").process_indices == (2,)
 
 
 def test_client_creation_waits_before_release(monitor, monkeypatch):
-    monkeypatch.setattr(failure_handling, "_REPORT_TIMEOUT", 0.1)
+    monkeypatch.setattr(peer_probes, "REPORT_TIMEOUT", 0.1)
     with pytest.raises(ProcessLostError, match=r"\(1,\) are gone: process 1 was lost. Until shutdown\(\) there are no devices"):
         with monitor.creating_client():
             monitor.connection.mark_lost(1, "process 1")
@@ -349,3 +350,63 @@ def test_launches_are_limited_by_the_queue(monkeypatch):
         x.done = True
     mine.note_launch([every[5]])
     assert not mine._queue and not mine._held_bytes
+
+
+@pytest.fixture
+def waiter(monitor, monkeypatch):
+    """A `CpuWaiter` of a launch that never ends: `wait_in_jaxlib` returns only when `release` is set."""
+    found = interruptible_wait.CpuWaiter(monitor, SimpleNamespace(latest=Pending(), is_stuck=False, mark_stuck=lambda: None))
+    found.release = threading.Event()
+
+    def wait_in_jaxlib(x):
+        while not found.release.is_set():
+            time.sleep(0.01)
+        return x
+    monkeypatch.setattr(interruptible_wait, "_CPU_TIMEOUT", 0.3)
+    monkeypatch.setattr(interruptible_wait.runtime, "is_ready", Pending.is_ready)
+    monkeypatch.setattr(interruptible_wait.runtime, "wait_in_jaxlib", wait_in_jaxlib)
+    return found
+
+
+def test_endless_wait_of_the_main_thread_is_interrupted(monitor, waiter):
+    threading.Timer(0.1, monitor.connection.mark_lost, (1, "process 1")).start()
+    with pytest.raises(ProcessLostError, match=r"block_until_ready: process_indices \(1,\)"):
+        waiter.wait(Pending())
+    assert waiter._awaited is None and not waiter._was_interrupted
+    time.sleep(0.5)  # no other interrupt follows
+
+
+def test_interrupt_that_comes_after_the_wait_does_not_reach_the_caller(monitor, waiter, monkeypatch):
+    late = interruptible_wait._thread.interrupt_main
+    monkeypatch.setattr(interruptible_wait._thread, "interrupt_main",
+                        lambda: (waiter.release.set(), threading.Timer(0.3, late).start()))
+    monitor.connection.mark_lost(1, "process 1")
+    with pytest.raises(ProcessLostError):
+        waiter.wait(Pending())
+    time.sleep(0.5)
+
+
+def test_interrupt_of_the_user_remains_a_keyboard_interrupt(monitor, waiter):
+    threading.Timer(0.1, interruptible_wait._thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        waiter.wait(Pending())
+    assert waiter._awaited is None
+
+
+def test_threads_and_programs_that_handle_interrupts_poll(monitor, waiter):
+    errors = []
+
+    def wait():
+        with pytest.raises(ProcessLostError):
+            waiter.wait(Pending())
+        errors.append(1)
+    previous = signal.signal(signal.SIGINT, lambda *args: errors.append("a signal"))
+    try:
+        threading.Timer(0.1, monitor.connection.mark_lost, (1, "process 1")).start()
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait()
+        thread.join(5)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert errors == [1, 1]

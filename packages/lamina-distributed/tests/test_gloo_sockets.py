@@ -24,7 +24,7 @@ with socket.socket() as s:
     port = s.getsockname()[1]
 distributed.initialize(f"127.0.0.1:{port}", 1, 0)
 assert len(rt.devices()) == 3
-addresses = distributed._session._monitor._all_addresses
+addresses = distributed._session._monitor.cuts.addresses
 f, x = pmap(lambda v: psum(v, "i"), axis_name="i"), np.arange(3.)
 """
 

@@ -132,6 +132,7 @@ def test_children_end_when_the_launcher_is_killed(program, processes):
     (["x.py"], "required: -n"), (["-n", "0", "x.py"], "must be above 0"), (["-n", "2", "x.py"], "no such program: x.py"),
     (["-n", "2"], "required: program"), (["-n", "2", "--max-restarts", "-1", "x.py"], "must be at least 0"),
     (["-n", "2", "--min-processes", "3", __file__], "must be at most the number of processes, 2"),
+    (["-n", "2", "--replace", __file__], "argument --replace: needs --max-restarts"),
     (["-n", "2", "--log-dir", "/dev/null/logs", __file__], "the folder cannot be made")])
 def test_invalid_command_lines_are_refused(arguments, message, capsys):
     with pytest.raises(SystemExit) as e:
@@ -359,3 +360,61 @@ print("saved", flush=True)
     assert launch.main(["-n", "2", path]) == 0
     t.join()
     assert sorted(capfd.readouterr().out.splitlines()) == ["[0] saved", "[1] saved"]
+
+
+REPLACED = """
+restarts, path = int(os.environ["LAMINA_RESTART_COUNT"]), sys.argv[1]
+print("rank", rank, "restarts", restarts, os.environ["LAMINA_COORDINATOR_ADDRESS"], os.environ["LAMINA_JOB_ID"], flush=True)
+if rank == 1 and restarts < int(sys.argv[2]):
+    sys.exit("failed")
+if rank == 1:
+    open(path, "w").close()
+while not os.path.exists(path):
+    time.sleep(0.01)
+"""
+
+
+def test_failed_process_is_replaced_while_the_others_live_on(program, tmp_path, capfd):
+    path, done = program(REPLACED), str(tmp_path / "done")
+    logs = str(tmp_path / "logs")
+    assert launch.main(["-n", "3", "--replace", "--max-restarts", "2", "--log-dir", logs, "--json", path, done, "2"]) == 0
+    out, err = capfd.readouterr()
+    lines = sorted(line.split()[1:] for line in out.splitlines())
+    assert [line[:4] for line in lines] == [["rank", r, "restarts", k] for r, k in ("00", "10", "11", "12", "20")]
+    assert len({tuple(line[4:]) for line in lines}) == 1  # one coordinator and one job
+    assert "process 1 failed, with exit status 1; starting it again, replacement 2 of 2" in err
+    assert json.loads(err.splitlines()[-1])["restarts"] == 2
+    log = (tmp_path / "logs" / "process-1.log").read_text()
+    assert log.count("failed") == 2 and log.count("lamina.launch: attempt") == 3
+
+
+def test_failures_beyond_the_last_replacement_end_all_or_are_tolerated(program, tmp_path, capfd):
+    path, done = program(REPLACED), str(tmp_path / "done")
+    assert launch.main(["-n", "2", "--replace", "--max-restarts", "1", path, done, "9"]) == 1
+    assert "process 1 failed first, with exit status 1" in capfd.readouterr()[1]
+    path = program("sys.exit(1) if rank else time.sleep(0.5)")
+    assert launch.main(["-n", "2", "--replace", "--max-restarts", "1", "--min-processes", "1", path]) == 0
+    assert "process 1 failed, with exit status 1; 1 of 2 go on" in capfd.readouterr()[1]
+
+
+def test_process_is_not_replaced_when_others_are_done(program, capfd):
+    path = program("time.sleep(0.5 * rank); sys.exit(rank)")
+    assert launch.main(["-n", "2", "--replace", "--max-restarts", "3", path]) == 1
+    assert "starting it again" not in capfd.readouterr()[1]
+
+
+def test_replaced_process_is_the_root_of_secondary_failures(program, capfd):
+    path = program("""
+if rank == 0 and os.environ["LAMINA_RESTART_COUNT"] == "0":
+    with open(sys.argv[1], "w") as f:
+        f.write(str(os.getpid()))
+    raise KeyError("the root")
+time.sleep(1)
+print("Traceback (most recent call last):", file=sys.stderr)
+name = f"process 0 (here, pid {open(sys.argv[1]).read()})"
+print("lamina.distributed.ProcessLostError: np.asarray: process_indices (0,) are gone: " + name + " was lost", file=sys.stderr)
+sys.exit(1)
+""")
+    assert launch.main(["-n", "2", "--replace", "--max-restarts", "1", path, path + ".pid"]) == 1
+    last = capfd.readouterr()[1].split("failed first, with exit status 1")[-1]
+    assert "KeyError: 'the root'" in last, last

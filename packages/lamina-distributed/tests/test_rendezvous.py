@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from lamina_runtime.extend.processes import ProcessLostError
 from lamina_distributed import coordinator
+from lamina_distributed._coordinator import system, systems
 from lamina_distributed._rendezvous import rendezvous_client, rendezvous_protocol
 
 KEY = b"secret"
@@ -41,17 +42,19 @@ class CoordinatorThread:
         self.thread = threading.Thread(target=self.coordinator.run)
         self.thread.start()
 
-    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, job="one", **more):
-        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10, "job": job, "drawn": f"drawn by {rank}"}
+    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, job="one", least=None, **more):
+        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10, "job": job, "drawn": f"drawn by {rank}", "min": least}
         return rendezvous_client.join(self.address, rank, count, about, key, timeout, **more)
 
     def all(self, *calls):
-        """Return the result or exception of each call; a call is the arguments of `join`."""
+        """Return the result or exception of each call; a call is the arguments of `join`, and `pause`: seconds before it."""
         found = [None] * len(calls)
 
         def run(i, call):
+            more = dict(call[2]) if len(call) > 2 else {}
+            time.sleep(more.pop("pause", 0))
             try:
-                found[i] = self.join(*call[:2], **(call[2] if len(call) > 2 else {}))
+                found[i] = self.join(*call[:2], **more)
             except Exception as e:
                 found[i] = e
         threads = [threading.Thread(target=run, args=(i, c)) for i, c in enumerate(calls)]
@@ -84,7 +87,7 @@ class CoordinatorThread:
 @pytest.fixture
 def make_coordinator(closing, monkeypatch):
     """Return a function that starts a `CoordinatorThread`; all are stopped after the test."""
-    monkeypatch.setattr(coordinator, "_REJOIN_TIME", 0.2)
+    monkeypatch.setattr(systems, "_REJOIN_TIME", 0.2)
     return lambda *args, **kwargs: closing(CoordinatorThread(*args, **kwargs))
 
 
@@ -220,7 +223,7 @@ def test_coordinator_without_heartbeat_is_abandoned_by_all(make_coordinator):
     b._lines.socket.settimeout(60)
     a.is_counted_out = lambda has_slept: asked.append(has_slept)
     time.sleep(0.5)  # three heartbeats: the next read of b has the new timeout
-    p.coordinator._request_heartbeats = lambda s, now: setattr(s, "next_beat", now + 1)
+    p.coordinator.systems._request_heartbeats = lambda s, now: setattr(s, "next_beat", now + 1)
     wait_until(lambda: a.coordinator_lost and b.coordinator_lost)
     for m in (a, b):
         wait_until(lambda: m.events == [("coordinator", -1)])
@@ -232,7 +235,7 @@ def test_process_without_coordinator_or_peers_is_lost(make_coordinator):
     p = make_coordinator()
     a, b = p.system(2, heartbeat=1)
     a.is_counted_out = lambda has_slept: True  # as if its network was cut
-    p.coordinator._request_heartbeats = lambda s, now: setattr(s, "next_beat", now + 1)
+    p.coordinator.systems._request_heartbeats = lambda s, now: setattr(s, "next_beat", now + 1)
     wait_until(lambda: a.coordinator_lost)
     assert "the coordinator gives no sign of life" in a.lost[0]
 
@@ -272,7 +275,7 @@ def previous(m, *lost):
 
 def test_losses_that_a_process_does_not_know_are_raised_when_it_joins_again(make_coordinator, monkeypatch):
     """Otherwise it would wait for a lost process, or come with another number of processes."""
-    monkeypatch.setattr(coordinator, "_REJOIN_TIME", 2)
+    monkeypatch.setattr(systems, "_REJOIN_TIME", 2)
     p = make_coordinator()
     a, b, c, d = p.system(4)
     c._lines.socket.shutdown(socket.SHUT_RDWR)
@@ -281,7 +284,7 @@ def test_losses_that_a_process_does_not_know_are_raised_when_it_joins_again(make
     found = []
     first = threading.Thread(target=lambda: found.append(p.all((0, 3, previous(a, 2)))[0]))
     first.start()  # waits for two others, of which one is lost now
-    wait_until(lambda: any(s.phase == "gathering" for s in p.coordinator._systems))
+    wait_until(lambda: any(s.phase == "gathering" for s in p.coordinator.systems.all))
     d._lines.socket.shutdown(socket.SHUT_RDWR)
     first.join(20)
     assert isinstance(found[0], ProcessLostError) and found[0].process_indices == (2, 3) and "are lost" in str(found[0])
@@ -299,7 +302,7 @@ def test_losses_that_a_process_does_not_know_are_raised_when_it_joins_again(make
 
 def test_process_of_another_job_is_refused_by_name(make_coordinator):
     p = make_coordinator()
-    found = p.all((0, 2), (1, 2, {"job": "two"}), (1, 2))
+    found = p.all((0, 2), (1, 2, {"job": "two", "pause": 0.5}), (1, 2, {"pause": 1}))
     assert [m.rank for m in (found[0], found[2])] == [0, 1] and found[0].meeting.job == "one"
     assert isinstance(found[1], ValueError)
     assert "serves job 'one' of process" in str(found[1]) and "is of job 'two'" in str(found[1])
@@ -312,7 +315,7 @@ def test_processes_without_a_job_id_learn_that_of_process_0(make_coordinator):
     no_id = {"job": None}
     begun = time.monotonic()
     a, b = p.all((0, 2, no_id), (1, 2, no_id))
-    assert a.meeting.job == b.meeting.job == "drawn by 0" and time.monotonic() - begun > coordinator._SETTLE_TIME
+    assert a.meeting.job == b.meeting.job == "drawn by 0" and time.monotonic() - begun > system._SETTLE_TIME
     with pytest.raises(ValueError, match="job 'drawn by 0' with 2 processes is at work here"):
         p.join(0, 2, **no_id)  # as the second of two jobs at one address
     with pytest.raises(ValueError, match="at work here"):
@@ -351,7 +354,7 @@ def test_stopped_coordinator_that_was_met_before_is_recognized(make_coordinator,
 
 
 def test_process_that_does_not_connect_in_time_is_dropped(make_coordinator, monkeypatch):
-    monkeypatch.setattr(coordinator, "_CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr(systems, "CONNECT_TIMEOUT", 0.3)
     p = make_coordinator()
     a, b = p.all((0, 2), (1, 2))
     with pytest.raises(ConnectionError, match=r"process 1 \(.* did not connect to jaxlib's service in time"):
@@ -462,7 +465,7 @@ def test_coordinator_connects_for_a_process_that_dies_while_connecting(make_coor
 
 def test_silent_process_is_named_while_the_others_connect(make_coordinator, monkeypatch):
     """jaxlib's clients wait in `connect` for all processes, so only heartbeats show which one is stopped."""
-    monkeypatch.setattr(coordinator, "_MAX_SILENCE", 1.0)
+    monkeypatch.setattr(systems, "_MAX_SILENCE", 1.0)
     p = make_coordinator()
     a, b, c = p.all((0, 3), (1, 3), (2, 3))  # `b` sends nothing from here on
     errors = {}
@@ -487,7 +490,7 @@ def test_silent_process_is_named_while_the_others_connect(make_coordinator, monk
 
 
 def test_failed_connection_to_the_service_is_an_exception(make_coordinator, monkeypatch):
-    monkeypatch.setattr(coordinator, "_BLAME_TIME", 0.5)
+    monkeypatch.setattr(systems, "_BLAME_TIME", 0.5)
     p = make_coordinator()
     a, b = p.all((0, 2), (1, 2))
 
@@ -508,7 +511,7 @@ def test_process_that_leaves_while_waiting_may_be_replaced(make_coordinator):
         lines.send(hello=hello, mac=rendezvous_protocol.mac(KEY, "guest", lines.read(10)["challenge"], hello))
         assert "proof" in lines.read(10)
         lines.read(0.1)
-    waiting = p.coordinator._systems
+    waiting = p.coordinator.systems.all
     assert len(waiting) == 1
     wait_until(lambda: not s.close() and not waiting)
     p.thread.join(20)  # the last process left

@@ -16,8 +16,15 @@ from lamina_runtime import NamedSharding, device_put, devices
 from lamina_see._replay import capture, command
 from lamina_see._replay.rerun import Rerun
 from lamina_see._replay.shrink import count_equations
-from lamina_see.replay import DifferenceError, replay_folder, replay_max_files, replay_nonfinite, shadow_every
+from lamina_see.replay import DifferenceError, replay_folder, replay_max_files, replay_nonfinite, shadow_every, shadow_wait
 from lamina_tracing import jit, lax
+
+
+@pytest.fixture(autouse=True)
+def comparison_within_the_call():
+    """A call that differs raises itself."""
+    with shadow_wait(True):
+        yield
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import lamina_runtime
 import lamina_see
 import numpy as np
 import pytest
-from lamina_autodiff import grad
+from lamina_autodiff import checkpoint, checkpoint_name, grad
+from lamina_batching import vmap
 from lamina_parallel import Mesh, PartitionSpec, pmap, shard_map, xmap
 from lamina_see import Report, ReportError, load, see
 from lamina_tracing import jit, lax
@@ -155,6 +156,44 @@ def test_checkpoint_that_saves_memory_is_found():
     assert row["what"] == "layer" and row["bytes"] > 2_000_000
 
 
+def test_chunks_that_save_memory_are_those_of_the_compiled_loop():
+    points, x = np.ones((300, 3), np.float32), np.ones((4000, 3), np.float32)
+
+    def nearest(row):
+        return jnp.sort(jnp.square(row - points).sum(-1))[0]
+
+    facts = see(vmap(nearest), seconds=0)(x).json()
+    check(facts, SCHEMA)
+    memory = facts["functions"][0]["memory"]
+    [row] = memory["savings"]
+    assert (row["kind"], row["what"]) == ("chunk", "axis of size 4,000") and "batch_size=500" in row["how"]
+    loop = see(lambda x: lax.map(nearest, x, batch_size=500), seconds=0, savings=False)(x).json()["functions"][0]["memory"]
+    assert abs(memory["xla_peak"] - row["bytes"] - loop["xla_peak"]) < 0.1 * memory["xla_peak"]
+
+
+def test_placement_that_saves_memory_is_that_of_the_compiled_program():
+    mesh = Mesh(np.array(lamina_runtime.devices()[:4]).reshape(2, 2), ("a", "b"))
+
+    def put(w, *spec):
+        return lamina_runtime.device_put(w, lamina_runtime.NamedSharding(mesh, PartitionSpec(*spec)))
+
+    def memory(w):
+        return see(lambda w: jnp.sort(w, axis=0).sum(), seconds=0)(w).json()["functions"][0]["memory"]
+
+    whole = memory(put(np.ones((400, 200), np.float32)))
+    [row] = whole["savings"]
+    assert (row["kind"], row["what"]) == ("placement", "w") and "P(None, ('a', 'b'))" in row["how"]
+    split = memory(put(np.ones((400, 200), np.float32), None, ("a", "b")))
+    assert whole["xla_peak"] - row["bytes"] == split["xla_peak"]
+
+
+def test_chunks_of_rows_that_are_not_independent_are_a_problem():
+    x = np.ones((400, 3), np.float32)
+    facts = see(lambda x: jnp.sort(jnp.exp(x @ x[:50].T), axis=0)[:, 0], seconds=0)(x).json()
+    assert all(row["kind"] != "chunk" for row in facts["functions"][0]["memory"]["savings"])
+    assert any("computing the axis of size 400 in parts would save is unknown, because" in text for text in facts["problems"])
+
+
 def test_donated_arguments_stay_valid():
     x = lamina_runtime.device_put(np.ones(8, np.float32))
     facts = see(jit(lambda x: x + 1, donate_argnums=0), seconds=0)(x).json()
@@ -175,6 +214,52 @@ def test_maps_have_collectives_and_placements():
     assert {str(block["slices"]) for block in argument["blocks"]} == {"[[0, 2], [0, 8]]", "[[2, 4], [0, 8]]"}
     assert result["role"] == "result" and f["values"][f["arguments"][0]]["sharding"] == argument["sharding"]
     assert facts["meshes"] == [{"axes": [{"name": "x", "size": 2}, {"name": "y", "size": 2}], "devices": [[0, 1], [2, 3]]}]
+
+
+def named_placements(fun, *args):
+    facts = see(fun, seconds=0, savings=False)(*args).json()
+    check(facts, SCHEMA)
+    [f] = facts["functions"]
+    return {p["name"]: p for p in f["placements"] if p["role"] == "named"}, f, facts
+
+
+def test_named_values_have_placements():
+    mesh = Mesh(np.array(lamina_runtime.devices()[:4]), ("i",))
+    x = lamina_runtime.device_put(np.ones((16, 8), np.float32), lamina_runtime.NamedSharding(mesh, PartitionSpec("i")))
+
+    def loss(w, x):
+        h = checkpoint_name(jnp.tanh(x @ w), "h")
+        _, steps = lax.scan(lambda c, _: (c, jnp.sum(checkpoint_name(c * h, "step") ** 2)), h, None, length=3)
+        return (h * checkpoint_name(h.sum(0), "total")).sum() + steps.sum()
+
+    named, f, facts = named_placements(grad(checkpoint(loss)), np.ones((8, 8), np.float32), x)
+    assert {name.removesuffix(" (recomputed)") for name in named} >= {"h", "total", "step"} and facts["problems"] == []
+    h = next(p for name, p in named.items() if name.startswith("h"))
+    assert h["sharding"] == "dimension 0 split over 'i'"
+    assert [b["slices"] for b in h["blocks"]] == [[[4 * k, 4 * k + 4], [0, 8]] for k in range(4)]
+    assert f["values"][h["value"]]["sharding"] == h["sharding"]
+    assert next(p for name, p in named.items() if name.startswith("total"))["sharding"] == "replicated"
+    assert any(b["type"] == "float32[4,8]" and b["kind"] == "temporary" for b in f["memory"]["buffers"])
+
+
+def test_value_that_is_named_in_a_map_has_a_block_for_each_member():
+    mesh = Mesh(np.array(lamina_runtime.devices()[:4]), ("i",))
+
+    def member(a):
+        return checkpoint_name(jnp.sin(a), "s")
+
+    mapped = shard_map(member, mesh=mesh, in_specs=PartitionSpec("i"), out_specs=PartitionSpec("i"))
+    for fun, x in ((mapped, np.ones(16, np.float32)), (pmap(member), np.ones((4, 4), np.float32))):
+        named, f, _ = named_placements(fun, x)
+        assert named["s"]["blocks"] == [{"device": k, "slices": [[k, k + 1], [0, 4]]} for k in range(4)]
+
+
+def test_named_value_without_a_sharding_is_a_problem():
+    mesh = Mesh(np.array(lamina_runtime.devices()[:2]), ("i",))
+    x = lamina_runtime.device_put(np.ones(8, np.float32), lamina_runtime.NamedSharding(mesh, PartitionSpec("i")))
+    named, _, facts = named_placements(
+        lambda x: lax.cond(x.sum() > 0, lambda x: checkpoint_name(x * 2, "branch"), lambda x: x, x), x)
+    assert named == {} and "named value `branch` is unknown" in facts["problems"][0]
 
 
 def test_pmap_is_reported_for_all_devices():

@@ -15,11 +15,12 @@ from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from ._checkpointer import Checkpointer
 from ._functions import latest, load, save, steps
+from ._orbax import load_orbax
 from ._safetensors import load_safetensors, save_safetensors
 from ._stores import CheckpointError
 from ._version import __version__
 
-__all__ = ["CheckpointError", "Checkpointer", "__version__", "latest", "load", "load_safetensors", "save",
-           "save_safetensors", "steps"]
+__all__ = ["CheckpointError", "Checkpointer", "__version__", "latest", "load", "load_orbax",
+           "load_safetensors", "save", "save_safetensors", "steps"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

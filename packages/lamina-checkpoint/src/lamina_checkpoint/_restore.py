@@ -17,7 +17,7 @@ from lamina_runtime.extend import HostGather, KeyArray, aligned_empty, array_fro
 from . import _tree_metadata
 from ._tree_metadata import EncodedTree, Leaf
 
-__all__ = ["build_tree", "find_masked", "load_leaves", "match_targets", "plan_leaves"]
+__all__ = ["Target", "build_tree", "find_masked", "is_subtree_target", "load_leaves", "match_targets", "plan_leaves"]
 
 _READERS = min(8, 2 * (os.cpu_count() or 1))
 _MAX_DIFFERENCES = 10  # in one message
@@ -54,10 +54,11 @@ class _LeafPlan(NamedTuple):
 def build_tree(like: Tree, targets: list[Target], make: Callable[[EncodedTree], Tree]) -> Tree:
     """Build the tree of `like` from the results of `make` for each part of the encoded tree."""
     made = [make(part) for part, _, _ in targets]
-    return made[0] if like is None else trees.tree_structure(like, is_leaf=_is_subtree_target).unflatten(made)
+    return made[0] if like is None else trees.tree_structure(like, is_leaf=is_subtree_target).unflatten(made)
 
 
-def _is_subtree_target(x: object) -> bool:
+def is_subtree_target(x: object) -> bool:
+    """Return whether a leaf of `like` may stand for a whole subtree."""
     return x is np.ndarray or isinstance(x, (Device, ShardingClass))
 
 
@@ -67,7 +68,7 @@ def match_targets(call: str, structure: EncodedTree, like: Tree) -> list[Target]
         matches = [(structure, None, ())]
     else:
         try:
-            matches = _tree_metadata.match_structure(structure, like, _is_subtree_target)
+            matches = _tree_metadata.match_structure(structure, like, is_subtree_target)
         except ValueError as e:
             raise ValueError(f"{call}: {e}") from None
     for part, _, path in matches:
@@ -126,7 +127,7 @@ def _plan_leaf(leaf: Leaf, target: Tree, name: str, own_rows: bool,
                meeting: HostGather) -> _LeafPlan:
     """Return how one leaf is loaded. Raise an error if it does not fit the leaf of `like`."""
     if not leaf.is_array:
-        if target is not None and not _is_subtree_target(target) and type(target).__name__ != leaf.kind:
+        if target is not None and not is_subtree_target(target) and type(target).__name__ != leaf.kind:
             raise DTypeError(f"{name} is {leaf.str_long()}; like has {_describe(target)} there")
         return _LeafPlan(leaf, name, None, False, None)
     if leaf.is_keys:
@@ -139,7 +140,7 @@ def _plan_leaf(leaf: Leaf, target: Tree, name: str, own_rows: bool,
         count = total // meeting.count
         leaf, start = leaf._replace(shape=(count, *leaf.shape[1:])), count * meeting.rank
     shape, dtype = getattr(target, "shape", None), getattr(target, "dtype", None)
-    if target is not None and not _is_subtree_target(target):
+    if target is not None and not is_subtree_target(target):
         if shape is None or dtype is None:
             raise TypeError(f"{name} is {leaf.str_long()}; like must have an array, a ShapeDtypeStruct, a sharding, a "
                             f"device or np.ndarray there; got {type(target).__name__}: {target!r:.60}")
@@ -175,7 +176,7 @@ def _target_of_key_data(leaf: Leaf, target: Tree, name: str) -> Tree:
 
     NumPy has no keys, so `np.ndarray` becomes None: the keys are loaded as keys.
     """
-    if target is None or _is_subtree_target(target):
+    if target is None or is_subtree_target(target):
         return None if target is np.ndarray else target
     dtype, shape = getattr(target, "dtype", None), getattr(target, "shape", ())
     if not isinstance(dtype, np.dtype) or dtypes.short_name(dtype) != leaf.kind:

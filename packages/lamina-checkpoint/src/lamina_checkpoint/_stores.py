@@ -207,7 +207,7 @@ class LocalStore:
         return _FileLock(call, self.root)
 
     def kvstore(self, name: str) -> dict[str, Any]:
-        """Return TensorStore's specification of a folder."""
+        """Return TensorStore's specification of a folder; "": of the whole store."""
         return {"driver": "file", "path": os.path.join(os.path.abspath(self.root), name, "")}
 
 
@@ -335,7 +335,7 @@ class RemoteStore:
 
     def kvstore(self, name: str) -> dict[str, Any]:
         spec = self.kv.spec().to_json()
-        return {**spec, "path": f"{spec.get('path', '')}{name}/"}
+        return {**spec, "path": f"{spec.get('path', '')}{name}{'/' if name else ''}"}
 
 
 Store: TypeAlias = LocalStore | RemoteStore

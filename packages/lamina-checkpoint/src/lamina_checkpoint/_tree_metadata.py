@@ -268,8 +268,10 @@ class Leaf(NamedTuple):
     def aval(self) -> ShapedArray:
         return shaped(self.shape, dtypes.as_dtype(self.dtype), self.weak)
 
-    def number(self) -> bool | int | float | complex:
-        """Return the Python number."""
+    def number(self) -> bool | int | float | complex | str:
+        """Return the Python number, or the string of a checkpoint of orbax."""
+        if self.kind == "str":
+            return str(self.value)
         if self.kind == "complex":
             return complex(*map(float.fromhex, self.value))
         return _KEY_CODECS[_TYPES_BY_NAME[self.kind]][1](self.value)

@@ -38,6 +38,7 @@ __all__ = ["AgreementError", "CollectiveTimeoutError", "CoordinatorLostError", "
 
 _MAX_PROCESSES = 1 << 20
 _MAX_JOB_ID = 200  # characters
+_MAX_ATTEMPTS = 5  # to meet the other processes, if one ends while they connect and is waited for again
 _lock = threading.Lock()
 _session: _Session | None = None
 _previous: rendezvous_client.Meeting | None = None  # the system that this process was in last
@@ -80,6 +81,7 @@ class _Session:
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.launch_agreed = launch_check.agree
+            launch_check.report_failure = self._monitor.report_lost_step
         self._watch = None if launch_check is None else stuck_watch.StuckWatch(launch_check, self.launcher,
                                                                                connection.count)
         runtime.active_groups.append(self)
@@ -164,7 +166,7 @@ class _Session:
             self._watch.close()
         for name, make in self._previous_makers:
             runtime.set_client_maker(name, make)
-        self._monitor.announce_leave()
+        self._monitor.probes.announce_leave()
         self.disconnect()  # before the coordinator, which ends the service after the last process has left
         self.connection.leave()
         self._monitor.close()
@@ -181,11 +183,16 @@ def is_initialized() -> bool:
     return _session is not None
 
 
+def is_awaited() -> bool:
+    """Return whether the coordinator has reported that a process waits to join the system of this one."""
+    return _session is not None and _session.connection.is_awaited
+
+
 def initialize(coordinator_address: str | None = None, num_processes: int | None = None, process_id: int | None = None,
                local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
                initialization_timeout: float = 300, heartbeat_timeout_seconds: float = 100,
                shutdown_timeout_seconds: float = 300, coordinator_bind_address: str | None = None,
-               job_id: str | None = None, health_port: int | None = None) -> None:
+               job_id: str | None = None, health_port: int | None = None, min_processes: int | None = None) -> None:
     """Join a system of several processes. Call this in each of them before the first array.
 
     Arguments that are not given are read from LAMINA_* or JAX_* variables, else from variables of the launcher:
@@ -209,6 +216,9 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         these, process 0 draws one, and the processes wait for one second whether others with the same indices come.
       health_port: port of the loopback at which this process answers `/livez`, `/readyz` and `/metrics` over HTTP. Default:
         LAMINA_HEALTH_PORT, else none, and nothing is counted.
+      min_processes: after `initialization_timeout` the processes that have come form a smaller system if there are at least
+        so many, with indices from 0 in the order of their `process_id`. A process that ends meanwhile is waited for
+        again. None: all processes must come. See `share_newest_state` and `has_waiting_processes`.
     Raises:
       RuntimeError: called twice, or after a device was used; there is no token.
       ValueError: an argument is missing or out of range. The host is unknown, or is the loopback although other
@@ -233,6 +243,9 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
             raise ValueError(f"{CALL}: num_processes must be in [1, {_MAX_PROCESSES}]; got {count}")
         if not 0 <= rank < count:
             raise ValueError(f"{CALL}: process_id must be in [0, num_processes); got {rank} of {count}")
+        least = None if min_processes is None else _check_int("min_processes", min_processes)
+        if least is not None and not 0 < least <= count:
+            raise ValueError(f"{CALL}: min_processes must be in [1, num_processes]; got {least} of {count}")
         seconds = [_check_seconds(n, v) for n, v in (("initialization_timeout", initialization_timeout),
                                                      ("heartbeat_timeout_seconds", heartbeat_timeout_seconds),
                                                      ("shutdown_timeout_seconds", shutdown_timeout_seconds))]
@@ -252,7 +265,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         port = health_server.check_port(health_port)
         health = None if port is None else health_server.HealthServer(port)
         try:
-            _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found, job)
+            _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found, job, least)
         except BaseException:
             if health is not None:
                 health.close()
@@ -305,13 +318,26 @@ def _end_silent_coordinator(meeting: rendezvous_client.Meeting) -> None:
 
 
 def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], gpus: list[int] | None,
-          found: cluster_env.LauncherInfo, job: str | None) -> _Session:
+          found: cluster_env.LauncherInfo, job: str | None, least: int | None) -> _Session:
+    """Meet the other processes and connect to them. If another one is replaced meanwhile, meet them again."""
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
+        try:
+            return _join_once(address, bind, rank, count, seconds, gpus, found, job, least)
+        except ConnectionError as e:
+            if least is None or attempt == _MAX_ATTEMPTS:
+                raise
+            logger.warning("%s; meeting the other processes again", e)
+    raise AssertionError
+
+
+def _join_once(address: str, bind: str, rank: int, count: int, seconds: list[float], gpus: list[int] | None,
+               found: cluster_env.LauncherInfo, job: str | None, least: int | None) -> _Session:
     """Meet the other processes and connect to them. Everything is closed again if that fails."""
     key = rendezvous_protocol.load_token()
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
     fits = {"lamina-distributed": __version__, "jaxlib": runtime.JAXLIB_VERSION, "enable_x64": bool(config.enable_x64.value),
             "agreement": runtime.agreement.value}
-    about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving, "job": job, "drawn": os.urandom(8).hex()}
+    about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving, "job": job, "drawn": os.urandom(8).hex(), "min": least}
     start_results: list[str] = []  # of starting a coordinator: an error, or ""
 
     def start() -> str:
@@ -321,9 +347,10 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
 
     # Nothing of jaxlib before this: with a wrong address, index or number of processes it would abort the process.
     try:
-        here = rendezvous_client.join(address, rank, count, about, key, timeout, start if rank == 0 else None,
+        starts = rank == 0 or (least is not None and _previous is not None)  # process 0 may be the lost one
+        here = rendezvous_client.join(address, rank, count, about, key, timeout, start if starts else None,
                                       found.names_may_come, _previous,
-                                      _end_silent_coordinator if rank == 0 else lambda meeting: None)
+                                      _end_silent_coordinator if starts else lambda meeting: None)
     except ProcessLostError as e:
         _remember(_previous, e.process_indices)
         raise
@@ -332,12 +359,12 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
         here.raise_if_closed()
         _check_service(here.service)
         proxy = service_proxy.ServiceProxy(here.service)
-        client = _jaxlib.new_distributed_client(rendezvous_protocol.format_address(*proxy.address), rank, here.limit,
+        client = _jaxlib.new_distributed_client(rendezvous_protocol.format_address(*proxy.address), here.rank, here.limit,
                                                 leaving)
         here.connect_service(client.connect, (RuntimeError, *runtime.LAUNCH_ERRORS))
         proxy.stop_accepting()
-        if count > 1:
-            sockets = peer_sockets.PeerSockets(rank, here.local_address, key, here.peers)
+        if here.count > 1:
+            sockets = peer_sockets.PeerSockets(here.rank, here.local_address, key, here.peers)
             if runtime.agreement.value != "off":
                 launch_check = launch_agreement.Agreement(sockets, runtime.agreement.value)
         # All processes exchange their addresses, so that launches do not need the coordinator.

@@ -39,7 +39,9 @@ def _run_attempt(options: argparse.Namespace, signals: Signals, until: float, nu
     try:
         for rank in range(options.processes):
             members.append(_start_member(options, rank, number, shared))
-        signals.attempt = Attempt(members, signals, until, options.min_processes or options.processes)
+        signals.attempt = Attempt(members, signals, until, options.min_processes or options.processes,
+                                  lambda rank, count: _start_member(options, rank, count, shared),
+                                  options.max_restarts if options.replace else 0)
         if signals.received is not None:  # it came before the signals were passed on to these processes
             signals.attempt.end_all(signals.received)
         signals.attempt.run()
@@ -109,6 +111,8 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
                         help="end all processes after S seconds (status 124)")
     parser.add_argument("--max-restarts", type=_positive(int, 0), default=0, metavar="R",
                         help="after a failure, start all processes again, at most R times")
+    parser.add_argument("--replace", action="store_true",
+                        help="with --max-restarts: start only the failed process again, while the others live on")
     parser.add_argument("--min-processes", type=_positive(int), metavar="M",
                         help="after a failure, the others go on as long as M of them have not failed; default: N")
     parser.add_argument("--log-dir", metavar="DIR",
@@ -124,6 +128,8 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     if options.min_processes is not None and options.min_processes > options.processes:
         parser.error(f"argument --min-processes: must be at most the number of processes, {options.processes}; got "
                      f"{options.min_processes}")
+    if options.replace and not options.max_restarts:
+        parser.error("argument --replace: needs --max-restarts, the number of processes to start again")
     if options.log_dir is not None:
         try:
             os.makedirs(options.log_dir, exist_ok=True)
@@ -142,15 +148,16 @@ def main(argv: list[str] | None = None) -> int:
     options = _parse(argv)
     until = float("inf") if options.timeout is None else time.monotonic() + options.timeout
     with Signals() as signals:
-        for restarts in range(options.max_restarts + 1):
+        for restarts in range(1 if options.replace else options.max_restarts + 1):
             attempt = _run_attempt(options, signals, until, restarts)
             status = attempt.exit_status()
             attempt.print_root()
-            if attempt.root is None or attempt.timed_out or signals.received is not None or restarts == options.max_restarts:
+            if attempt.root is None or attempt.timed_out or signals.received is not None or restarts == options.max_restarts \
+                    or options.replace:
                 break
             print_message(f"starting all processes again, restart {restarts + 1} of {options.max_restarts}")
     if options.json:
-        _print_json(attempt, status, signals.received, restarts)
+        _print_json(attempt, status, signals.received, restarts + attempt.replacements)
     return status
 
 

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "main", "run_see"]
 
+_EXIT_SECONDS = 5.0
+_EXTENSIONS = (".html", ".json", ".txt", ".pftrace", ".perfetto-trace")
 _DEFAULT_OUTPUT = "lamina-see.html"
 
 
@@ -46,10 +50,14 @@ def run_see(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if not given.seconds >= 0:
         parser.error(f"--seconds must be at least 0; got {given.seconds}")
+    for path in given.output or ():
+        if not path.endswith(_EXTENSIONS):
+            parser.error(f"--output must end in {', '.join(_EXTENSIONS)}; got {path!r}")
     if given.program.endswith(".json") and not given.module:
         return _show_saved(given)
-    if not given.module and not os.path.exists(given.program):
-        print(f"lamina see: cannot open file {given.program!r}: it does not exist", file=sys.stderr)
+    problem = _check_program(given.program, given.module)
+    if problem:
+        print(f"lamina see: {problem}", file=sys.stderr)
         return 2  # as Python itself
     from ._runtime import has_runtime  # noqa: PLC0415 (on demand: this module is imported for other commands too)
     if not has_runtime():
@@ -58,7 +66,30 @@ def run_see(arguments: Sequence[str]) -> int:
         return 2
     from ._program_run import run_program  # noqa: PLC0415 (on demand: it loads the profiler)
     report, status = run_program(given.program, given.args, is_module=given.module, seconds=given.seconds, level=given.level)
-    return _show(report, given) or status
+    failed = _show(report, given)
+    if status == 130:
+        # Python waits for devices when it ends, and what was interrupted may run for ever.
+        sys.stdout.flush()
+        faulthandler.dump_traceback_later(_EXIT_SECONDS, exit=True, file=open(os.devnull, "w"))
+    return failed or status
+
+
+def _check_program(program: str, is_module: bool) -> str:
+    """Return why a program cannot be run; "" if it can."""
+    if is_module:
+        sys.path.insert(0, "")
+        try:
+            found = find_spec(program)
+        except (ImportError, ValueError):
+            found = None
+        finally:
+            sys.path.remove("")
+        return "" if found is not None else f"there is no module {program!r}"
+    if not os.path.exists(program):
+        return f"cannot open file {program!r}: it does not exist"
+    if os.path.isdir(program) and not os.path.exists(os.path.join(program, "__main__.py")):
+        return f"cannot run {program!r}: it is a folder without __main__.py"
+    return ""
 
 
 def _show_saved(given: argparse.Namespace) -> int:
@@ -99,7 +130,10 @@ def _show(report: Report, given: argparse.Namespace) -> int:
             except ImportError as e:
                 print(f"lamina see: {e}", file=sys.stderr)
                 failed = 1
-    print(json.dumps(report.json(), separators=(",", ":")) if given.json else _text(report))
+    try:
+        print(json.dumps(report.json(), separators=(",", ":")) if given.json else _text(report), flush=True)
+    except BrokenPipeError:  # as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return failed
 
 

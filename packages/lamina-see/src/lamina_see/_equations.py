@@ -10,7 +10,7 @@ from lamina_ir.extend import RegionView
 
 from ._programs import Numbered
 
-__all__ = ["EquationTable", "Sources", "value_bytes"]
+__all__ = ["EquationTable", "Sources", "is_call", "value_bytes"]
 
 _MAX_FILE_LINES, _MARGIN = 2000, 40
 _MAX_PARAMETERS = 200  # characters
@@ -73,7 +73,7 @@ def _letters(n: int) -> str:
     return name
 
 
-def _is_call(e: Eqn) -> bool:
+def is_call(e: Eqn) -> bool:
     """Return whether an equation runs one program once, so that its body stands for it."""
     signature = e.primitive.region_signature
     return (signature is not None and bool(signature.operands) and not signature.loops and signature.axis_binding is None
@@ -138,7 +138,7 @@ class EquationTable:
         e, line = row.eqn, self.line_of(row.number)
         if has_body and e.primitive.subprograms and e.primitive.region_signature is not None:
             self._bind_arguments(e)
-            if _is_call(e):
+            if is_call(e):
                 return
         operands = [self.value(v) for v in e.invars if not isinstance(v, Literal)]
         results = [self.value(v, None, line) for v in e.outvars]
@@ -165,7 +165,7 @@ class EquationTable:
         aliases: dict[int, int] = {}
         for row in self.rows:
             e = row.eqn
-            if row.number in self.row_of or not _is_call(e):
+            if row.number in self.row_of or not is_call(e):
                 continue
             body = RegionView.of(e).bodies[0].program.jaxpr
             for v, inner in zip(e.outvars, body.outvars):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr
 
-from . import _placements
+from . import _named_values, _placements
 from ._equations import EquationTable, Sources, value_bytes
 from ._hlo import Module
 from ._memory import Buffer, buffers_of, live_bytes
@@ -141,6 +141,8 @@ def compiled_function(program: Any, closed: ClosedJaxpr | None, sources: Sources
     times = None if measured is None else measured.times.instructions
     collectives = _placements.collective_rows(program, plan, module, times, sources)
     placements = [] if plan is None else _placements.placement_rows(plan, f.table, f.arguments, f.results)
+    if plan is not None and closed is not None:
+        placements += _named_values.named_placement_rows(program, closed, plan, f.table, problems)
     return f.finish([a.str_long() for a in program.in_avals], donated, defined, called, measured, module.weights, memory,
                     collectives, placements)
 

@@ -150,12 +150,13 @@ class Module:
 
     Attributes:
       name: of the module.
+      id: of the module in this process, as in profiles.
       computations: by id.
       entry: the computation that runs.
     """
 
     def __init__(self, data: bytes) -> None:
-        self.name, entry = "", 0
+        self.name, self.id, entry = "", 0, 0
         computations: list[bytes] = []
         orders: dict[int, list[int]] = {}
         numbers: dict[int, int] = {}
@@ -164,6 +165,8 @@ class Module:
                 self.name = value.decode()
             elif field == 3:
                 computations.append(value)
+            elif field == 5:
+                self.id = value
             elif field == 6:
                 entry = value
             elif field == 7:

@@ -8,6 +8,7 @@ from typing import Any
 from ._function import Measured
 from ._hlo import Module
 from ._profile import STEP, Event, divide_step, read_events
+from ._progress import note_progress
 
 __all__ = ["choose_step", "measure", "profile_options"]
 
@@ -45,6 +46,7 @@ def measure(run: Callable[[], object], module: Module, seconds: float, fixed_run
                 start = time.perf_counter()
                 while runs < (fixed_runs or MIN_RUNS) or (not fixed_runs and runs < MAX_RUNS
                                                           and time.perf_counter() - start < seconds):
+                    note_progress("measuring", f"step {runs + 1}" + (f" of {fixed_runs}" if fixed_runs else ""))
                     with profiler.TraceAnnotation(STEP):
                         run()
                     runs += 1

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["merge_timelines", "process_count"]
+__all__ = ["agree_on_numbers", "merge_timelines", "process_count"]
 
 Row = dict[str, Any]
 _MAX_TIMELINE = 20_000
@@ -14,6 +14,18 @@ def process_count() -> int:
     """Return the number of processes of the program."""
     import lamina_runtime  # noqa: PLC0415 (absent on the NumPy-only install)
     return int(lamina_runtime.process_count())
+
+
+def agree_on_numbers(kind: str | None, is_interrupted: bool) -> tuple[str | None, bool]:
+    """Return whether a process has a NaN or an infinity in its results, and whether one was interrupted.
+
+    All processes must call this. A NaN counts before an infinity.
+    """
+    from lamina_runtime.extend import begin_gather  # noqa: PLC0415 (absent on the NumPy-only install)
+    with begin_gather("see: numbers") as gather:
+        rows = gather.gather(kind=kind, interrupted=is_interrupted)
+    kinds = {row["kind"] for row in rows}
+    return "nan" if "nan" in kinds else "inf" if "inf" in kinds else None, any(row["interrupted"] for row in rows)
 
 
 def merge_timelines(report: Row) -> None:

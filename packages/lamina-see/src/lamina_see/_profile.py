@@ -18,7 +18,7 @@ STEP = "lamina_see step"
 _CONTAINERS = frozenset(("while", "call", "conditional", "async-start"))
 _TRANSFERS = ("DevicePut", "H2D", "D2H", "Transfer", "CopyTo", "BufferFromHost", "Memcpy")
 _IGNORED = ("ThreadpoolListener", "end: ", "Thunk", "ThreadPool", "Wait for")
-_STATS = frozenset(("hlo_op", "hlo_module", "run_id", "device_ordinal"))
+_STATS = frozenset(("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal"))
 
 
 class Event(NamedTuple):
@@ -32,6 +32,7 @@ class Event(NamedTuple):
     device: int
     module: str = ""
     run: int = 0
+    program: int | None = None  # the id of the module, if the profile has it
 
 
 class StepTimes(NamedTuple):
@@ -123,7 +124,7 @@ def _read_line(line: bytes, thread: int, ordinal: int, names: dict[int, str], ki
             found.append(Event(kind, name[13:-1] if kind == "call" else name, thread, start, end, 0))
         elif stats and (data := _read_stats(stats, stat_names)).get("hlo_op"):
             found.append(Event(kind, str(data["hlo_op"]), thread, start, end, int(data.get("device_ordinal", ordinal)),
-                               str(data.get("hlo_module", "")), int(data.get("run_id", 0))))
+                               str(data.get("hlo_module", "")), int(data.get("run_id", 0)), data.get("program_id")))
     return found
 
 

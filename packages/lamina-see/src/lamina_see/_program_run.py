@@ -6,6 +6,7 @@ import runpy
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import CodeType
@@ -21,6 +22,7 @@ from ._hlo import Module
 from ._measure import profile_options
 from ._placements import plan_of_program
 from ._profile import Event, divide_step, read_events
+from ._progress import Progress, note_progress
 from ._report import Report, empty_report
 from ._see import history_rows, kind_of, timeline_rows
 
@@ -30,6 +32,9 @@ Row = dict[str, Any]
 _MAX_WINDOWS = 8
 _MAX_FUNCTIONS = 200
 _POLL = 0.05  # seconds
+_RECORDED = frozenset(("convolution", "dot", "fusion", "sort", "while"))  # opcodes of instructions with events on a CPU
+_INTERRUPTED = 130  # exit status
+_QUICKLY_READ = 16 << 20  # bytes of a profile that are read in some seconds
 
 
 class _Recorder:
@@ -103,10 +108,13 @@ def run_program(program: str, arguments: Sequence[str], *, is_module: bool = Fal
     # The instructions in the profile must be those of the programs that are reported.
     recorder = _Recorder(seconds)
     with History(on_program=recorder.note_program) as history, config.options["compile_tiers"]("optimized"):
+        Progress().announce(f"running {program}; Ctrl-C ends it and reports what ran until then")
         status = _run(lambda: _execute(program, is_module), problems)
-        _wait_for_devices()
+        if status != _INTERRUPTED:  # what was interrupted may never end
+            _wait_for_devices()
         recorder.close()
-    report = _make_report(history, recorder, sources, problems)
+    with Progress():
+        report = _make_report(history, recorder, sources, problems)
     report["command"] = " ".join(["python -m lamina see", program, *arguments])
     if not history.programs:
         problems.append(f"{program} compiled no function, so there is nothing to report.")
@@ -134,7 +142,7 @@ def _run(execute: Callable[[], None], problems: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         problems.append("The program was interrupted; the report has what ran until then.")
-        return 130
+        return _INTERRUPTED
     except BaseException as e:
         own = (__file__, runpy.__file__, "<frozen runpy>")
         while e.__traceback__ is not None and e.__traceback__.tb_frame.f_code.co_filename in own:
@@ -161,19 +169,22 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
     if len(programs) > _MAX_FUNCTIONS:
         problems.append(f"{len(programs)} functions were compiled; the report has the first {_MAX_FUNCTIONS}.")
         programs = programs[:_MAX_FUNCTIONS]
-    events = [e for recording in recorder.recordings for e in read_events(recording.serialized)]
+    events = _read_recordings(recorder.recordings, problems)
     modules = [read_module(program) for program, _ in programs]
     runs = _assign_runs(events, modules)
     transfers = [e for e in events if e.kind == "transfer"]
     made: list[tuple[Row, list[Event], tuple[float, float], Module, Any]] = []
-    for (program, staging), module, own in zip(programs, modules, runs):
-        measured, ops, step = _median_run(own, transfers, module)
+    for k, ((program, staging), module, own) in enumerate(zip(programs, modules, runs), 1):
+        note_progress("reading compiled programs,", f"{k} of {len(programs)}")
+        complete = _complete_runs(own, module, program.placement.devices[0].platform == "cpu")
+        measured, ops, step = _median_run(complete, transfers, module)
         row = _function_row(program, staging, module, measured, sources, problems)
         made.append((row, ops, step, module, program))
-    unmeasured = [row["name"] for row, *_ in made if row["step"] is None]
+    unmeasured = Counter([row["name"] for row, *_ in made if row["step"] is None])
     if unmeasured:
-        problems.append(f"Times are unknown for {', '.join(unmeasured[:8])}{' and others' * (len(unmeasured) > 8)}, which ran "
-                        "outside of the measured time.")
+        names = [name if count == 1 else f"{count} programs of {name}" for name, count in unmeasured.items()]
+        problems.append(f"Times are unknown for {', '.join(names[:8])}{' and others' * (len(names) > 8)}, which ran outside of "
+                        "the measured time.")
     made.sort(key=lambda found: (-(found[0]["step"] or {"time": 0})["time"], -sum(line["flops"] for line in found[0]["lines"])))
     report = empty_report(str(programs[0][0].placement.devices[0].platform) if programs else "cpu")
     report["functions"] = [row for row, *_ in made]
@@ -185,6 +196,24 @@ def _make_report(history: History, recorder: _Recorder, sources: Sources, proble
     report["compilations"] = history_rows(history, sources)
     report["problems"] = problems
     return report
+
+
+def _read_recordings(recordings: Sequence[Any], problems: list[str]) -> list[Event]:
+    """Return the events of profiles. An interrupt ends the reading, and after one only small profiles are read."""
+    events: list[Event] = []
+    limit = _QUICKLY_READ if any(" interrupted" in text for text in problems) else None
+    for k, recording in enumerate(recordings, 1):
+        note_progress("reading profiles,", f"{k} of {len(recordings)}")
+        if limit is not None and len(recording.serialized) > limit:
+            problems.append(f"A profile of {len(recording.serialized) >> 20} MiB was not read after the interrupt, so times "
+                            "are unknown for a part of the program.")
+            continue
+        try:
+            events += read_events(recording.serialized)
+        except KeyboardInterrupt:
+            problems.append("Reading the profiles was interrupted; times are unknown for a part of the program.")
+            break
+    return events
 
 
 def _function_row(program: Any, staging: Staging | None, module: Module, measured: Measured | None, sources: Sources,
@@ -207,26 +236,54 @@ def _function_row(program: Any, staging: Staging | None, module: Module, measure
 def _assign_runs(events: Sequence[Event], modules: Sequence[Module]) -> list[list[tuple[float, list[Event]]]]:
     """Return the runs of each module: the time of the call, and the instructions."""
     calls: dict[str, list[float]] = {}
-    of_run: dict[tuple[str, int], list[Event]] = {}
+    of_run: dict[tuple[str, int | None, int], list[Event]] = {}
     for e in events:
         if e.kind == "instruction":
-            of_run.setdefault((e.module, e.run), []).append(e)
+            of_run.setdefault((e.module, e.program, e.run), []).append(e)
         elif e.kind == "call":
             calls.setdefault(e.name, []).append(e.start)
     for starts in calls.values():
         starts.sort()
     found: list[list[tuple[float, list[Event]]]] = [[] for _ in modules]
-    for (name, _), ops in of_run.items():
-        names = {e.name for e in ops}
-        k = next((k for k, m in enumerate(modules) if m.name == name and names <= m.by_name.keys()), None)
-        if k is None:
-            continue
+    of_module: dict[int, set[int | None]] = {}  # index of a module -> ids in the profile
+    last_end = 0.0
+    for (name, program, _), ops in sorted(of_run.items(), key=lambda run: min(e.start for e in run[1])):
         first = min(e.start for e in ops)
         before = [t for t in calls.get(name, ()) if t <= first]
         # a call that began long before the first instruction belongs to another run
         start = before[-1] if before and first - before[-1] < 1e8 else first
-        found[k].append((start, ops))
-    return found
+        # a call may be made while the run before it is not done: that time is not its own
+        start = min(first, max(start, last_end))
+        last_end = max(last_end, *[e.end for e in ops])
+        k = _module_of(name, program, {e.name for e in ops}, modules)
+        if k is not None:
+            found[k].append((start, ops))
+            of_module.setdefault(k, set()).add(program)
+    return [[] if len(of_module.get(k, ())) > 1 else runs for k, runs in enumerate(found)]
+
+
+def _module_of(name: str, program: int | None, instructions: set[str], modules: Sequence[Module]) -> int | None:
+    """Return the index of the module of a run; None if it is not among the modules, or several are alike.
+
+    Programs of one function for other shapes have the same names, so the id decides. The id in the profile is that of the
+    module; if the program was loaded from the disk, it is less, but greater than those of programs loaded before.
+    """
+    alike = [k for k, m in enumerate(modules) if m.name == name and instructions <= m.by_name.keys()]
+    if len(alike) > 1:
+        later = [k for k in alike if program is not None and modules[k].id >= program]
+        return min(later, key=lambda k: modules[k].id, default=None)
+    return alike[0] if alike else None
+
+
+def _complete_runs(runs: list[tuple[float, list[Event]]], module: Module, is_cpu: bool) -> list[tuple[float, list[Event]]]:
+    """Return the runs that were not cut off by the end of a recording: those with most of the instructions.
+
+    On a CPU each instruction of some kinds has an event, so a single run is compared with the module.
+    """
+    names = [{e.name for e in ops} for _, ops in runs]
+    recorded = {i.name for i in module.entry if i.opcode in _RECORDED} if is_cpu else set()
+    least = 0.9 * max(map(len, names), default=0)
+    return [run for run, own in zip(runs, names) if len(own) >= least and len(own & recorded) >= 0.9 * len(recorded)]
 
 
 def _median_run(runs: list[tuple[float, list[Event]]], transfers: Sequence[Event],

@@ -15,6 +15,8 @@ from typing_extensions import override
 __all__ = ["SCHEMA_VERSION", "Report", "ReportError", "empty_report", "load"]
 
 SCHEMA_VERSION = 1
+_FUNCTION_KEYS = ("name", "kind", "signature", "donated", "defined_at", "called_from", "scopes", "equations", "values",
+                  "arguments", "results", "lines", "step", "memory", "collectives", "placements")
 Row = dict[str, Any]
 
 
@@ -124,4 +126,9 @@ def load(path: str | os.PathLike[str]) -> Report:
         what = "no report" if found is None else f"a report of version {found!r}"
         raise ReportError(f"load: path must be a report of version {SCHEMA_VERSION}; got {path!r}, {what}. Make it again with "
                           "this version of lamina-see")
+    missing = [key for key in empty_report("") if key not in facts]
+    missing += [f"functions.{key}" for f in facts.get("functions") or () for key in _FUNCTION_KEYS
+                if not isinstance(f, dict) or key not in f]
+    if missing:
+        raise ReportError(f"load: path must be a report; got {path!r}, which lacks {', '.join(missing[:3])}. Make it again")
     return Report(facts)

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
@@ -16,13 +17,15 @@ from ._compilations import History
 from ._equations import Sources
 from ._function import compiled_function, read_module, traced_function
 from ._measure import measure
-from ._nonfinite import find_nonfinite, has_nonfinite
+from ._numbers.nonfinite import find_nonfinite, has_nonfinite
 from ._placements import mesh_rows
-from ._precision import measure_precision
-from ._processes import merge_timelines, process_count
+from ._numbers.precision import measure_precision
+from ._processes import agree_on_numbers, merge_timelines, process_count
+from ._profile import Event
+from ._progress import Progress, note_progress
 from ._report import Report, empty_report
 from ._runtime import has_runtime
-from ._savings import MAX_EQUATIONS, find_savings
+from ._savings.find import MAX_EQUATIONS, find_savings
 
 __all__ = ["history_rows", "kind_of", "see", "timeline_rows"]
 
@@ -51,6 +54,9 @@ def see(fun: Callable[..., Any], *, seconds: float = 0.5, savings: bool | None =
     Raises:
       TypeError: `fun` is not callable. Errors of `fun` itself are raised as they are.
 
+    Ctrl-C ends the current phase, and the report has the facts until then. If stderr is a terminal, a line in it shows what
+    is being done.
+
     >>> import numpy as np
     >>> from lamina_tracing import lax
     >>> report = see(lambda x: lax.tanh(lax.dot(x, x)))(np.ones((8, 8), np.float32))
@@ -65,9 +71,10 @@ def see(fun: Callable[..., Any], *, seconds: float = 0.5, savings: bool | None =
     @functools.wraps(fun, assigned=("__name__", "__qualname__", "__doc__"), updated=())
     def run_and_report(*args: Any, **kwargs: Any) -> Report:
         caller = find_user_source(1)
-        if not has_runtime():
-            return _see_traced(fun, args, kwargs, caller)
-        return _see_compiled(fun, args, kwargs, caller, seconds, savings, nonfinite, precision)
+        with Progress():
+            if not has_runtime():
+                return _see_traced(fun, args, kwargs, caller)
+            return _see_compiled(fun, args, kwargs, caller, seconds, savings, nonfinite, precision)
 
     return run_and_report
 
@@ -89,19 +96,26 @@ def _see_traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, cal
 def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, caller: Any, seconds: float,
                   savings: bool | None, nonfinite: bool, precision: bool) -> Report:
     from lamina_runtime import block_until_ready  # noqa: PLC0415 (absent on the NumPy-only install)
-    from lamina_runtime.extend import KeyArray, compiled_program  # noqa: PLC0415
+    from lamina_runtime.extend import compiled_program  # noqa: PLC0415
     sources = Sources()
     problems: list[str] = []
     call: Any = fun if hasattr(fun, "lower") and hasattr(fun, "trace") else jit(fun)
+    first: Any = ()
     with History() as history:
+        note_progress(f"tracing `{call.spec.name}`")
         traced = call.trace(*args, **kwargs)
+        note_progress(f"compiling `{call.spec.name}`")
         compiled = traced.lower().compile()
-        copy = _copier(args, kwargs, compiled.donate_argnums)
+    copy = _copier(args, kwargs, compiled.donate_argnums)
+    copy()  # compiles the copy, which is no compilation of the user
+    with history, _interruptible("The first run", problems):
+        note_progress(f"running `{call.spec.name}`")
         first = block_until_ready(_call(call, copy))
     program, several = compiled_program(compiled), process_count() > 1
     module = read_module(program)
-    measured, events, step = measure(lambda: block_until_ready(_call(call, copy)), module, seconds,
-                                     _SHARED_RUNS if several else 0, problems)
+    measured, events, step = (None, list[Event](), (0.0, 0.0)) if problems else measure(
+        lambda: block_until_ready(_call(call, copy)), module, seconds, _SHARED_RUNS if several else 0, problems)
+    note_progress("reading the compiled program")
     plan = compiled.plan()
     closed = traced.program
     equation_rows: dict[int, int] = {}
@@ -109,7 +123,8 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
                             donated=compiled.donate_argnums, measured=measured, module=module,
                             defined=_definition(fun, sources), called=_place(caller, sources), equation_rows=equation_rows)
     if row["memory"] is not None and _wants_savings(savings, row, problems):
-        row["memory"]["savings"] = find_savings(program, closed, row, problems)
+        with _interruptible("The compilation of variants", problems):
+            find_savings(program, closed, row, lambda: call.spec.split(*copy())[0], plan, problems)
     report = empty_report(_platform(program))
     report["functions"] = [row]
     report["devices"] = [{"id": d.id, "process": d.process_index, "kind": d.device_kind} for d in program.placement.devices]
@@ -117,21 +132,54 @@ def _see_compiled(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Row, c
     report["compilations"] = history_rows(history, sources)
     report["meshes"] = mesh_rows([plan.mesh])
     report["problems"] = problems
-    # Random keys as the integers that they hold, which the NumPy evaluator takes.
-    plain, flat = lower_keys(closed), [x.key_data if isinstance(x, KeyArray) else x for x in call.spec.split(*copy())[0]]
-    kind = has_nonfinite(trees.tree_leaves(first)) if nonfinite and not several else None
-    if kind is not None:
-        report["nonfinite"] = find_nonfinite(plain, flat, kind, sources, equation_rows, problems)
-    if precision and several:
-        problems.append("Precision is unknown, because the arguments are divided among several processes.")
-    elif precision:
-        report["precision"] = measure_precision(plain, flat, sources, equation_rows, problems)
+    kind = has_nonfinite(trees.tree_leaves(first)) if nonfinite else None
+    kind, is_interrupted = agree_on_numbers(kind, _is_interrupted(problems))
+    if (kind is not None or precision) and not is_interrupted:
+        _add_numbers(report, closed, program, call.spec.split(*copy())[0], kind, precision, sources, equation_rows)
     report["sources"] = sources.rows()
     merge_timelines(report)
     return Report(report)
 
 
+def _add_numbers(report: Row, closed: Any, program: Any, flat: Sequence[Any], kind: str | None, precision: bool,
+                 sources: Sources, equation_rows: dict[int, int]) -> None:
+    """Add the first NaN or infinity, and the errors against 64 bits. All processes must call this.
+
+    Each process runs the program on the NumPy evaluator, with the whole arguments.
+    """
+    from lamina_runtime.extend import KeyArray, whole_value  # noqa: PLC0415 (absent on the NumPy-only install)
+    problems = report["problems"]
+    if program.placement.local_devices:
+        problems.append("NaNs and precision are unknown, because each process passes the arguments of its own devices.")
+        return
+    note_progress("copying the arguments")
+    # Random keys as the integers that they hold, which the NumPy evaluator takes.
+    arguments = [whole_value(x.key_data if isinstance(x, KeyArray) else x) for x in flat]
+    plain = lower_keys(closed)
+    if kind is not None:
+        note_progress("searching the first NaN or infinity")
+        with _interruptible("The search of the first NaN or infinity", problems):
+            report["nonfinite"] = find_nonfinite(plain, arguments, kind, sources, equation_rows, problems)
+    if precision and not _is_interrupted(problems):
+        report["precision"] = measure_precision(plain, arguments, sources, equation_rows, problems)
+
+
+@contextmanager
+def _interruptible(what: str, problems: list[str]) -> Iterator[None]:
+    """Context that ends at an interrupt, so that the report has the facts until then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        problems.append(f"{what} was interrupted; the report has what is known until then.")
+
+
+def _is_interrupted(problems: Sequence[str]) -> bool:
+    return any(" interrupted" in text for text in problems)
+
+
 def _wants_savings(savings: bool | None, row: Row, problems: list[str]) -> bool:
+    if _is_interrupted(problems):
+        return False
     if savings is None and len(row["equations"]) > MAX_EQUATIONS:
         problems.append(f"What donation and checkpoints would save was not computed for {len(row['equations'])} equations; "
                         "pass savings=True.")

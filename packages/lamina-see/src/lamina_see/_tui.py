@@ -30,7 +30,9 @@ def rich_text(facts: Row) -> str:
     for title, head, rows in report_tables(facts):
         table = RichTable(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for k, name in enumerate(head):
-            table.add_column(name, style="cyan" if name == "line" else "", overflow="fold", no_wrap=k < len(head) - 1)
+            width = max(len(row[k]) for row in (head, *rows))  # the last column is cut to the terminal
+            table.add_column(name, style="cyan" if name == "line" else "", no_wrap=True, overflow="ellipsis",
+                             min_width=min(width, 12) if k == len(head) - 1 else width)
         for row in rows:
             table.add_row(*[text.replace("[", "\\[") for text in row])
         console.print(table)

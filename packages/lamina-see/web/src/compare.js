@@ -1,6 +1,6 @@
 // The page of two reports: totals, lines, memory and compilations side by side.
 import uPlot from "uplot";
-import { baseName, bytes, colour, count, empty, h, plural, replace, table, time } from "./dom.js";
+import { baseName, bytes, colour, count, empty, functionLabels, h, plural, replace, table, time } from "./dom.js";
 import { niceBytes } from "./memory.js";
 import { card } from "./tables.js";
 
@@ -17,7 +17,7 @@ function change([a, b], text) {
 
 export function comparePage(x, main) {
   const body = h("div", { class: "compared" });
-  const pick = h("select", { "aria-label": "function", onchange: () => show(Number(pick.value)) }, x.functions.map((f, k) => h("option", { value: k }, `${f.name} (${f.kind})`)));
+  const pick = h("select", { "aria-label": "function", onchange: () => show(Number(pick.value)) }, functionLabels(x.functions.map((f) => ({ ...f, signature: f.signatures[0] || f.signatures[1] }))).map((text, k) => h("option", { value: k }, text)));
   const about = x.about.map((r, k) => h("div", { class: "stat" }, h("span", {}, k ? "B, later" : "A, earlier"), h("b", {}, r.command || "lamina.see"), h("small", {}, `${r.created.replace("T", " ").slice(0, 16)} · ${r.platform} · lamina ${r.versions.lamina}`)));
   const totals = card("totals", "Totals", h("div", { class: "stats" }, about), table([{ text: "" }, { text: "A", class: "n" }, { text: "B", class: "n" }, { text: "change", class: "n" }], x.totals.map((row) => {
     const text = UNITS[row.unit];

@@ -49,6 +49,17 @@ export const share = (x) => x === null || x === undefined ? NONE : `${trim(100 *
 export const plural = (n, noun, nouns) => `${n.toLocaleString("en")} ${n === 1 ? noun : nouns || `${noun}s`}`;
 export const baseName = (file) => file.replace(/\\/g, "/").split("/").pop();
 
+// The names of functions; programs of one function have the types of the arguments in which they differ from its first one.
+export function functionLabels(rows) {
+  const first = new Map();
+  return rows.map(({ name, kind, signature }) => {
+    const key = `${name} ${kind}`, other = first.get(key);
+    if (!other) first.set(key, signature);
+    const changed = other && signature.filter((type, k) => type !== other[k]).slice(0, 3).join(", ");
+    return `${name} (${kind})${changed ? ` ${changed}` : ""}`;
+  });
+}
+
 // A table whose rows are buttons: click or Enter runs `action`.
 export function table(heads, rows, options = {}) {
   const body = h("tbody", {}, rows.map((row) => {

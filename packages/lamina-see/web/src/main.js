@@ -1,7 +1,7 @@
 // The page of a report, or of a comparison of two.
 import { comparePage } from "./compare.js";
 import { readFacts } from "./data.js";
-import { h, replace } from "./dom.js";
+import { functionLabels, h, replace } from "./dom.js";
 import { installKeys, showHelp } from "./keys.js";
 import { MemoryPane } from "./memory.js";
 import { MeshPane } from "./mesh.js";
@@ -49,7 +49,7 @@ function reportPage(report) {
   const selection = new Selection(report);
   const source = new SourcePane(selection), program = new ProgramPane(selection), memory = new MemoryPane(selection), timeline = new TimelinePane(selection), mesh = new MeshPane(selection);
   const panes = [overviewPane(selection), source.element, program.element, memory.element, timeline.element, compilationsPane(selection), mesh.element, collectivesPane(selection), precisionPane(selection), problemsPane(selection)].filter(Boolean);
-  const pick = h("select", { "aria-label": "function", id: "pick", onchange: () => selection.showFunction(Number(pick.value)) }, report.functions.map((f, k) => h("option", { value: k }, `${f.name} (${f.kind})`)));
+  const pick = h("select", { "aria-label": "function", id: "pick", onchange: () => selection.showFunction(Number(pick.value)) }, functionLabels(report.functions).map((text, k) => h("option", { value: k }, text)));
   const links = panes.map((pane, k) => h("a", { href: `#${pane.id}`, onclick: (e) => { e.preventDefault(); jump(k); } }, h("kbd", {}, (k + 1) % 10), pane.querySelector("h2").textContent,
     pane.id === "problems" && report.problems.length > 0 && h("b", { class: "tag" }, report.problems.length)));
   const said = h("span", { class: "said", role: "status" });

@@ -34,7 +34,7 @@ export class MemoryPane {
       return;
     }
     replace(this.legend, KINDS.filter((k) => this.memory.buffers.some((b) => b.kind === k)).map((k) => h("span", {}, h("i", { class: k }), PLURALS[k])), h("span", {}, h("i", { class: "mark" }), "selection"),
-      h("span", { class: "muted" }, `peak ${bytes(this.memory.peak)}${this.memory.xla_peak === null ? "" : `; XLA reports ${bytes(this.memory.xla_peak)}`}`));
+      h("span", { class: "muted" }, `peak ${bytes(this.memory.peak)}${this.memory.xla_peak === null ? "" : `; XLA allocates ${bytes(this.memory.xla_peak)}`}`));
     this.build();
     this.list();
     this.showSavings();
@@ -171,7 +171,7 @@ export class MemoryPane {
         action: row.source === null ? null : () => this.selection.line(row, "savings"),
         cells: [bytes(row.bytes), row.kind, [h("code", {}, row.what), row.source === null ? "" : h("span", { class: "place" }, ` ${baseName(report.sources[row.source].file)}:${row.line}`)], h("code", {}, row.how)],
       })), { class: "stack" })
-      : empty("No donation, checkpoint or chunk that was tried lowers the peak."));
+      : empty(report.command ? "A report on a program does not try changes: lamina.see(f)(*args) in Python does." : "No donation, checkpoint or chunk that was tried lowers the peak."));
   }
 }
 

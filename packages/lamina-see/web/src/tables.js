@@ -31,7 +31,7 @@ export function overviewPane(selection) {
     const misses = compiled.filter((c) => c.memory_cache === "miss");
     const stats = [
       stat("time of a step", step ? time(step.time) : "not measured", step && `median of ${plural(step.runs, "run")}`),
-      stat("peak of memory", f.memory ? bytes(f.memory.peak) : "unknown", f.memory && f.memory.xla_peak !== null && `XLA reports ${bytes(f.memory.xla_peak)}`),
+      stat("peak of memory", f.memory ? bytes(f.memory.peak) : "unknown", f.memory && f.memory.xla_peak !== null && `XLA allocates ${bytes(f.memory.xla_peak)}`),
       stat("operations", rate(flops, "flop"), step && step.time ? rate(flops / (step.time / 1e9), "flop/s") : `${bytes(sum("bytes"))} moved`),
       stat("equations", f.equations.length.toLocaleString("en"), `${plural(f.scopes.length, "scope")}`),
       stat("compilations", String(misses.length), misses.length > 1 ? "see the reasons below" : compiled.length ? time(misses.reduce((n, c) => n + (c.trace || 0) + (c.lower || 0) + (c.xla || 0), 0)) : ""),

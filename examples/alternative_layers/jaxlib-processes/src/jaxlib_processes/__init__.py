@@ -13,7 +13,7 @@ from typing import Any
 import lamina_runtime
 from jaxlib import _jax
 from lamina_distributed._default import (AgreementError, CollectiveTimeoutError, CoordinatorLostError, LaunchFailedError,
-                                         ProcessLostError)
+                                         ProcessLostError, has_waiting_processes, share_newest_state)
 from lamina_parallel.extend import global_view
 from lamina_runtime.extend import processes as runtime
 from lamina_tracing import hooks
@@ -21,7 +21,7 @@ from lamina_tracing import hooks
 from .host_gather import StoreGather
 
 __all__ = ["AgreementError", "CollectiveTimeoutError", "CoordinatorLostError", "LaunchFailedError", "ProcessLostError",
-           "initialize", "is_initialized", "shutdown"]
+           "has_waiting_processes", "initialize", "is_initialized", "share_newest_state", "shutdown"]
 __version__ = "0.1.0"
 __contract__ = 1
 

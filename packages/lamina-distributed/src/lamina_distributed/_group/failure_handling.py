@@ -8,48 +8,36 @@ minute. So when the coordinator reports a failure, this module
 2. disconnects from jaxlib's coordination service if devices are being connected, which ends the second kind;
 3. if Gloo waits for a connection that will never come, makes that connection in the lost process's place and closes it.
 
-Steps 1 and 3 use `gloo_sockets`, which says what they rely on.
+Steps 1 and 3 are in `gloo_cuts`.
 
 All processes do so, hence all pending multi-process launches fail at once. No others are launched afterwards.
-Connections between devices of one process are made in the same way, and are preserved.
 
 A launch that all processes had agreed on may fail in one process only. The others then wait for its data in the same
 way, and are unblocked in the same way.
 
-If the coordinator is gone, no process is lost: launches over connected devices continue. The processes then ask one
-another, over their peer sockets, whether they live.
+If the coordinator is gone, no process is lost. See `peer_probes`.
 """
 from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from lamina_runtime.extend.processes import CoordinatorLostError, LaunchFailedError, ProcessLostError
 
-from . import descriptor_guard, gloo_sockets, peer_sockets
+from . import descriptor_guard, gloo_cuts, peer_probes, peer_sockets
 from .._rendezvous import rendezvous_client
 from .gloo_sockets import Address
-from .._typing import Message
 
 __all__ = ["FailureMonitor"]
 
-_REPORT_TIMEOUT = 2.0  # seconds from a broken connection to the coordinator's report, at most
-_CUT_PAUSE, _MAX_CUT_PAUSE = 0.05, 4.0  # seconds between two cuts, at first and at most
-_CUT_DURATION = 8.0    # seconds during which cuts are repeated: a new connection may be on its way
-_MAX_NUMBERS = 4096    # awaited connections that are tried in total, at most; also at most half of the descriptors
-_LOCK_TIMEOUT = 0.5    # seconds to wait for devices of this process that are being connected
-_CONNECT_TIMEOUT = 5.0  # seconds for a connection to this process's own Gloo
-_PROBES = 4  # how often all processes are probed after a connection ended
-_MAX_PROBING_THREADS = 16
-_WATCH_INTERVAL = 0.5  # seconds between two looks at the connections, if no coordinator reports failures
 _JOIN_INTERVAL = 0.1  # seconds between two looks at a launch in a worker thread
 _UNBLOCK_TIMEOUT = 3.0  # seconds after a failure until blocked launches are abandoned
+_INTERRUPT_INTERVAL = 0.2  # seconds between two looks for waits that never end
 _MAX_LISTED = 8  # processes named in a message
 _MAX_TEXT = 2000  # characters of an error that are reported
 _T = TypeVar("_T")
@@ -75,26 +63,24 @@ class FailureMonitor:
       sockets: connections to the other processes; None if there is none.
 
     Attributes:
+      cuts: Gloo's connections, which are shut down after a failure.
+      probes: asks the other processes whether they live.
       failed_at: when the first loss, or failed launch, was reported; None before.
+      interrupt_waits: called repeatedly after a failure; interrupts waits that would never end.
       settle_launches: called before an error is raised; waits shortly for the launches in progress to end.
     """
 
     def __init__(self, connection: rendezvous_client.CoordinatorConnection, disconnect: Callable[[], None],
                  sockets: peer_sockets.PeerSockets | None = None) -> None:
-        self.connection, self._sockets = connection, sockets
-        self.settle_launches: Callable[[], None] = _do_nothing
-        self._silent_since: dict[int, float] = {}  # process that does not answer -> since when
-        connection.is_counted_out = self._is_counted_out
-        if sockets is not None:
-            sockets.answer_status = self._answer_status
-        self._gloo_addresses: dict[int, list[Address]] = {}
-        self._all_addresses: frozenset[Address] = frozenset()
-        self._unused_numbers: dict[Address, Iterator[int]] = {}  # own address -> connection numbers not yet used there
-        self._connecting = 0  # launches in progress that may connect a group of devices
-        self._connecting_lock, self._cut_lock = threading.Lock(), threading.Lock()
-        self._preserved: set[int] = set()  # inodes of sockets
-        self._disconnect = disconnect
+        self.connection = connection
         self._closed, self._creating_client = threading.Event(), threading.Event()
+        self.cuts = gloo_cuts.GlooCuts(lambda: self._connecting > 0, self._closed)
+        self.probes = peer_probes.PeerProbes(connection, sockets, self._closed)
+        self.settle_launches: Callable[[], None] = _do_nothing
+        self.interrupt_waits: Callable[[], None] = _do_nothing
+        self._connecting = 0  # launches in progress that may connect a group of devices
+        self._connecting_lock = threading.Lock()
+        self._disconnect = disconnect
         self._threads: list[threading.Thread] = []
         self._is_cutting = False
         self._guard: descriptor_guard.DescriptorGuard | None = None
@@ -103,13 +89,9 @@ class FailureMonitor:
 
     def set_gloo_addresses(self, addresses: dict[int, list[Address]]) -> None:
         """Set the addresses at which Gloo of each process listens, once the client is made."""
-        self._all_addresses = frozenset([a for those in addresses.values() for a in those])
-        self._gloo_addresses = addresses
-        own = addresses.get(self.connection.rank, ())
+        own = addresses.get(self.connection.rank, [])
         self._guard = descriptor_guard.DescriptorGuard(own)
-        for address in own:
-            # Each number that Gloo does not await costs it a descriptor, see `_connect_for_lost`.
-            self._unused_numbers[address] = iter(range(min(_MAX_NUMBERS, os.sysconf("SC_OPEN_MAX") // 2 // len(own))))
+        self.cuts.set_addresses(own, [a for those in addresses.values() for a in those])
 
     def check(self, program: Any) -> None:
         """Raise ProcessLostError or LaunchFailedError if a multi-process program cannot be launched any more."""
@@ -143,7 +125,7 @@ class FailureMonitor:
             self._creating_client.clear()
 
     def _abort_client_creation(self) -> None:
-        if not self._closed.wait(_REPORT_TIMEOUT) and self._creating_client.is_set():
+        if not self._closed.wait(peer_probes.REPORT_TIMEOUT) and self._creating_client.is_set():
             self._disconnect()
 
     @property
@@ -206,24 +188,14 @@ class FailureMonitor:
 
     def finish(self, thread: threading.Thread) -> None:
         """Unblock an abandoned launch and wait for its thread. With NCCL it may never end, so do not wait."""
-        while self._all_addresses and thread.is_alive():
-            self._connect_for_lost()
-            self._cut_connections()
-            thread.join(_CUT_PAUSE)
+        while self.cuts.addresses and thread.is_alive():
+            self.cuts.connect_for_lost()
+            self.cuts.cut()
+            thread.join(gloo_cuts.CUT_PAUSE)
 
-    @contextlib.contextmanager
-    def preserve_connections(self) -> Iterator[None]:
+    def preserve_connections(self) -> AbstractContextManager[None]:
         """Context in which devices of this process are connected. Their connections survive later cuts."""
-        held = self._cut_lock.acquire(timeout=_LOCK_TIMEOUT)  # a callback of one launch may wait for another
-        try:
-            # Connections that appear meanwhile belong to a group of devices of this process alone. Those of a
-            # multi-process group must be cut after a loss, even if both of their devices are here.
-            before = gloo_sockets.internal_connections(self._all_addresses)
-            yield
-            self._preserved.update(gloo_sockets.internal_connections(self._all_addresses) - before)
-        finally:
-            if held:
-                self._cut_lock.release()
+        return self.cuts.preserve()
 
     def confirm_failure(self, suspects: Iterable[int] = ()) -> bool:
         """Wait shortly for the coordinator's report after a connection broke. Return whether a process has failed or
@@ -232,19 +204,19 @@ class FailureMonitor:
         Args:
           suspects: processes at the other end of the connection. Without a report they are considered lost.
         """
-        here, until = self.connection, time.monotonic() + _REPORT_TIMEOUT
+        here, until = self.connection, time.monotonic() + peer_probes.REPORT_TIMEOUT
         with here.changed:
             while (not (here.lost or here.failed or here.coordinator_lost or self._closed.is_set())
                    and (remaining := until - time.monotonic()) > 0):
                 # A process that has left explains the broken connection; still wait a quarter of the time for a loss.
-                if here.left and remaining < _REPORT_TIMEOUT * 3 / 4:
+                if here.left and remaining < peer_probes.REPORT_TIMEOUT * 3 / 4:
                     break
-                here.changed.wait(min(remaining, _REPORT_TIMEOUT / 4))
+                here.changed.wait(min(remaining, peer_probes.REPORT_TIMEOUT / 4))
         for r in suspects:
-            self._judge_suspect(r)
+            self.probes.judge_suspect(r)
         while here.coordinator_lost and not here.lost and not here.failed and not self._closed.is_set():
-            self._probe_processes()  # repeatedly: a process that is being killed may still answer
-            if here.lost or time.monotonic() > until or self._closed.wait(_WATCH_INTERVAL):
+            self.probes.probe_processes()  # repeatedly: a process that is being killed may still answer
+            if here.lost or time.monotonic() > until or self._closed.wait(peer_probes.WATCH_INTERVAL):
                 break
         return bool(here.lost or here.left or here.failed or here.coordinator_lost)
 
@@ -252,18 +224,8 @@ class FailureMonitor:
         """Wait shortly for the coordinator's report, or its end. Return whether it explains an error."""
         here = self.connection
         with here.changed:
-            return here.changed.wait_for(lambda: bool(here.lost or here.left or here.coordinator_lost), _REPORT_TIMEOUT)
-
-    def _judge_suspect(self, rank: int) -> None:
-        """Mark a process as lost that has closed its connection, unless it lives. If it is silent, await the report."""
-        here = self.connection
-        until = time.monotonic() + here.heartbeat + _REPORT_TIMEOUT
-        while rank not in here.left and rank not in here.lost and not self._closed.is_set():
-            state = "gone" if self._sockets is None else self._sockets.probe(rank)[0]
-            if state == "gone" or (state == "silent" and time.monotonic() > until):
-                here.mark_lost(rank, f"process {rank}, which closed its connection,")
-            elif state == "alive" or self._closed.wait(_WATCH_INTERVAL):
-                return
+            return here.changed.wait_for(lambda: bool(here.lost or here.left or here.coordinator_lost),
+                                         peer_probes.REPORT_TIMEOUT)
 
     def report_launch_failure(self, call: str, launch: str, processes: int, error: BaseException) -> None:
         """Report that an agreed launch failed in this process. The others are notified unless it failed in all of them.
@@ -282,6 +244,12 @@ class FailureMonitor:
             error.add_note(f"{call}: the other processes were about to launch this too, and are notified that it "
                            "failed here; lamina.distributed.shutdown() and initialize(...) in all of them are the way "
                            "on")
+
+    def report_lost_step(self, text: str) -> None:
+        """Have all processes raise LaunchFailedError from now on: their launches cannot agree any more."""
+        here = self.connection
+        if not (here.lost or here.failed or self._closed.is_set()):
+            here.report_failure("lost step", here.count + 1, text)  # never alike in all processes
 
     def make_error(self, call: str) -> ProcessLostError | LaunchFailedError:
         """Return the error of an operation that failed. It names the failed processes."""
@@ -303,7 +271,7 @@ class FailureMonitor:
         here = self.connection
         here.await_membership()
         if here.coordinator_lost and not here.lost:
-            self._probe_processes()
+            self.probes.probe_processes()
         self.settle_launches()
         failed = dict(here.failed)
         if failed and not here.lost:
@@ -336,149 +304,27 @@ class FailureMonitor:
         if kind != "coordinator" and self._creating_client.is_set():
             self._start_thread(self._abort_client_creation)
         if kind == "coordinator" and not self.connection.lost:
-            self._start_thread(self._watch_connections)
+            self._start_thread(lambda: self.probes.watch(self.cuts.count_external))
         elif kind in ("lost", "failed"):
-            if self._sockets is not None:
-                self._sockets.abort_connecting()
-            self._cut_connections()
+            if self.probes.sockets is not None:
+                self.probes.sockets.abort_connecting()
+            self.cuts.cut()
             if not self._is_cutting:
                 self._is_cutting = True
-                self._start_thread(self._keep_cutting)
+                self._start_thread(self.cuts.keep_cutting)
+                self._start_thread(self._keep_interrupting)
             with self._connecting_lock:
                 if self._connecting:
                     self._disconnect()
+
+    def _keep_interrupting(self) -> None:
+        while not self._closed.wait(_INTERRUPT_INTERVAL):
+            self.interrupt_waits()
 
     def _start_thread(self, act: Callable[[], None]) -> None:
         thread = threading.Thread(target=act, name="lamina-failure-monitor", daemon=True)
         self._threads.append(thread)
         thread.start()
-
-    def _keep_cutting(self) -> None:
-        """Cut connections repeatedly.
-
-        Newer versions of Gloo connect the devices of a group one after the other. Each connection to a lost process
-        needs a cut of its own, which can only be made once Gloo waits for it.
-        """
-        pause, until = _CUT_PAUSE, time.monotonic() + _CUT_DURATION
-        while self._connecting or time.monotonic() < until and not self._closed.is_set():
-            self._connect_for_lost()
-            if self._connecting:
-                time.sleep(pause := _CUT_PAUSE)
-            else:
-                self._closed.wait(pause := min(2 * pause, _MAX_CUT_PAUSE))
-            self._cut_connections()
-
-    def _cut_connections(self) -> None:
-        """Shut down Gloo's sockets except the preserved ones.
-
-        A connection between two devices of this process that belongs to a multi-process group is shut down too: one
-        device would wait there for data that the other, which has failed, never sends. Such a connection may be made
-        after the loss.
-
-        Wait shortly for `preserve_connections`. Not longer: that may itself wait for what is to be unblocked.
-        """
-        held = self._cut_lock.acquire(timeout=_LOCK_TIMEOUT)
-        try:
-            gloo_sockets.shut_connections(self._all_addresses, self._preserved)
-        finally:
-            if held:
-                self._cut_lock.release()
-
-    def _connect_for_lost(self) -> None:
-        """Connect to this process's own Gloo in place of lost processes, and close the connections.
-
-        Which numbers Gloo awaits is unknown, so all are tried, from 0 on. Each costs a descriptor if Gloo does not await
-        it, see `gloo_sockets.connect`. So each is used once, and the total is limited: a process without descriptors
-        would be aborted.
-        """
-        for address, numbers in self._unused_numbers.items():
-            while self._connecting and (batch := [*itertools.islice(numbers, 64)]):
-                for number in batch:
-                    gloo_sockets.connect(address, number, _CONNECT_TIMEOUT)
-                time.sleep(0.005)
-
-    # --- without a coordinator ------------------------------------------------------------------------------------
-    def _watch_connections(self) -> None:
-        """Detect losses after the coordinator is lost: when a connection to a process ends, probe all processes."""
-        known = probes = 0
-        while not self.connection.lost and not self._closed.wait(_WATCH_INTERVAL):
-            now = gloo_sockets.count_external_connections(self._all_addresses)
-            if now < known:
-                probes = _PROBES
-            if probes or self._silent_since:
-                probes -= bool(probes)
-                self._probe_processes()
-            known = now
-
-    def _probe_processes(self) -> None:
-        """Mark the processes as lost that have ended, and those that were silent for the heartbeat timeout.
-
-        What the others know is taken over, so that all remaining processes find the same losses.
-        """
-        here, now = self.connection, time.monotonic()
-        found = self._ask_all()
-        for r, (state, status) in found.items():
-            if state == "silent":
-                state = "gone" if now - self._silent_since.setdefault(r, now) > here.heartbeat else state
-            else:
-                self._silent_since.pop(r, None)
-            for lost in [r] if state == "gone" else status["lost"] if status else ():
-                if lost not in here.lost and lost not in here.left and found.get(lost, ("gone",))[0] != "alive":
-                    here.mark_lost(lost, f"process {lost}, which does not answer,")
-
-    def _ask_all(self, **news: object) -> dict[int, tuple[str, Message | None]]:
-        """Return (state, status) of each process that is not known to be gone, see `PeerSockets.probe`."""
-        here, sockets = self.connection, self._sockets
-        ranks = [r for r in range(here.count) if r != here.rank and r not in here.lost and r not in here.left]
-        if sockets is None or not ranks:
-            return {}
-        found: dict[int, tuple[str, Message | None]] = {}
-        todo = iter(ranks)
-
-        def ask() -> None:
-            for r in todo:
-                found[r] = sockets.probe(r, **news)
-
-        # Plain threads: one that waits for a silent process must not keep the interpreter from ending.
-        threads = [threading.Thread(target=ask, name="lamina-failure-monitor", daemon=True)
-                   for _ in range(min(len(ranks), _MAX_PROBING_THREADS))]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        return found
-
-    def _answer_status(self, question: Message) -> Message:
-        """Answer another process, which asks whom this one considers lost, or says that it leaves."""
-        here = self.connection
-        rank = question["status"]
-        if "leaves" in question and isinstance(rank, int) and here.coordinator_lost:
-            for r in question["leaves"]:
-                if r != here.rank and r not in here.lost:
-                    here.mark_lost(r, f"process {r}, which process {rank} considers lost,")
-            here.mark_left(rank, f"process {rank}")
-        return {"lost": sorted(here.lost), "coordinator_lost": here.coordinator_lost}
-
-    def announce_leave(self) -> None:
-        """Say goodbye to the other processes if the coordinator is gone, so that they do not count this one as lost.
-
-        They also learn which processes this one considers lost.
-        """
-        if self.connection.coordinator_lost and self.connection.rank not in self.connection.lost:
-            self._ask_all(leaves=sorted(self.connection.lost))
-
-    def _is_counted_out(self, has_slept: bool) -> bool:
-        """Return whether the other processes continue without this one, after a silence between it and the coordinator.
-
-        Args:
-          has_slept: whether this process was suspended for longer than the heartbeat timeout.
-        """
-        found = [*self._ask_all().values()]
-        alive = [status for _, status in found if status is not None]
-        if alive:
-            return any(self.connection.rank in status["lost"] for status in alive)
-        # No process answers: this one was removed while it slept and the others have gone on, or its network is cut.
-        return has_slept or any(state == "silent" for state, _ in found)
 
 
 def _do_nothing() -> None:

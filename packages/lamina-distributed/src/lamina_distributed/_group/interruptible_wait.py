@@ -2,7 +2,7 @@
 
 On CPU the connections of Gloo are cut (`failure_handling`), so pending work fails, with one exception. If a connection
 breaks just as Gloo's thread begins to send on it, the collective is not notified, and waits half an hour. This happens in
-processes that were suspended. So a wait on CPU that is not over some seconds after the loss raises too, see `CpuWaiter`.
+processes that were suspended. So a wait on CPU that is not over some seconds after the loss is interrupted, see `CpuWaiter`.
 
 The connections of NCCL cannot be reached from here. The GPU client is configured to abort its collectives when it
 learns of a failure. But it may not learn of it, or may be inside a call that does not return.
@@ -14,6 +14,9 @@ a full queue of the device blocks inside jaxlib.
 """
 from __future__ import annotations
 
+import _thread
+import inspect
+import signal
 import threading
 import time
 from collections import deque
@@ -33,6 +36,8 @@ _MAX_POLL_PAUSE = 1e-3   # seconds between two polls, at most
 _PAUSE_SHARE = 0.02      # pause until the next poll on CPU, as a share of the time waited so far
 _MAX_QUEUED = 8          # launches in progress: NCCL blocks when some tens of them are queued behind a stuck one
 _MAX_HELD_BYTES = 1 << 26  # bytes of their results that are retained to count them
+_MAIN_THREAD = threading.main_thread().ident
+_get_handler = inspect.unwrap(signal.getsignal)  # without the conversion to an enum, which costs 40 us of each wait
 
 
 class InterruptibleWaiter:
@@ -110,6 +115,9 @@ class InterruptibleWaiter:
 class CpuWaiter:
     """Waits for the arrays of one session on CPU devices.
 
+    The main thread waits inside jaxlib, which looks for signals meanwhile. If such a wait would never end, another thread
+    interrupts it. Other threads poll: they take no signals. So does the main thread if the program handles SIGINT itself.
+
     Args:
       monitor: knows which processes are lost.
       launcher: knows the latest launch over several processes.
@@ -117,6 +125,10 @@ class CpuWaiter:
 
     def __init__(self, monitor: failure_handling.FailureMonitor, launcher: multi_process.MultiProcessLauncher) -> None:
         self._monitor, self._launcher = monitor, launcher
+        # The array that the main thread awaits inside jaxlib, and since when
+        self._awaited: tuple[Array, float] | None = None
+        self._lock, self._was_interrupted = threading.Lock(), False
+        monitor.interrupt_waits = self.interrupt_stuck_wait
 
     def wait(self, x: Array) -> Array:
         """Wait until an array is computed, and return it.
@@ -124,9 +136,50 @@ class CpuWaiter:
         Raises:
           ProcessLostError: a process is lost, and a launch over several processes has not ended some seconds later.
         """
-        if not runtime.is_ready(x):
-            self._poll(x)
+        if runtime.is_ready(x):
+            return runtime.wait_in_jaxlib(x)
+        if _thread.get_ident() == _MAIN_THREAD and _get_handler(signal.SIGINT) is signal.default_int_handler:
+            return self._wait_for_signals(x)
+        self._poll(x)
         return runtime.wait_in_jaxlib(x)
+
+    def _wait_for_signals(self, x: Array) -> Array:
+        """Wait in jaxlib, in the main thread. `interrupt_stuck_wait` ends a wait that would never end."""
+        try:
+            return self._wait_in_jaxlib(x)
+        except KeyboardInterrupt:
+            if not self._was_interrupted:
+                raise
+            self._was_interrupted = False
+            raise self._monitor.make_error("block_until_ready") from None
+
+    def _wait_in_jaxlib(self, x: Array) -> Array:
+        outer, self._awaited = self._awaited, (x, time.monotonic())  # a signal handler may wait too
+        has_come = False
+        try:
+            return runtime.wait_in_jaxlib(x)
+        except KeyboardInterrupt:
+            has_come = True
+            raise
+        finally:
+            self._awaited = outer
+            if self._monitor.failed_at is not None and not has_come:
+                with self._lock:
+                    pass  # the other thread has interrupted this wait, or will not
+                until = time.monotonic() + 1
+                while self._was_interrupted and time.monotonic() < until:
+                    time.sleep(_MAX_POLL_PAUSE)  # receives the interrupt, which the caller would get otherwise
+                self._was_interrupted = False
+
+    def interrupt_stuck_wait(self) -> None:
+        """Interrupt the main thread if it waits for an array that will never be computed. Called after a failure."""
+        with self._lock:
+            failed_at = self._monitor.failed_at
+            if self._awaited is None or failed_at is None or self._was_interrupted:
+                return
+            if time.monotonic() > max(failed_at, self._awaited[1]) + _CPU_TIMEOUT and self._has_pending_launch():
+                self._was_interrupted = True
+                _thread.interrupt_main()
 
     def _poll(self, x: Array) -> None:
         began = time.monotonic()

@@ -2,7 +2,7 @@
 
 Each launch of a multi-process program has a *token*: a digest of the program and of all launches that this process and
 its peer have agreed on before. Each process sends its token to the others and launches if every token it receives
-equals its own. Up to eight processes exchange tokens directly. More do so in log2(n) rounds, each with the process 1,
+equals its own. Up to 32 processes exchange tokens directly. More do so in log2(n) rounds, each with the process 1,
 2, 4, ... places further (a dissemination barrier).
 
 If a token differs, or a process gives up waiting, it sends its peers a *notice* with a description of its launch. Each
@@ -29,7 +29,7 @@ from . import deadlock_detection, launch_description, launch_failure, peer_socke
 from .launch_comparison import compare_launch
 from .launch_description import AgreementError, CollectiveTimeoutError
 from .launch_frames import LaunchFrames, make_token
-from .launch_groups import LaunchGroup
+from .launch_groups import MAX_ALL_PAIRS, LaunchGroup
 from .roll_call import RollCall
 from .._typing import Message
 
@@ -55,6 +55,8 @@ class Agreement:
 
     Attributes:
       roll_call: finds out where each process is, see `roll_call`.
+      report_failure: called with a text if the processes cannot be brought in step again; has all of them raise from now
+        on.
     """
 
     def __init__(self, sockets: peer_sockets.PeerSockets, mode: str = "every",
@@ -71,6 +73,7 @@ class Agreement:
         self._lock = threading.Lock()
         self.wait_graph = deadlock_detection.WaitGraph(self.rank, sockets.ask, has_runnable_thread)
         self.roll_call = RollCall(self.rank, sockets.ask)
+        self.report_failure: Callable[[str], None] = lambda text: None
         sockets.answer = self._answer
 
     def close(self) -> None:
@@ -124,10 +127,14 @@ class Agreement:
 
     def _compare(self, group: LaunchGroup, program: MultiProcessProgram, digest: bytes) -> None:
         """Exchange tokens with the peers and advance their states. Raise the errors of `agree`."""
+        frames = None
         try:
             if not self._exchange_tokens(group, digest):
-                compare_launch(LaunchFrames(self, group, program, digest))
+                compare_launch(frames := LaunchFrames(self, group, program, digest))
         except (AgreementError, CollectiveTimeoutError):
+            if frames is not None and frames.is_out_of_step():
+                self.report_failure(f"{frames.call}: processes launched over different sets of processes, some of more than "
+                                    f"{MAX_ALL_PAIRS}, which cannot be brought in step again")
             raise
         except BaseException as e:
             launch_failure.give_up(LaunchFrames(self, group, program, digest), e)

@@ -9,7 +9,7 @@ from lamina_runtime.extend.processes import MultiProcessProgram
 
 from . import launch_description
 from .deadlock_detection import WaitGraph
-from .launch_groups import LaunchGroup
+from .launch_groups import MAX_ALL_PAIRS, LaunchGroup
 from .peer_sockets import TOKEN_BYTES, Peer, PeerSockets
 from .roll_call import RollCall
 from .._typing import Message
@@ -216,6 +216,14 @@ class LaunchFrames:
             for p in self.pairs:
                 p.send_frame({"descriptions": new})
 
+    def is_out_of_step(self) -> bool:
+        """Return whether processes gave up launches over different large groups, so that the next ones cannot agree.
+
+        In a large group a process exchanges notices with a few others only, so not all notices can be awaited.
+        """
+        groups = {tuple(s["processes"]) for s in self.descriptions.values()} | {self.group.ranks}
+        return len(groups) > 1 and max(map(len, groups)) > MAX_ALL_PAIRS
+
     def _skip_attempts(self, ranks: Sequence[int], attempt: int) -> None:
         """Record that an attempt over these processes was given up, if this process is one of them.
 
@@ -234,7 +242,7 @@ class LaunchFrames:
             self._skip_attempts(s["processes"], s["attempt"])
             # It gave up a launch over this process too, and will send a notice. Its token before that is of that launch.
             if (self.failed and not self.deadlock and r != self.services.rank and r not in ranks
-                    and self.services.rank in s["processes"] and len(s["processes"]) <= 8):
+                    and self.services.rank in s["processes"] and len(s["processes"]) <= MAX_ALL_PAIRS):
                 p = self.services.sockets.peer(r)
                 p.expects_notice, p.fast_path_ready = True, False
         for p in self.pairs:

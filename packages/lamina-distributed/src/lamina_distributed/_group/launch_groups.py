@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from .deadlock_detection import WaitGraph
 from .peer_sockets import Peer
 
-__all__ = ["LaunchGroup", "exchange_rounds"]
+__all__ = ["MAX_ALL_PAIRS", "LaunchGroup", "exchange_rounds"]
 
-MAX_ALL_PAIRS = 8  # up to so many processes exchange tokens directly
+MAX_ALL_PAIRS = 32  # up to so many processes exchange tokens directly
 
 
 def exchange_rounds(ranks: Sequence[int], rank: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

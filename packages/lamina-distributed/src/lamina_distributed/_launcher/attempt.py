@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from . import failure_report
@@ -82,14 +82,22 @@ class Attempt:
       signals: of the launcher.
       until: the time at which all of them are ended.
       min_processes: the others go on after a failure as long as so many have not failed.
+      replace: starts another process under the number of one that has failed; it also gets the number of replacements
+        so far, with its own.
+      max_replacements: how many times it is called at most.
 
     Attributes:
+      replacements: the number of processes that were started in place of others.
       root: the process that failed first, once it is known.
       timed_out: whether they were ended at `until`.
     """
 
-    def __init__(self, members: list[Member], signals: Signals, until: float, min_processes: int) -> None:
+    def __init__(self, members: list[Member], signals: Signals, until: float, min_processes: int,
+                 replace: Callable[[int, int], Member], max_replacements: int) -> None:
         self.members = members
+        self.replacements = 0
+        self._replace, self._max_replacements = replace, max_replacements
+        self._replaced: list[Member] = []
         self.root: failure_report.Ending | None = None
         self.timed_out = False
         self._signals, self._until, self._min_processes = signals, until, min_processes
@@ -108,11 +116,12 @@ class Attempt:
             while any(m.status is None for m in self.members):
                 until = min(self._until, self._kill_at, self._decide_at)
                 self._read(selector, until - time.monotonic())
-                for m in self.members:
+                for m in list(self.members):
                     if m.check_ended() and m.status and not self._is_ending():
                         for _ in range(_MAX_READS):  # what it has written at its end
                             self._read(selector, 0)
-                        self._handle_failure(m)
+                        if not self._replace_member(m, selector):
+                            self._handle_failure(m)
                 self._handle_times()
             end = time.monotonic() + 1
             while len(selector.get_map()) > 1 and time.monotonic() < end:  # the rest of the output
@@ -124,16 +133,32 @@ class Attempt:
     def _selector(self) -> Iterator[selectors.DefaultSelector]:
         with selectors.DefaultSelector() as selector:
             for m in self.members:
-                for s in m.streams:
-                    selector.register(s.pipe, selectors.EVENT_READ, s)
+                _register(m, selector)
             selector.register(self._signals.wake, selectors.EVENT_READ)
             yield selector
 
     def _is_ending(self) -> bool:
         return self.root is not None or self.timed_out or self._signals.received is not None
 
+    def _replace_member(self, m: Member, selector: selectors.DefaultSelector) -> bool:
+        """Start another process in place of one that has failed. Return False if that is not allowed."""
+        # If others are done, they have left the group, and no process is needed in it.
+        if self._has_failed or self.replacements == self._max_replacements or any(o.status == 0 for o in self.members):
+            return False
+        self.replacements += 1
+        print_message(f"process {m.rank} failed, with {format_status(m.status)}; starting it again, replacement "
+                      f"{self.replacements} of {self._max_replacements}")
+        for s in m.streams:
+            if s.pipe.fileno() in selector.get_map():
+                selector.unregister(s.pipe)
+        m.close()
+        self._replaced.append(m)
+        self.members[self.members.index(m)] = new = self._replace(m.rank, self.replacements)
+        _register(new, selector)
+        return True
+
     def _handle_failure(self, m: Member) -> None:
-        """Handle the failure of a process. A policy that replaces a lost process without a restart belongs here."""
+        """Handle a failure: decide whether the others go on, or whose failure is the root."""
         remaining = [o for o in self.members if not o.status]
         if len(remaining) >= self._min_processes:
             m.is_tolerated = True
@@ -164,11 +189,14 @@ class Attempt:
                 m.send(signal.SIGKILL)
 
     def _find_root(self) -> failure_report.Ending | None:
-        """Return the process with the root failure. A tolerated failure is one only if an error names its process."""
+        """Return the process with the root failure.
+
+        One that was tolerated, or whose process was replaced, is the root only if an error names it.
+        """
         last = failure_report.find_root([m.ending() for m in self.members if not m.is_tolerated])
         if last is None or not failure_report.is_secondary(last.lines):
             return last
-        return failure_report.find_root([m.ending() for m in self.members])
+        return failure_report.find_root([m.ending() for m in [*self._replaced, *self.members]])
 
     def _read(self, selector: selectors.DefaultSelector, timeout: float) -> None:
         for key, _ in selector.select(min(max(timeout, 0.0), 60.0)):
@@ -200,7 +228,8 @@ class Attempt:
         if self.root is None or self.timed_out or self._signals.received is not None:
             return
         e = self.root
-        lines = failure_report.failure_lines(next(m for m in self.members if m.rank == e.rank).ending().lines)
+        root = next(m for m in [*self.members, *self._replaced] if m.process.pid == e.pid)
+        lines = failure_report.failure_lines(root.ending().lines)
         how = f"failed first, with {format_status(e.status)}"
         if e.status == 0:
             how = "ended first, with exit status 0, while others still needed it"
@@ -210,6 +239,11 @@ class Attempt:
         with contextlib.suppress(OSError):
             sys.stderr.buffer.write(b"".join(line + b"\n" for line in lines))
             sys.stderr.buffer.flush()
+
+
+def _register(m: Member, selector: selectors.DefaultSelector) -> None:
+    for s in m.streams:
+        selector.register(s.pipe, selectors.EVENT_READ, s)
 
 
 def format_status(status: int | None) -> str:

@@ -81,6 +81,7 @@ class CoordinatorConnection:
       named: the lost processes that an error of this process has named.
       agreed: the lost processes that the coordinator has reported to all members alike; None until then.
       coordinator_lost: whether the coordinator is lost.
+      is_awaited: whether a process waits to join this system.
       meeting: what to remember of this system; peers: process index -> address of its peer sockets.
       is_counted_out: called if the coordinator or, with the argument True, this process was silent; returns whether
         the other processes continue without this one.
@@ -100,7 +101,7 @@ class CoordinatorConnection:
         self.left: dict[int, str] = {}
         self.failed: dict[int, str] = {}
         self.failed_everywhere: set[str] = set()
-        self.coordinator_lost = False
+        self.coordinator_lost = self.is_awaited = False
         self.changed = threading.Condition()
         self._lines = lines
         self._leaving = False
@@ -221,6 +222,8 @@ class CoordinatorConnection:
                 break
             if "beat" in message:
                 self._lines.send(beat=message["beat"])
+            if "awaited" in message:
+                self.is_awaited = bool(message["awaited"])
             if "agreed" in message:
                 with self.changed:
                     self.agreed = frozenset(message["agreed"])
@@ -331,9 +334,11 @@ def join(address: str, rank: int, count: int, about: Message, key: bytes, timeou
     Args:
       rank, count: index of this process, and number of processes.
       about: `fits`: values that must be equal in all processes; `heartbeat`, `leaving`: seconds; `job`: id of the
-        job, if known; `drawn`: its id if no process knows one.
+        job, if known; `drawn`: its id if no process knows one. `min`: the number of processes that is enough after
+        the timeout, or None.
       key: the token.
-      timeout: seconds to wait. When they are over for the first process, the coordinator sends an error to all.
+      timeout: seconds to wait. When they are over for the first process, the coordinator sends an error to all, or
+        forms a smaller system: `rank` and `count` of the connection.
       start_coordinator: called if nothing listens at the address, and again if the coordinator that it started has
         ended. Returns advice for the error if none is found later.
       names_may_come: whether to wait for an unknown host: some platforms register names when machines start.
@@ -429,8 +434,10 @@ def _handshake(s: socket.socket, rank: int, count: int, about: Message, key: byt
                                   "token")
         rendezvous_protocol.set_keepalive(s, about["heartbeat"])
         # The coordinator reports the timeout itself, with the missing processes. This one is a fallback.
-        message = _raise_if_error(lines.read(left + _GREETING_TIMEOUT), f"at {address}")
+        while "begin" not in (message := _raise_if_error(lines.read(left + _GREETING_TIMEOUT), f"at {address}")):
+            left = float(message["wait"])  # the others are at work
         service = str(s.getpeername()[0]), int(message["begin"])
+        rank, count = int(message["rank"]), int(message["count"])
         meeting = Meeting(address, int(message["pid"]), str(message["host"]), str(message["job"]),
                           str(message["system"]), rank)
         return CoordinatorConnection(lines, rank, count, service, int(message["limit"]), int(message["heartbeat"]),

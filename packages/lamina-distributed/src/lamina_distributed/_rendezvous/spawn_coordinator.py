@@ -1,4 +1,4 @@
-"""Start a coordinator as a light process. Of this package it needs only the `coordinator` module and jaxlib's service.
+"""Start a coordinator as a light process. Of this package it needs only `coordinator`, `_coordinator` and `_rendezvous`.
 
 The package's `__init__` would import all packages and take about as long again, so it is replaced by an empty module.
 """

@@ -11,6 +11,7 @@ from lamina_distributed.conformance.groups import DEVICES, check_status, run
 COUNT = 3
 N = COUNT * DEVICES
 PROGRAM = """
+from lamina_distributed import has_waiting_processes, share_newest_state
 from lamina_parallel import Mesh, PartitionSpec, all_gather, all_to_all, pmax, pmin, ppermute, psum_scatter
 from lamina_runtime.extend import GatherSeries, begin_gather
 n = 2 * count
@@ -53,6 +54,9 @@ def fail():
             raise ValueError("no data")
         gather.gather()
 report(failed=error_of(fail))
+nothing = share_newest_state(None, None)
+state, step = share_newest_state({"w": np.float64([rank, 0.1])} if rank else None, rank or None)
+report(nothing=nothing, newest=[state["w"].tolist(), str(state["w"].dtype), step], awaited=has_waiting_processes())
 local = pmap(lambda x: psum(x, "i"), axis_name="i", devices=rt.local_devices())
 report(local=np.asarray(local(np.float32([1, 2]))).tolist(), doubled=float(double(np.float32(3))))
 kept = rt.device_put(np.float32([rank, 1]))
@@ -131,6 +135,12 @@ def test_values_are_gathered_on_the_host() -> None:
         assert v["second"] == [{"name": f"process {r}"} for r in range(COUNT)]
         for i in range(2):
             assert v[f"series{i}"] == [{"i": i, "rank": r} for r in range(COUNT)]
+
+
+def test_newest_state_is_sent_to_all() -> None:
+    for v in values():
+        assert v["nothing"] == [None, None] and v["newest"] == [[COUNT - 1, 0.1], "float64", COUNT - 1]
+        assert v["awaited"] is False
 
 
 def test_process_0_is_waited_for() -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import ShapedArray
 from lamina_ir.typing import Device, Sharding, Value
+from lamina_tracing import jit
 
 from .. import _jaxlib
 from .._backend import backends, client_state, deletion, transfer_guard
@@ -15,7 +16,7 @@ from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .._sharding import shardings
 from . import arrays
 
-__all__ = ["Block", "array_from_host", "blocks_of_array", "is_array", "own_blocks", "placement", "read_shard"]
+__all__ = ["Block", "array_from_host", "blocks_of_array", "is_array", "own_blocks", "placement", "read_shard", "whole_value"]
 
 
 class Block(NamedTuple):
@@ -76,6 +77,21 @@ def read_shard(call: str, x: Value, shard: int) -> tuple[np.ndarray, bool]:
     except _jaxlib.LAUNCH_ERRORS as e:
         raise arrays._read_failure(call, x, e)
     return value, bool(is_copy)
+
+
+def whole_value(x: Value) -> np.ndarray:
+    """Return a copy of an array in host memory. If it is on several processes, all of them must call this.
+
+    Raises:
+      DeletedArrayError: the array was deleted or donated.
+      ExecutionError: the program that computes it has failed.
+    """
+    if type(x) is not ArrayImpl:
+        return np.array(x)
+    if not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
+        everywhere = shardings.replicated_sharding(shardings.sharding_devices(x._sharding))
+        x = jit(lambda x: x, out_shardings=everywhere)(x)
+    return np.array(arrays.host_value(x))
 
 
 def placement(target: Any) -> tuple[Sharding, bool]:

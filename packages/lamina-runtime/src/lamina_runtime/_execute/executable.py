@@ -540,20 +540,28 @@ def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placeme
     return made
 
 
-def compile_variant(program: CompiledProgram, closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> CompiledProgram:
-    """Compile a changed program for the placement of a compiled one. It is not cached in memory.
+def prepare_program(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Return a staged program as it is lowered: without primitives whose rule is a program, random keys and `xmap`."""
+    closed = lower_keys(lowering.expand_primitives(closed))
+    return lower_xmaps(closed) if collect_facts(closed).has_xmap else closed
+
+
+def compile_variant(program: CompiledProgram, closed: ClosedJaxpr, donated: Sequence[bool] = (),
+                    in_tiles: Sequence[Tiles] = (), out_tiles: Sequence[Tiles | None] = ()) -> CompiledProgram:
+    """Compile a changed program for the devices of a compiled one. It is not cached in memory.
 
     Args:
       program: the compiled program.
-      closed: the changed program, of the same argument and result types.
+      closed: the changed program. Its first arguments and results are those of `program`; it may have further results.
       donated: for each argument whether it is donated; (): as in `program`.
+      in_tiles: the placement of each argument; (): as in `program`.
+      out_tiles: the placement of each result, None where the compiler chooses; (): as in `program`.
     """
-    placement = program.placement if not donated else program.placement._replace(donated=tuple(donated))
+    old = program.placement
+    placement = old._replace(donated=tuple(donated) or old.donated, in_tiles=tuple(in_tiles) or old.in_tiles,
+                             out_tiles=tuple(out_tiles) or old.out_tiles)
     rules = lowering.merged_rules(backends.lowering_platform(placement.devices[0]))
-    closed = lower_keys(lowering.expand_primitives(closed))
-    if collect_facts(closed).has_xmap:
-        closed = lower_xmaps(closed)
-    return CompiledProgram(program.call, closed, program.name, placement, False, (), rules)
+    return CompiledProgram(program.call, prepare_program(closed), program.name, placement, False, (), rules)
 
 
 def _explain_miss(closed: ClosedJaxpr, key: tuple[Any, ...]) -> Sequence[str]:

@@ -25,7 +25,7 @@ from .hlo_collectives import CollectiveInstruction, parse_collectives
 from .resolve import program_mesh, iter_outermost_maps
 from .plan import ArrayPlan, AxisPlan, CollectivePlan, MemoryPlan, PhasePlan, Plan
 
-__all__ = ["build_plan"]
+__all__ = ["build_plan", "plan_array"]
 
 
 def build_plan(lowered: Any, program: Any = None) -> Plan:
@@ -41,12 +41,9 @@ def build_plan(lowered: Any, program: Any = None) -> Plan:
     else:
         ins, outs = [tuple([s.tiles for s in shardings])
                      for shardings in (program.in_shardings, program.out_shardings[:len(closed.out_avals)])]
-    number = {d: i for i, d in enumerate(local.flat_devices)}
-    to_mesh = [number[d] for d in here]
 
     def array(name: str, aval: ShapedArray, tiles: Tiles | None, read: bool = True) -> ArrayPlan:
-        split, copied = (None, ()) if tiles is None else _split_axes(local, tiles.renumber(to_mesh), aval.ndim)
-        return ArrayPlan(name, aval, tiles, split, copied, here, read)
+        return _plan_array(name, aval, tiles, local, here, read)
 
     used_args = low.used_args
     names = _names(lowered._in_tree, 2, lambda i: spec.argument_path(lowered._in_tree, i))
@@ -58,6 +55,28 @@ def build_plan(lowered: Any, program: Any = None) -> Plan:
                 _collectives(lowered, program, mesh, axes, _user_collectives(closed, mesh)),
                 program is not None or placement.one_member_per_device or len(placement.devices) == 1,
                 _memory(low, lowered_program, placement, program, arguments, results), program is not None)
+
+
+def plan_array(name: str, aval: ShapedArray, tiles: Tiles, mesh: Mesh | None, devices: Sequence[Device]) -> ArrayPlan:
+    """Return the placement of one array.
+
+    Args:
+      name, aval: its name and type.
+      tiles: the part on each of `devices`.
+      mesh: names the axes along which it is split; None: no names.
+      devices: the devices of the program in this process, or all.
+    """
+    local = None if mesh is None else _local_part(mesh, devices)
+    return _plan_array(name, aval, tiles, local, tuple(devices))
+
+
+def _plan_array(name: str, aval: ShapedArray, tiles: Tiles | None, local: Mesh | None, here: tuple[Device, ...],
+                is_used: bool = True) -> ArrayPlan:
+    if tiles is None or local is None:
+        return ArrayPlan(name, aval, tiles, None, (), here, is_used)
+    number = {d: i for i, d in enumerate(local.flat_devices)}
+    split, copied = _split_axes(local, tiles.renumber([number[d] for d in here]), aval.ndim)
+    return ArrayPlan(name, aval, tiles, split, copied, here, is_used)
 
 
 def _names(tree: PyTreeDef, prefix_length: int, format_leaf: Callable[[int], str]) -> list[str]:

@@ -28,7 +28,8 @@ def compare_reports(a: Facts, b: Facts) -> dict[str, Any]:
 
 
 def _about(report: Facts) -> dict[str, Any]:
-    return {k: report[k] for k in ("created", "versions", "platform", "command", "problems")}
+    command = report["command"] or ", ".join([f"lamina.see({f['name']})" for f in report["functions"][:1]])
+    return {**{k: report[k] for k in ("created", "versions", "platform", "problems")}, "command": command}
 
 
 def _sum(values: Iterable[Any]) -> Any:
@@ -36,22 +37,30 @@ def _sum(values: Iterable[Any]) -> Any:
     return sum(known) if known else None
 
 
+def _main_programs(report: Facts) -> list[Facts]:
+    """Return the first program of each function: the slowest one of those that were compiled for other types."""
+    found: dict[Any, Facts] = {}
+    for f in report["functions"]:
+        found.setdefault((f["name"], f["kind"], str(f["defined_at"])), f)
+    return list(found.values())
+
+
 def _totals(a: Facts, b: Facts) -> list[dict[str, Any]]:
     def both(name: str, unit: str, of: Any) -> dict[str, Any]:
         return {"name": name, "unit": unit, "values": [of(a), of(b)]}
 
     def phase(name: str) -> Any:
-        return lambda r: _sum(line[f"time_{name}"] for f in r["functions"] for line in f["lines"])
+        return lambda r: _sum(line[f"time_{name}"] for f in _main_programs(r) for line in f["lines"])
 
     return [
-        both("time of the steps", "ns", lambda r: _sum(f["step"] and f["step"]["time"] for f in r["functions"])),
+        both("time of the steps", "ns", lambda r: _sum(f["step"] and f["step"]["time"] for f in _main_programs(r))),
         both("forward", "ns", phase("forward")), both("backward", "ns", phase("backward")),
         both("recomputed", "ns", phase("recomputed")),
         both("largest peak of memory", "B",
              lambda r: max((f["memory"]["peak"] for f in r["functions"] if f["memory"]), default=None)),
-        both("operations", "flop", lambda r: _sum(line["flops"] for f in r["functions"] for line in f["lines"])),
-        both("equations", "", lambda r: sum(len(f["equations"]) for f in r["functions"])),
-        both("collectives", "", lambda r: sum(c["count"] for f in r["functions"] for c in f["collectives"])),
+        both("operations", "flop", lambda r: _sum(line["flops"] for f in _main_programs(r) for line in f["lines"])),
+        both("equations", "", lambda r: sum(len(f["equations"]) for f in _main_programs(r))),
+        both("collectives", "", lambda r: sum(c["count"] for f in _main_programs(r) for c in f["collectives"])),
         both("compilations", "", lambda r: sum(c["memory_cache"] == "miss" for c in r["compilations"])),
         both("time of compilation", "ns",
              lambda r: _sum(c[k] for c in r["compilations"] for k in ("trace", "lower", "xla"))),

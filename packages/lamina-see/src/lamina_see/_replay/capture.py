@@ -8,23 +8,26 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from copy import copy
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, LaminaError, evaluate, has_host_callbacks, replay
+from lamina_ir import ClosedJaxpr, LaminaError, Source, config, evaluate, has_host_callbacks, replay
 from lamina_ir.extend import Placement
 from lamina_ir.typing import Value
-from lamina_tracing.extend import find_user_source
-from lamina_runtime import Array, Launch, unwrap_launches, wrap_launches
+from lamina_tracing.extend import find_user_source, hide_frames_of
+from lamina_runtime import Array, Launch, device_put, unwrap_launches, wrap_launches
 
-from . import compare, settings
+from . import compare, settings, shadow
 from .equations import drop_prints
 from .errors import DifferenceError
-from .locate import find_difference
+from .locate import find_difference, host_value
 
 __all__ = ["describe_placement", "set_enabled"]
+
+hide_frames_of(str(Path(__file__).parents[1]))  # warnings are at the lines of the user
 
 _lock = threading.Lock()
 _is_enabled = False
@@ -51,21 +54,45 @@ def _warn_once(text: str) -> None:
         _warn(text, UserWarning)
 
 
-def _warn(text: str, kind: type[Warning]) -> None:
-    """Warn at the line of the user that made the call."""
-    line = find_user_source(2)
+def _warn(text: str, kind: type[Warning], line: Source | None = None) -> None:
+    """Warn at the line of the user that made the call; None: that of this thread."""
+    line = find_user_source(2) if line is None else line
     warnings.warn_explicit(text, kind, "<unknown>" if line is None else line.file, 0 if line is None else line.line)
 
 
 # --- launches ---------------------------------------------------------------------------------------------------------
 def _on_launch(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
-    """Make a launch, and write it to a file if it fails."""
-    every, program = settings.shadow_every.value, launch.program
-    if program is None or not (every or settings.replay_folder.value is not None):
+    """Make a launch, write it to a file if it fails, and compare it with NumPy if it is its turn."""
+    if shadow.is_comparing():
         return run()
-    if launch.placement.local_devices or not all(_is_readable(x) for x in launch.arguments):
-        _warn_once("lamina.replay: programs over several processes are neither written nor compared")
+    shadow.raise_found()
+    program, every, keeps = launch.program, settings.shadow_every.value, settings.replay_folder.value is not None
+    is_compared = program is not None and bool(every) and _is_turn(program, every)
+    if program is None or not (keeps or is_compared):
         return run()
+    if launch.placement.local_devices:
+        _warn_once("lamina.replay: a `pmap` over several processes is neither written nor compared")
+        return run()
+    if _is_shared(launch):
+        if keeps:
+            _warn_once("lamina.replay: programs over several processes are not written")
+        return _run_shared(launch, run) if is_compared else run()
+    if is_compared and not settings.shadow_wait.value:
+        is_compared = False
+        if shadow.reserve():
+            return _run_aside(launch, run, keeps)
+    return _run_examined(launch, run, is_compared) if keeps or is_compared else run()
+
+
+def _is_turn(program: ClosedJaxpr, every: int) -> bool:
+    """Count a launch of a program; return whether it is the first or a further n-th one."""
+    with _lock:
+        count = _counts[program] = _counts.get(program, 0) + 1
+    return count % every == 1 % every
+
+
+def _run_examined(launch: Launch, run: Callable[[], list[Array]], is_compared: bool) -> list[Array]:
+    """Make a launch, and examine it before it returns."""
     # A launch deletes donated arguments; copies on the device have the same placement.
     donated = launch.placement.donated or (False,) * len(launch.arguments)
     try:
@@ -74,6 +101,21 @@ def _on_launch(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
     except Exception as e:  # no memory for the copies
         _warn_once(f"lamina.replay: the donated arguments of `{launch.name}` could not be copied: {e}")
         return run()
+    outs = _run_and_wait(launch, run)
+    try:
+        if settings.replay_folder.value is not None and settings.replay_nonfinite.value:
+            _check_finite(launch._replace(results=outs))
+        if is_compared:
+            _check_against_numpy(launch._replace(results=outs))
+    except DifferenceError:
+        raise
+    except Exception as e:  # the call itself was right
+        _warn_once(f"lamina.replay: a call of `{launch.name}` could not be examined: {type(e).__name__}: {e}")
+    return outs
+
+
+def _run_and_wait(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
+    """Make a launch and wait for its results; if it fails, write it to a file."""
     try:
         outs = run()
         for x in outs:
@@ -82,28 +124,64 @@ def _on_launch(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
         kind = "nonfinite" if isinstance(e, FloatingPointError) else "error"
         _write(launch, _failure_of(e, kind), (), e)
         raise
-    try:
-        _examine(launch._replace(results=outs), program, every)
-    except DifferenceError:
-        raise
-    except Exception as e:  # the call itself was right
-        _warn_once(f"lamina.replay: a call of `{launch.name}` could not be examined: {type(e).__name__}: {e}")
     return outs
 
 
-def _examine(launch: Launch, program: ClosedJaxpr, every: int) -> None:
-    """Look for numbers that are not finite and for differences from NumPy, as the settings say."""
-    if settings.replay_folder.value is not None and settings.replay_nonfinite.value:
-        _check_finite(launch)
-    if every:
-        with _lock:
-            count = _counts[program] = _counts.get(program, 0) + 1
-        if count % every == 1 % every:
-            _check_against_numpy(launch)
+def _run_aside(launch: Launch, run: Callable[[], list[Array]], keeps: bool) -> list[Array]:
+    """Make a launch, and compare copies of its arguments and results in another thread."""
+    is_submitted = False
+    try:
+        try:
+            host = launch._replace(arguments=[np.array(x) for x in launch.arguments])
+        except Exception as e:  # no memory for the copies
+            _warn_once(f"lamina.replay: the arguments of `{launch.name}` could not be copied: {e}")
+            return run()
+        shardings = [x.sharding if isinstance(x, Array) else None for x in launch.arguments]
+        outs = _run_examined(launch, run, False) if keeps else run()
+        host = host._replace(results=[np.array(x) for x in outs])
+        line = find_user_source(2)
+        values = {**replay.settings_of_file(), "replay_folder": settings.replay_folder.value,
+                  "replay_max_files": settings.replay_max_files.value}
+
+        def place() -> list[Value]:
+            return [x if s is None else device_put(x, s) for x, s in zip(host.arguments, shardings)]
+
+        def compare() -> None:
+            with ExitStack() as blocks:
+                for name, value in values.items():
+                    blocks.enter_context(config.options[name](value))
+                _check_against_numpy(host, place)
+
+        def note(error: Exception) -> None:
+            text = str(error) if isinstance(error, DifferenceError) else (
+                f"lamina.replay: a call of `{host.name}` could not be examined: {type(error).__name__}: {error}")
+            _warn(text, RuntimeWarning, line)
+
+        shadow.submit(compare, note)
+        is_submitted = True
+        return outs
+    finally:
+        if not is_submitted:
+            shadow.release()
 
 
-def _is_readable(x: Value) -> bool:
-    return not isinstance(x, Array) or x.is_fully_addressable
+# --- several processes ------------------------------------------------------------------------------------------------
+def _is_shared(launch: Launch) -> bool:
+    """Return whether devices of several processes run a launch."""
+    return len({getattr(d, "process_index", 0) for d in launch.placement.devices}) > 1
+
+
+def _run_shared(launch: Launch, run: Callable[[], list[Array]]) -> list[Array]:
+    """Make a launch over several processes, and compare it before it returns.
+
+    Each process copies whole arguments and results and compares all of them. So all processes search the equation with the
+    same launches.
+    """
+    donated = launch.placement.donated or (False,) * len(launch.arguments)
+    arguments = [copy(x) if d and isinstance(x, Array) else x for x, d in zip(launch.arguments, donated)]
+    outs = run()
+    _check_against_numpy(launch._replace(arguments=arguments, results=outs))
+    return outs
 
 
 def _failure_of(error: Exception, kind: str) -> replay.Failure:
@@ -122,21 +200,26 @@ def _check_finite(launch: Launch) -> None:
         _warn(f"{text}. {_hint(path)}", RuntimeWarning)
 
 
-def _check_against_numpy(launch: Launch) -> None:
-    """Raise DifferenceError if the results of a launch are not those of the NumPy evaluation."""
+def _check_against_numpy(launch: Launch, place: Callable[[], list[Value]] | None = None) -> None:
+    """Raise DifferenceError if the results of a launch are not those of the NumPy evaluation.
+
+    Args:
+      launch: the launch.
+      place: returns its arguments on the devices; None: they are there.
+    """
     assert launch.program is not None
     program = drop_prints(launch.program)
     if program.jaxpr.effectful or has_host_callbacks(program):
         return  # a callback would be called twice
     try:
         with np.errstate(all="ignore"):
-            expected = evaluate(program, *map(np.asarray, launch.arguments))
+            expected = evaluate(program, *map(host_value, launch.arguments))
     except LaminaError as e:
         _warn_once(f"lamina.replay: shadow mode cannot evaluate `{launch.name}` with NumPy: {e}")
         return
-    if not any(compare.is_roughly_different(np.asarray(a), b) for a, b in zip(launch.results, expected)):
+    if not any(compare.is_roughly_different(host_value(a), b) for a, b in zip(launch.results, expected)):
         return
-    found = find_difference(program, launch.arguments, launch.results)
+    found = find_difference(program, launch.arguments if place is None else place(), launch.results)
     if found is None:
         return
     text = f"{launch.call} of `{launch.name}`: the compiled program differs from its NumPy evaluation: {found.text()}"
@@ -161,9 +244,9 @@ def _write(launch: Launch, failure: replay.Failure, results: Sequence[Value], er
         _warn_once(f"lamina.replay: {_number_of_files} files were written (replay_max_files); further calls are not written")
         return None
     try:
-        arguments = [np.asarray(x, a.dtype) for x, a in zip(launch.arguments, program.in_avals)]
+        arguments = [np.asarray(host_value(x), a.dtype) for x, a in zip(launch.arguments, program.in_avals)]
         failed = replay.FailedCall(launch.name, launch.call, program, arguments, failure,
-                                   [np.asarray(x) for x in results], replay.settings_of_file(), _versions(),
+                                   [host_value(x) for x in results], replay.settings_of_file(), _versions(),
                                    describe_placement(launch.placement))
         path = _free_path(Path(folder), launch.name, failure.kind)
         replay.save(path, failed)

@@ -18,12 +18,13 @@ from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, LaminaError, Literal, Source, Va
 from lamina_ir.extend import AxisPosition, LoopIteration, RegionView, format_axes, format_iterations
 from lamina_ir.typing import AxisName, Value
 from lamina_tracing import hooks
+from lamina_runtime.extend import whole_value
 
 from . import compare
 from .equations import (drop_prints, evaluate_equation, expose_map, expose_values, is_map, map_axes, operand_vars,
                         single_equation)
 
-__all__ = ["Difference", "find_difference"]
+__all__ = ["Difference", "find_difference", "host_value"]
 
 _MAX_ITERATIONS = 10_000  # of one loop that are run one by one
 Arrays = Sequence[np.ndarray]
@@ -83,7 +84,7 @@ def find_difference(program: ClosedJaxpr, arguments: Sequence[Value],
     outs, found = _check(program, arguments, None, ())
     if found is not None or results is None:
         return found
-    if not any(compare.is_roughly_different(np.asarray(a), b, 10) for a, b in zip(results, outs)):
+    if not any(compare.is_roughly_different(host_value(a), b, 10) for a, b in zip(results, outs)):
         return None  # equal results, and each equation is right: rounding errors have grown
     return _bisect(program, arguments)
 
@@ -91,6 +92,11 @@ def find_difference(program: ClosedJaxpr, arguments: Sequence[Value],
 # --- one program --------------------------------------------------------------------------------------------------
 def _run(program: ClosedJaxpr, arguments: Sequence[Value]) -> list[Value]:
     return list(hooks.evaluator.program(program, list(arguments)))
+
+
+def host_value(x: Value) -> np.ndarray:
+    """Return a value as a NumPy array; of an array over several processes all of them must call this."""
+    return np.asarray(x) if getattr(x, "is_fully_addressable", True) else whole_value(x)
 
 
 def _first(mask: np.ndarray) -> tuple[int, ...]:
@@ -112,9 +118,9 @@ def _check(program: ClosedJaxpr, arguments: Sequence[Value], line: Source | None
     n, found = len(program.jaxpr.outvars), _run(exposed, arguments)
     on_device = dict(zip(variables, found[n:]))
     env: dict[Var, Arrays] = {v: [np.asarray(x)] for v, x in zip(program.jaxpr.constvars, program.consts)}
-    env.update((v, [np.asarray(x)]) for v, x in zip(program.jaxpr.invars, arguments))
-    env.update((v, [np.asarray(x)]) for v, x in on_device.items())
-    outs = [np.asarray(x) for x in found[:n]]
+    env.update((v, [host_value(x)]) for v, x in zip(program.jaxpr.invars, arguments))
+    env.update((v, [host_value(x)]) for v, x in on_device.items())
+    outs = [host_value(x) for x in found[:n]]
     for e in exposed.eqns:
         difference = _check_equation(e, env, line, iterations)
         if difference is not None:
@@ -253,7 +259,7 @@ def _enter_map(e: Eqn, operands: Arrays, line: Source | None, iterations: tuple[
     n = int(np.prod([size for _, size in axes]))
     env: dict[Var, Arrays] = {v: [np.asarray(c)] * n for v, c in zip(body.jaxpr.constvars, body.consts)}
     for v, x in zip(variables, found):
-        a = np.asarray(x)
+        a = host_value(x)
         # A shard of a map over a mesh has a leading axis of size 1, so members are along it in both cases.
         env[v] = [np.ascontiguousarray(a[i]).reshape(v.aval.shape) for i in range(n)]
     shards = sorted(getattr(found[0], "addressable_shards", ()), key=lambda s: s.index[0].start or 0) if found else []
@@ -270,7 +276,7 @@ def _bisect(program: ClosedJaxpr, arguments: Sequence[Value]) -> Difference | No
     """Find the shortest program, of the first equations, whose last results differ from the NumPy evaluation."""
     exposed, variables = expose_values(program)
     with np.errstate(all="ignore"):
-        host = [np.asarray(x) for x in arguments]
+        host = [host_value(x) for x in arguments]
         expected = dict(zip(variables, evaluate(exposed, *host)[len(program.jaxpr.outvars):]))
         if _is_sensitive(program, host):
             return None
@@ -281,8 +287,8 @@ def _bisect(program: ClosedJaxpr, arguments: Sequence[Value]) -> Difference | No
         part, used = dce(ClosedJaxpr(Jaxpr(program.jaxpr.constvars, program.jaxpr.invars, exposed.eqns[:count], e.outvars),
                                      list(consts.values())))
         outs = _run(part, [x for x, u in zip(arguments, used) if u])
-        return next(((v, np.asarray(x)) for v, x in zip(e.outvars, outs)
-                     if compare.is_roughly_different(np.asarray(x), expected[v], 10)), None)
+        values = [host_value(x) for x in outs]
+        return next(((v, x) for v, x in zip(e.outvars, values) if compare.is_roughly_different(x, expected[v], 10)), None)
 
     compared = [i + 1 for i, e in enumerate(exposed.eqns) if compare.is_compared(e) and e.outvars]
     low, high = 0, len(compared) - 1

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from lamina_ir import config
 
-__all__ = ["replay_folder", "replay_max_files", "replay_nonfinite", "shadow_every"]
+__all__ = ["replay_folder", "replay_max_files", "replay_nonfinite", "shadow_every", "shadow_wait"]
 
 
 def _check_not_negative(name: str, value: object) -> None:
@@ -26,8 +26,12 @@ replay_max_files = config.Option(
     help="the largest number of files that a process writes to `replay_folder`")
 shadow_every = config.Option(
     "shadow_every", 0, check=lambda v: _check_not_negative("shadow_every", v),
-    help="compare the first and then every n-th launch of each program with its NumPy evaluation, and raise where they "
-         "differ; 0: none")
+    help="compare the first and then every n-th launch of each program with its NumPy evaluation, in a thread; a "
+         "difference is raised at the next launch; 0: none")
+
+shadow_wait = config.Option(
+    "shadow_wait", False, help="with `shadow_every`: compare within the call, which then raises itself; otherwise launches are "
+                               "compared in a thread, and those that come meanwhile are left out")
 
 _CAPTURE = "lamina_see._replay.capture"
 # (setting, thread) -> whether it is on in a block of the thread; thread None: whether it is on in the process.

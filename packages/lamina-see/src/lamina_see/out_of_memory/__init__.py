@@ -1,21 +1,25 @@
 """Explain errors of exhausted memory: the largest live values, what holds them, and the changes that would have fitted.
 
 lamina-runtime imports this module when memory is exhausted. The sizes come from the compiler's assignment of values to
-memory, so nothing is compiled or run again.
+memory. The changes of a program of at most 300 equations are compiled, the smallest change first, until one fits; those of
+others are estimated from that assignment. Nothing is run again.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lamina_runtime import live_arrays
 from lamina_runtime.extend import MemoryRequest, set_memory_explainer
 
 from ._changes import Change, available_bytes, find_changes, format_size
+from ._compiled_changes import find_compiled_changes, reason_not_compiled
 from ._peak import LiveValue, PeakMemory, new_bytes, peak_memory
 
 __all__ = ["Change", "LiveValue", "PeakMemory", "available_bytes", "explain", "find_changes", "peak_memory"]
 
 _SHOWN = 5
+_MARGIN = 32  # a part of the available memory that is left free, because it is in pieces
 _MAX_EQUATIONS = 200_000  # of a program whose memory is examined
 
 
@@ -47,7 +51,7 @@ def explain(request: MemoryRequest) -> str:
         lines.append(f"{format_size(available)} can be allocated.")
     lines += _describe_others(request)
     if peak is not None and available is not None:
-        lines += _describe_changes(peak, available, device, 1 if compiled is None else len(compiled.placement.devices))
+        lines += _describe_changes(request, peak, available, device)
     return "\n".join(lines)
 
 
@@ -62,23 +66,40 @@ def _describe_others(request: MemoryRequest) -> list[str]:
     return [f"{what}: {len(others)}, {format_size(sum([n for n, _ in others]))}; the largest: {largest}."]
 
 
-def _describe_changes(peak: PeakMemory, available: int, device: Any, devices: int) -> list[str]:
-    more = 0
-    if device is not None and device.platform != "cpu":  # virtual CPU devices share the memory of the process
-        more = len(device.client.devices())
-    changes = find_changes(peak, available, devices, more)
+def _describe_changes(request: MemoryRequest, peak: PeakMemory, available: int, device: Any) -> list[str]:
+    """Return the lines on the smallest change that fits: of the changes that were compiled, else of the estimated ones."""
     if new_bytes(peak) <= available:
         return ["This would fit into the memory that can be allocated now: other threads used it then, or it is in small "
                 "pieces."]
-    fitting = next((c for c in changes if c.fits), None)
+    available -= available // _MARGIN
+    reason, problems = reason_not_compiled(request), list[str]()
+    compiled = [] if reason else list(find_compiled_changes(request, peak, available, problems))
+    if compiled and compiled[-1].fits:
+        return [f"What would have fitted: {_describe(compiled[-1])}, as compiled.", *_describe_not_enough(compiled[:-1])]
+    more = 0
+    if device is not None and device.platform != "cpu":  # virtual CPU devices share the memory of the process
+        more = len(device.client.devices())
+    devices = 1 if request.compiled is None else len(request.compiled.placement.devices)
+    least = {c.kind: min([d.nbytes for d in compiled if d.kind == c.kind]) for c in compiled}
+    estimated = [c for c in find_changes(peak, available, devices, more)
+                 if c.kind not in least or c.kind != "chunk" and c.nbytes < least[c.kind]]
+    why = reason or (problems[0].partition(", because ")[2].rstrip(".") if problems else "")
+    note = f" (estimated{f', because {why}' if why else ''})"
+    fitting = next((c for c in estimated if c.fits), None)
     if fitting is not None:
-        smaller = changes[:changes.index(fitting)]
-        not_enough = [f"Not enough: {c.how}; this needs {format_size(c.nbytes)}." for c in smaller]
-        return [f"What would have fitted: {fitting.how}; this needs {format_size(fitting.nbytes)}.", *not_enough]
-    if not changes:
+        smaller = estimated[:estimated.index(fitting)]
+        return [f"What should have fitted: {_describe(fitting)}{note}.", *_describe_not_enough([*compiled, *smaller])]
+    if not compiled and not estimated:
         return ["No donation, checkpoint, split or placement would have fitted: use smaller types or arguments."]
-    return ["No single change would have fitted.",
-            *[f"Not enough: {c.how}; this needs {format_size(c.nbytes)}." for c in changes]]
+    return ["No single change would have fitted.", *_describe_not_enough([*compiled, *estimated])]
+
+
+def _describe(change: Change) -> str:
+    return f"{change.how}; this needs {format_size(change.nbytes)}"
+
+
+def _describe_not_enough(changes: Sequence[Change]) -> list[str]:
+    return [f"Not enough: {_describe(c)}." for c in changes]
 
 
 set_memory_explainer(explain)

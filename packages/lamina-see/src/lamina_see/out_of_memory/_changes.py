@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._savings.chunks import choose_axis, divisors
+from .._savings.find import describe_chunks
 from ._peak import PeakMemory, new_bytes
 
-__all__ = ["Change", "available_bytes", "find_changes", "format_size"]
+__all__ = ["Change", "available_bytes", "find_changes", "find_parts", "format_size"]
 
 
 class Change(NamedTuple):
@@ -108,27 +110,28 @@ def _group(sizes: Sequence[int]) -> tuple[int, int]:
 
 def _chunk(peak: PeakMemory, needed: int, available: int) -> tuple[str, str, int] | None:
     """Return the split of the axis that most live bytes have, into as few parts as fit."""
-    inside = [v for v in peak.values if v.argument is None and v.held_by != "constant"]
-    given = {n for v in peak.values if v.argument is not None for n in v.dims}
-    sizes = {n for v in inside for n in set(v.dims) if n > 1 and (n in given or not given)}
-    if not sizes:
+    axis, nbytes = _divided_axis(peak)
+    parts = find_parts(peak, available)
+    if axis is None or not parts:
         return None
-    with_axis = {n: sum([v.nbytes for v in inside if n in v.dims and v.held_by != "result"]) for n in sizes}
-    most = max(with_axis.values())
-    if not most:
-        return None
-    # Of axes that divide nearly as much, that of a batch: it leads arguments, and few of them have it.
-    arguments = [v.dims for v in peak.values if v.argument is not None]
-    axis = max([n for n in sizes if with_axis[n] >= 0.7 * most],
-               key=lambda n: (any(d[:1] == (n,) for d in arguments), -sum([n in d for d in arguments]), n))
-    rest = needed - with_axis[axis]
-    # The smallest number of parts that fits; if none does, one row at a time.
-    parts = next((k for k in _divisors(axis) if rest + with_axis[axis] // k <= available), axis)
-    how = (f"compute the axis of size {axis:,} in {parts:,} parts: SerialLoop({parts}) as its resource in xmap, or "
-           f"lax.map(..., batch_size={axis // parts})")
-    return "chunk", how, rest + with_axis[axis] // parts
+    return "chunk", describe_chunks(axis, parts[0]), needed - nbytes + nbytes // parts[0]
 
 
-def _divisors(n: int) -> list[int]:
-    small = [k for k in range(2, int(n ** 0.5) + 1) if n % k == 0]
-    return sorted({*small, *[n // k for k in small], n})
+def find_parts(peak: PeakMemory, available: int) -> list[int]:
+    """Return the smallest number of parts that should fit, or one row at a time if none does; and some larger ones.
+
+    Empty if no axis is divided.
+    """
+    axis, nbytes = _divided_axis(peak)
+    if axis is None:
+        return []
+    rest, possible = new_bytes(peak) - nbytes, divisors(axis)
+    first = next((i for i, k in enumerate(possible) if rest + nbytes // k <= available), len(possible) - 1)
+    return [possible[first], *[k for k in possible[first + 1:] if k >= 2 * possible[first]][:2]]
+
+
+def _divided_axis(peak: PeakMemory) -> tuple[int | None, int]:
+    """Return (size of the axis that most live bytes have, these bytes)."""
+    inside = [(v.dims, v.nbytes) for v in peak.values if v.argument is None and v.held_by not in ("constant", "result")]
+    axis = choose_axis(inside, [v.dims for v in peak.values if v.argument is not None])
+    return axis, sum([n for dims, n in inside if axis in dims])

@@ -9,6 +9,7 @@ from lamina_runtime.extend import MemoryRequest
 
 from .._equations import Sources
 from .._function import compiled_function, traced_function
+from .._savings.chunks import dims_of
 
 __all__ = ["LiveValue", "PeakMemory", "new_bytes", "peak_memory"]
 
@@ -42,12 +43,14 @@ class PeakMemory(NamedTuple):
       values: the live values, the largest first.
       place: the source line that runs then; "": unknown.
       donated: bytes of arguments whose memory results could use, and do not.
+      row: the facts of the function, as in a report.
     """
 
     nbytes: int
     values: Sequence[LiveValue]
     place: str
     donated: int
+    row: dict[str, Any] = {}
 
 
 def peak_memory(request: MemoryRequest) -> PeakMemory | None:
@@ -62,6 +65,9 @@ def peak_memory(request: MemoryRequest) -> PeakMemory | None:
         row = compiled_function(compiled, program, sources, problems)
     if row is None or row["memory"] is None:
         row = traced_function(program, "program", sources, problems)
+    if request.describe is not None:
+        for i, k in enumerate(row["arguments"]):
+            row["values"][k]["name"] = request.describe(i)
     memory, files = row["memory"], list(sources.numbers)
     at = memory["peak_at"]
     phases: dict[int, set[str]] = {}
@@ -85,15 +91,10 @@ def peak_memory(request: MemoryRequest) -> PeakMemory | None:
             held_by = f"argument {name}"
         elif held_by == "temporary" and phases.get(b["first"]) == {"forward"} and phases.get(b["last"], set()) - {"forward"}:
             held_by = "residual"  # made by the forward pass and read by the backward pass
-        values.append(LiveValue(b["type"], b["bytes"], held_by, place(b), argument, _dims(b["type"]), b["first"]))
+        values.append(LiveValue(b["type"], b["bytes"], held_by, place(b), argument, dims_of(b["type"]), b["first"]))
     values.sort(key=lambda v: -v.nbytes)
     where = place(memory["instructions"][at]) if memory["instructions"] else ""
-    return PeakMemory(memory["peak"], values, where, _donatable(program, compiled, kept))
-
-
-def _dims(text: str) -> tuple[int, ...]:
-    inside = text.partition("[")[2].partition("]")[0]
-    return tuple([int(n) for n in inside.split(",") if n.strip().isdigit()])
+    return PeakMemory(memory["peak"], values, where, _donatable(program, compiled, kept), row)
 
 
 def _donatable(program: ClosedJaxpr, compiled: Any, kept: Sequence[int]) -> int:

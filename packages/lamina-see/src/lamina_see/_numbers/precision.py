@@ -12,7 +12,8 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Literal, config, dtypes, evaluate_primitive, prims
 from lamina_ir.extend import RegionView
 
-from ._equations import Sources
+from .._equations import Sources
+from .._progress import note_progress
 
 __all__ = ["measure_precision"]
 
@@ -71,11 +72,13 @@ class _Run:
     Attributes:
       errors: id of an equation -> its errors.
       eqns: the equations in the order of their first execution.
+      count: how many equations ran, each iteration of a loop included.
     """
 
     def __init__(self) -> None:
         self.errors: dict[int, _Error] = {}
         self.eqns: list[Eqn] = []
+        self.count = 0
 
     def program(self, closed: ClosedJaxpr, args: Sequence[_Pair]) -> list[_Pair]:
         jaxpr = closed.jaxpr
@@ -89,6 +92,8 @@ class _Run:
             return env[v]
 
         for e in jaxpr.eqns:
+            self.count += 1
+            note_progress("comparing with 64 bits,", f"equation {self.count}")
             env.update(zip(e.outvars, self.equation(e, [read(v) for v in e.invars])))
         return [read(v) for v in jaxpr.outvars]
 

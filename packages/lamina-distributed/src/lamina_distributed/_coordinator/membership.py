@@ -75,6 +75,9 @@ class Records:
     def __init__(self) -> None:
         self._all: OrderedDict[str, Record] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def add(self, record: Record) -> None:
         """Add the record of a system that was formed."""
         self._all[record.id] = record
@@ -99,6 +102,9 @@ def is_valid_hello(hello: Message) -> bool:
         value = hello.get(name)
         if value is not None and not (isinstance(value, str) and len(value) <= _MAX_NAME):
             return False
+    least = hello.get("min")
+    if least is not None and not (type(least) is int and 0 < least <= hello["count"]):
+        return False
     previous = hello.get("previous")
     if previous is None:
         return True

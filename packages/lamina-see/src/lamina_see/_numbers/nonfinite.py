@@ -9,7 +9,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, dtypes, evaluate
 from lamina_ir.extend import observing_equations
 
-from ._equations import Sources
+from .._equations import Sources
 
 __all__ = ["find_nonfinite", "has_nonfinite"]
 
@@ -35,11 +35,12 @@ def _kind_of(value: Any) -> str | None:
 
 
 def has_nonfinite(results: Sequence[Any]) -> str | None:
-    """Return `nan` or `inf` if a result has such a value, else None. Results over several processes are not read."""
+    """Return `nan` or `inf` if a result has such a value, else None. Of results over processes, own shards are read."""
     kinds = set()
     for x in results:
-        if getattr(x, "is_fully_addressable", True) and hasattr(x, "dtype") and dtypes.is_inexact(np.dtype(x.dtype)):
-            kinds.add(_kind_of(np.asarray(x)))
+        if hasattr(x, "dtype") and dtypes.is_inexact(np.dtype(x.dtype)):
+            parts = [x] if getattr(x, "is_fully_addressable", True) else [s.data for s in x.addressable_shards]
+            kinds.update([_kind_of(np.asarray(part)) for part in parts])
     return "nan" if "nan" in kinds else "inf" if "inf" in kinds else None
 
 
