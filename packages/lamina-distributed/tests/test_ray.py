@@ -60,7 +60,7 @@ def test_missing_ray_is_an_error_with_the_extra(monkeypatch):
 
 @pytest.fixture
 def ray_train(monkeypatch):
-    """Stand-ins for Ray's modules: worker 0 of 2, the other one on another node."""
+    """Fake modules of Ray: worker 0 of 2, the other one on another node."""
     context = SimpleNamespace(get_world_rank=lambda: 0, get_world_size=lambda: 2, get_local_world_size=lambda: 1)
     collective = SimpleNamespace(broadcast_from_rank_zero=lambda value: value)
     found = SimpleNamespace(get_context=lambda: context, collective=collective)

@@ -4,9 +4,11 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from lamina_see import Report
+from lamina_see._program_run import _complete_runs
 from lamina_see._report import empty_report
 
 PROGRAM = """
@@ -79,6 +81,15 @@ def test_runs_are_those_of_the_program_with_the_same_shapes(tmp_path, monkeypatc
     assert all(f["step"]["runs"] <= 5 for f in facts["functions"])  # the first and the last may be left out
     assert "lamina-see: 1 function on" in done.stdout and "Other programs of product: 2" in done.stdout
     assert done.stdout.count("x float32[") == 2 and "Compilations: 3, which took" in done.stdout
+
+
+def test_runs_that_a_recording_cut_off_are_left_out():
+    instructions = [SimpleNamespace(name=f"fusion.{k}", opcode="fusion") for k in range(20)]
+    module = SimpleNamespace(entry=[SimpleNamespace(name="x", opcode="parameter"), *instructions])
+    whole, cut = [(0.0, [SimpleNamespace(name=i.name) for i in instructions[:count]]) for count in (20, 9)]
+    assert _complete_runs([whole, cut, whole], module, False) == [whole, whole]
+    assert _complete_runs([cut], module, True) == [] and _complete_runs([cut], module, False) == [cut]
+    assert _complete_runs([], module, True) == []
 
 
 @pytest.mark.parametrize(("text", "arguments", "status", "words"), [

@@ -95,10 +95,10 @@ def _others_table(f: Row, others: Sequence[Row]) -> Table:
         if len(f["signature"]) != len(other["signature"]) or len(names) != len(other["signature"]):
             text = ", ".join(other["signature"])
         else:
-            text = ", ".join([f"{names[k]} {other['signature'][k]}" for k in changed])
+            text = ", ".join([f"{names[k]} {other['signature'][k]}" for k in changed]) or "equal types; see the reason below"
         rows.append([text[:60], format_time(other["step"] and other["step"]["time"]),
                      format_bytes(other["memory"] and other["memory"]["peak"])])
-    return f"Other programs of {f['name']}: {len(rows)}", ["arguments", "time", "peak"], rows
+    return f"Other programs of {f['name']}: {len(rows)}; the page has their lines", ["arguments", "time", "peak"], rows
 
 
 def _compilations_table(facts: Row) -> Table:
