@@ -2,9 +2,11 @@
 
 usage: python benchmarks/operations.py [--rounds N] [--only PART ...] [--torch INTERPRETER] [--jaxlib INTERPRETER]
 
-The systems are measured alternately, and the best of the rounds counts. `--torch` names an interpreter with PyTorch
-(default: $LAMINA_TORCH); without it there is no such column. The last column is the share of the limit: the time that
-the operation's FLOP, or its arguments and results, would take at the speed of a large product or copy in PyTorch.
+The systems are measured alternately, and the best of the rounds counts. All processes run on one processor: Linux adds
+the time of threads on other processors late, so that short calls of several threads seem to take half of their time.
+`--torch` names an interpreter with PyTorch (default: $LAMINA_TORCH); without it there is no such column. The last
+column is the share of the limit: the time that the operation's FLOP, or its arguments and results, would take at the
+speed of a large product or copy in PyTorch.
 """
 from __future__ import annotations
 
@@ -96,6 +98,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--torch", default=os.environ.get("LAMINA_TORCH"), help="an interpreter with PyTorch")
     parser.add_argument("--json", type=Path, help="write the numbers to this file, too")
     options = parser.parse_args(argv)
+    if hasattr(os, "sched_setaffinity"):  # of the child processes, too
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     systems = {US: (sys.executable, US)} | {name: (python, "jax") for name, python in peers.interpreters().items()}
     results: dict[str, Times] = {name: {} for name in systems}
     with tempfile.TemporaryDirectory() as caches:

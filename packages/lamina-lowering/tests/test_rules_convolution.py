@@ -21,7 +21,7 @@ def _no_least_work(request, monkeypatch):
 
 CONV = prims.conv_general_dilated_p
 SHIFTED, ROWS, GROUPS = "multiply", "rows", "groups"
-PRODUCTS = "products"
+PRODUCTS, SWAPPED, FOLDED = "products", "swapped", "folded"
 
 
 def conv_params(numbers, padding, features=1, batches=1, strides=None, lhs_dilation=None, rhs_dilation=None):
@@ -44,8 +44,12 @@ def kernel_gradient(ndim):
 
 def form(x, y, params, platform="cpu"):
     text = str(lower(single_eqn_program(CONV, [aval_of(x), aval_of(y)], params), platform=platform).module)
+    if "stablehlo.if" in text:
+        return SWAPPED
     if "stablehlo.while" in text:
         return GROUPS if "stablehlo.convolution" in text else PRODUCTS if "dot_general" in text else ROWS
+    if x.ndim == 5 and "[b, 0, 1, f]" in text:
+        return FOLDED
     return "common" if "stablehlo.convolution" in text else SHIFTED
 
 
@@ -56,12 +60,19 @@ def normals(*shape, dtype=np.float32):
 DEPTHWISE = normals(2, 6, 7, 4), normals(3, 3, 1, 8), conv_params(channels_last(4), ((1, 1), (1, 1)), 4)
 IN_KERNEL = normals(3, 6, 7, 4), normals(3, 6, 7, 8), conv_params(kernel_gradient(4), ((1, 1), (1, 1)), 1, 4)
 IN_GROUPS = normals(2, 6, 7, 16), normals(3, 3, 8, 12), conv_params(channels_last(4), ((1, 1), (1, 1)), 2)
-IN_BATCHES = normals(3, 6, 7, 4), normals(3, 6, 7, 8), conv_params(kernel_gradient(4), ((1, 1), (1, 1)), 1, 2)
+IN_BATCHES = normals(3, 6, 7, 6), normals(3, 6, 7, 8), conv_params(kernel_gradient(4), ((1, 1), (1, 1)), 1, 2)
+IN_PAIRS = normals(3, 6, 7, 4), normals(3, 6, 7, 8), conv_params(kernel_gradient(4), ((1, 1), (1, 1)), 1, 2)
+FIRST = (0, 1, 2, 3)
+PAIRS_FIRST = (normals(4, 3, 6, 7), normals(8, 3, 6, 7),
+               conv_params((FIRST, FIRST, FIRST), ((1, 1), (1, 1)), 1, 2))
 VOLUME = normals(2, 4, 5, 6, 3), normals(2, 4, 5, 6, 4), conv_params(kernel_gradient(5), ((1, 1), (1, 1), (1, 0)))
 DILATED = (normals(2, 4, 5, 3), normals(2, 8, 10, 4),
            conv_params(kernel_gradient(4), ((1, 2), (1, 2)), lhs_dilation=(2, 2)))
-FORMS = [(DEPTHWISE, SHIFTED), (IN_KERNEL, ROWS), (IN_GROUPS, GROUPS), (IN_BATCHES, GROUPS),
-         (VOLUME, PRODUCTS), (DILATED, PRODUCTS)]
+DILATED_VOLUME = (normals(2, 3, 4, 5, 3), normals(2, 6, 8, 10, 4),
+                  conv_params(kernel_gradient(5), ((1, 2), (1, 2), (1, 2)), lhs_dilation=(2, 2, 2)))
+FORMS = [(DEPTHWISE, SHIFTED), (IN_KERNEL, ROWS), (IN_GROUPS, GROUPS), (IN_BATCHES, ROWS), (IN_PAIRS, ROWS),
+         (PAIRS_FIRST, ROWS), (VOLUME, FOLDED), (DILATED, SWAPPED), (DILATED_VOLUME, PRODUCTS)]
+ONE_OF_EACH = [pair for pair in FORMS if pair[0] is not IN_PAIRS and pair[0] is not PAIRS_FIRST]
 
 
 @pytest.mark.parametrize(("case", "expected"), FORMS)
@@ -78,6 +89,14 @@ def test_each_form_matches_numpy(case, expected, dtype):
 def test_other_platforms_have_the_common_form(case, expected):
     assert form(*case) == expected
     assert all(form(*case, platform=name) == "common" for name in ("cuda", "tpu"))
+
+
+def test_groups_of_many_elements_have_convolutions_of_their_own():
+    assert form(normals(3, 6, 7, 10), normals(3, 6, 7, 8), IN_BATCHES[2]) == GROUPS  # five elements
+    three = normals(6, 3, 6, 7), normals(8, 3, 6, 7), PAIRS_FIRST[2]  # not along the last axis
+    assert form(*three) == GROUPS
+    many = normals(17, 6, 7, 6), normals(17, 6, 7, 8), IN_BATCHES[2]  # input features
+    assert form(*many) == GROUPS
 
 
 def test_large_kernels_and_small_convolutions_keep_the_common_form():
@@ -126,7 +145,7 @@ def run_both(x, y, params):
         return own, run_lowered(lower(program), x, y)[0]
 
 
-@pytest.mark.parametrize(("case", "expected"), FORMS)
+@pytest.mark.parametrize(("case", "expected"), ONE_OF_EACH)
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, -0.0])
 def test_special_values_are_those_of_numpy(case, expected, value):
     x, y, params = case
@@ -139,7 +158,7 @@ def test_special_values_are_those_of_numpy(case, expected, value):
         np.testing.assert_array_equal(np.signbit(own)[~np.isnan(own)], np.signbit(wanted)[~np.isnan(own)])
 
 
-@pytest.mark.parametrize(("case", "expected"), FORMS)
+@pytest.mark.parametrize(("case", "expected"), ONE_OF_EACH)
 def test_integers_are_those_of_the_common_form(case, expected):
     x, y, params = case
     own, common = run_both(*(np.rint(v * 40).astype(np.int8) for v in (x, y)), params)

@@ -13,7 +13,7 @@ from lamina_ir.prims import dilated_length
 from .rule_context import Context
 from .._typing import IrValue
 
-__all__ = ["Array", "concatenate", "invert", "loop", "multiply_index", "split_index"]
+__all__ = ["Array", "concatenate", "invert", "loop", "multiply_index", "split_index", "store"]
 
 _I32 = shaped((), np.dtype("int32"))
 
@@ -48,6 +48,10 @@ class Array:
     def shape(self) -> tuple[int, ...]:
         return self.aval.shape
 
+    def within(self, ctx: Context) -> Array:
+        """Return the array for emission in a region, whose context is `ctx`."""
+        return Array(ctx, self.v, self.aval)
+
     def _of(self, v: IrValue, shape: Sequence[int]) -> Array:
         return Array(self.ctx, v, shaped(tuple(shape), self.aval.dtype))
 
@@ -75,6 +79,10 @@ class Array:
             return self
         return self._emit("stablehlo.broadcast_in_dim", (self.v,), shape, broadcast_dimensions=self.ctx.i64s(dims))
 
+    def reverse(self, axes: Sequence[int]) -> Array:
+        """Return the array with the elements along these axes in reverse order."""
+        return self._emit("stablehlo.reverse", (self.v,), self.shape, dimensions=self.ctx.i64s(axes))
+
     def slice(self, first: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Array:
         """Return `counts` elements per axis, from `first` on in steps of `strides`."""
         if tuple(counts) == self.shape:
@@ -95,13 +103,17 @@ class Array:
         """Return the array with `part` written from the indices `first` on."""
         return self._emit("stablehlo.dynamic_update_slice", (self.v, part.v, *_indices(self.ctx, first)), self.shape)
 
-    def pad(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Array:
-        """Return the array padded with zeros; negative numbers remove elements.
+    def pad(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int], value: float = 0) -> Array:
+        """Return the array padded with a number; negative padding removes elements."""
+        if not any((*low, *high, *interior)):
+            return self
+        return self.pad_with(self.ctx.const(value, shaped((), self.aval.dtype)), low, high, interior)
+
+    def pad_with(self, value: IrValue, low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Array:
+        """Return the array padded with an emitted scalar.
 
         An axis without padding is merged with the axis before it: XLA then copies and compiles faster.
         """
-        if not any((*low, *high, *interior)):
-            return self
         merged: list[list[int]] = []
         for n, *padding in zip(self.shape, low, high, interior, strict=True):
             if merged and not any(padding) and not merged[-1][3]:
@@ -109,10 +121,12 @@ class Array:
             else:
                 merged.append([n, *padding])
         lengths, *paddings = zip(*merged, strict=True)
-        zero = self.ctx.const(0, shaped((), self.aval.dtype))
         x = self.reshape(lengths)
-        x = x._of(self.ctx.pad(x.v, zero, x.aval, *paddings), list(map(_padded_length, lengths, *paddings)))
+        x = x._of(self.ctx.pad(x.v, value, x.aval, *paddings), list(map(_padded_length, lengths, *paddings)))
         return x.reshape(list(map(_padded_length, self.shape, low, high, interior)))
+
+    def absolute(self) -> Array:
+        return self._emit("stablehlo.abs", (self.v,), self.shape)
 
     def sum(self, axes: Sequence[int]) -> Array:
         scalar = shaped((), self.aval.dtype)
@@ -168,6 +182,31 @@ def loop(ctx: Context, count: int, start: Sequence[Array], body: Function) -> li
     made = ctx.op("stablehlo.while", (ctx.const(0, _I32), *[a.v for a in start]), *avals,
                   regions=[ctx.region(avals, test), ctx.region(avals, step)])
     return [Array(ctx, v, a) for v, a in zip(made[1:], avals[1:], strict=True)]
+
+
+def store(ctx: Context, x: Array, witness: Array) -> Array:
+    """Return an array that XLA computes once and stores.
+
+    XLA's CPU compiler copies the computation of an array into all kernels that read it, once per place that they read.
+    It removes barriers before that. So the array is carried by a loop that would change it, but never runs. The
+    compiler does not know that, because the loop counts from an element of `witness`. Nothing is copied.
+
+    Args:
+      ctx: the lowering context.
+      x: the array, which is used nowhere else.
+      witness: an array that is not empty: an argument of the rule, so that the compiler does not know its elements.
+    """
+    ones, rank = [1] * len(witness.shape), len(x.shape)
+    first = witness.slice([0] * len(ones), ones, ones).reshape(()).convert(_I32.dtype).v
+    avals = [_I32, x.aval]
+
+    def step(ctx: Context, i: IrValue, v: IrValue) -> list[IrValue]:
+        part = Array.full(ctx, 0, [1] * rank, x.aval.dtype)
+        return [ctx.op("stablehlo.add", (i, ctx.const(1, _I32)), _I32), Array(ctx, v, x.aval).write(part, [0] * rank).v]
+
+    made = ctx.op("stablehlo.while", (first, x.v), *avals, regions=[
+        ctx.region(avals, lambda ctx, i, _: ctx.compare(i, first, "LT", _I32)), ctx.region(avals, step)])
+    return Array(ctx, made[1], x.aval)
 
 
 def concatenate(arrays: Sequence[Array], axis: int) -> Array:

@@ -125,7 +125,7 @@ def _count_equations(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: 
         large = family not in _ANY_SIZE_FAMILIES and any(v.aval.size > _SMALL for v in e.invars)
         if not is_call and (family not in _CHEAP_FAMILIES and not _is_small_product(e) or large):
             return _FEW + 1
-        if e.primitive in _SCATTERS and e.invars[-1].aval.size > _MAX_UPDATES or _has_short_rows(e):
+        if e.primitive in _SCATTERS and e.invars[-1].aval.size > _MAX_UPDATES or _is_slow_as_single_loop(e):
             return _FEW + 1
         if is_call:
             called = e.params["call_jaxpr"]
@@ -139,8 +139,11 @@ def _count_equations(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: 
     return count
 
 
-def _has_short_rows(e: Eqn) -> bool:
-    """Return whether a result is a large array with a short last dimension, whose single loop is up to 2x slower."""
+def _is_slow_as_single_loop(e: Eqn) -> bool:
+    """Return whether a single loop takes up to 2x as long: a large result with a short last dimension, or a large pad
+    between elements."""
+    if e.primitive is prims.pad_p and e.outvars[0].aval.size > _SMALL and any(c[2] for c in e.params["padding_config"]):
+        return True
     for v in e.outvars:
         if len(v.aval.shape) > 1 and v.aval.shape[-1] in _SHORT_WIDTHS and v.aval.size > _SMALL:
             return True
@@ -205,7 +208,7 @@ class _Steady:
         avals = [v.aval for v in (*e.invars, *e.outvars)]
         if max((a.size for a in avals), default=0) > _SMALL:
             self.large += 1
-            if self.large > _FEW or family not in _ANY_SIZE_FAMILIES or _has_short_rows(e):
+            if self.large > _FEW or family not in _ANY_SIZE_FAMILIES or _is_slow_as_single_loop(e):
                 return False
         if _is_small_product(e):
             self.digits_vary = True

@@ -1,17 +1,22 @@
 """Lowering of convolutions in groups for CPUs, where XLA runs scalar loops for them, and of some others.
 
-Four forms replace the common one. Below, x is the padded and dilated input, w are the kernels, g is a group, m one of
+Six forms replace the common one. Below, x is the padded and dilated input, w are the kernels, g is a group, m one of
 its output features, and i one of its input features. One spatial axis represents all.
 
 1. Few products per element of the result. This covers depthwise convolutions, and their gradients in the input:
    `y[n, g, m, p] = sum over i, k of x[n, g, i, p * stride + k * gap] * w[g, m, i, k]`. The sum is written out, so one
    vectorized loop over the result computes it.
-2. Groups of the batch with one element each, and few positions p. This covers the gradient of a depthwise convolution
+2. Groups of the batch with few elements each, and few positions p. This covers the gradient of a depthwise convolution
    in its kernels: `y[g, m, p] = sum over i, k of x[g, i, p * stride + k * gap] * w[g, m, i, k]`, where the window is as
-   large as an image. A loop over the rows of the window adds products to partial sums.
+   large as an image. A loop over the rows of the window adds products to partial sums. Up to four elements of a group,
+   as in gradients of convolutions in groups of up to four features, have one such loop each.
 3. Other groups of floats: a loop over the groups, with one convolution from XLA's library for each.
 4. Convolutions along three axes, or of dilated inputs, with more elements in the window than positions. This covers
-   gradients in the kernels of volumes and of transposed convolutions: a loop of matrix products, one per position.
+   gradients in the kernels of volumes and of transposed convolutions: a loop of matrix products, one per position. If
+   XLA's library has the convolution, one of these two forms is used:
+5. Along three axes: a convolution along two axes in the library. Positions along the third axis are examples, and
+   elements of the window along it are features, of which XLA's library needs many to be fast.
+6. Of dilated inputs: the library's convolution with the operands swapped, where no zeros between elements are copied.
 
 Another convolution without groups gets axes in the library's order, as XLA does itself outside of loops. In a loop it
 would run a scalar loop for all other orders, among them those of gradients, which takes much longer.
@@ -46,6 +51,8 @@ _TERMS = 49  # most products that are written out: a kernel of 7 x 7
 _FEATURES = 32  # most products per group and kernel position that are written out
 _INPUTS = 8  # fewest input features of a group for a convolution of its own
 _KERNELS = 32  # most loops over positions along one axis
+_AT_ONCE = 4, 5, 6, 7, 3, 2, 1  # products that are added to a partial sum at once, the best number first
+_EACH, _FEW_INPUTS = 4, 16  # most elements in a group of the batch, and input features, for a loop over rows
 _PARTIAL = 1 << 22  # most elements of partial sums
 
 
@@ -79,21 +86,25 @@ def _choose(ctx: Context, *, batch_group_count: int, dimension_numbers: ConvDime
         return None
     if feature_group_count > 1 and inputs * prod(window) <= _TERMS and inputs * outputs <= _FEATURES:
         return _sum_shifted_products
-    if la.shape[lhs_spec[0]] == batch_group_count > 1:
+    each = la.shape[lhs_spec[0]] // batch_group_count
+    is_vectorized = lhs_spec[0] == len(lhs_spec) - 1 and inputs <= _FEW_INPUTS
+    if batch_group_count > 1 and each <= (_EACH if is_vectorized else 2):
         positions = [out.shape[a] for a in out_spec[2:]]
         axis = _longest(window)
         partial = groups * outputs * prod(positions) // positions[axis] * window[axis]
         if positions[axis] <= _KERNELS and partial <= _PARTIAL:
-            return _sum_rows
+            return _sum_rows if each == 1 else _sum_rows_of_each
+    # XLA's library has convolutions of float32 along up to three axes.
+    is_in_library = len(window) <= 3 and dtypes.is_float(out.dtype) and out.dtype.itemsize <= 4
+    is_dilated = any(d > 1 for d in lhs_dilation)
     if groups == 1 and not is_small and prod(window) > prod(out.shape[a] for a in out_spec[2:]) and (
-            len(window) == 3 or any(d > 1 for d in lhs_dilation)):
-        return _multiply_per_position
-    # XLA's loop is as fast for groups of few input features. Its library has convolutions of float32 along up to three
-    # axes.
+            len(window) == 3 or is_dilated):
+        if not is_in_library or (is_dilated and len(window) == 3):
+            return _multiply_per_position
+        return _swap_operands if is_dilated else _fold_axis
+    # XLA's loop is as fast for groups of few input features.
     is_fast = batch_group_count > 1 or feature_group_count == 1 or inputs >= _INPUTS
-    if is_fast and len(window) <= 3 and dtypes.is_float(out.dtype) and out.dtype.itemsize <= 4:
-        return _convolve_each_group
-    return None
+    return _convolve_each_group if is_fast and is_in_library else None
 
 
 def _longest(lengths: Sequence[int]) -> int:
@@ -166,33 +177,62 @@ def _sum_rows(ctx: Context, x: Array, w: Array, *, batch_group_count: int, dimen
     outputs, along = w.shape[g] // groups, space[_longest([w.shape[a] for a in space])]
     positions = _per_axis(space, [out.shape[a] for a in out_spec[2:]], 1)
     strides, gaps = _per_axis(space, window_strides, 1), _per_axis(space, rhs_dilation, 1)
+    # Adding several products at once reads and writes partial sums less often. Vectors along the last axis stay long.
+    at_once = next(k for k in _AT_ONCE if w.shape[along] % k == 0 and (
+        k == 1 or along < len(lhs_spec) - 1 or w.shape[along] // k % 8 == 0))
+    length = w.shape[along] // at_once
     passes = [a for a in range(len(lhs_spec)) if a not in (g, along)]
-    row = [n if a in (g, along) else 1 for a, n in enumerate(w.shape)]
+    row = [length if a == along else n if a == g else 1 for a, n in enumerate(w.shape)]
     # The part of x that one row is multiplied with, and the steps in it.
-    counts = [groups if a == g else w.shape[a] if a == along else positions[a] for a in range(len(lhs_spec))]
+    counts = [groups if a == g else length if a == along else positions[a] for a in range(len(lhs_spec))]
     steps = [gaps[a] if a == along else strides[a] for a in range(len(lhs_spec))]
     own = (groups, outputs) if outputs > 1 else (groups,)
     shape, shift = (*counts[:g], *own, *counts[g + 1:]), len(own) - 1
-    dims = [a + (a > g) * shift for a in range(len(lhs_spec))]
+    dims, line = [a + (a > g) * shift for a in range(len(lhs_spec))], along + (along > g) * shift
+    reads = [dilated_length(n, s) for n, s in zip(counts, steps, strict=True)]
 
     def body(ctx: Context, index: IrValue, *sums: Array) -> list[Array]:
         first = dict(zip(passes, split_index(ctx, index, [w.shape[a] for a in passes]), strict=True))
-        factor = w.read(ctx, [first.get(a, 0) for a in range(len(row))], row)
-        factor = factor.reshape((*row[:g], *own, *row[g + 1:])).broadcast(shape, range(len(shape)))
-        first = {a: multiply_index(ctx, v, gaps[a]) for a, v in first.items()}
+        scaled = {a: multiply_index(ctx, v, gaps[a]) for a, v in first.items()}
+        factors = []
+        for k in range(at_once):
+            factor = w.read(ctx, [k * length if a == along else first.get(a, 0) for a in range(len(row))], row)
+            factors.append(factor.reshape((*row[:g], *own, *row[g + 1:])).broadcast(shape, range(len(shape))))
         made = []
         for p, total in enumerate(sums):
-            part = x.read(ctx, [p * strides[a] if a == along else first.get(a, 0) for a in range(len(row))],
-                          [dilated_length(n, s) for n, s in zip(counts, steps, strict=True)])
-            made.append(total + part.slice([0] * len(row), counts, steps).broadcast(shape, dims) * factor)
+            for k, factor in enumerate(factors):
+                part = x.read(ctx, [p * strides[a] + k * length * gaps[a] if a == along else scaled.get(a, 0)
+                                    for a in range(len(row))], reads)
+                part = part.slice([0] * len(row), counts, steps).broadcast(shape, dims)
+                total = total + part * factor
+            made.append(total)
         return made
 
     start = [Array.full(ctx, 0, shape, x.aval.dtype)] * positions[along]
     sums = loop(ctx, prod(w.shape[a] for a in passes), start, body)
     counts = [groups * outputs if a == g else 1 if a == along else n for a, n in enumerate(counts)]
-    made = concatenate([s.sum((along + (along > g) * shift,)).reshape(counts) for s in sums], along)
+    made = concatenate([s.sum((line,)).reshape(counts) for s in sums], along)
     # The group axis holds the output features, that of input features (of length 1) is the batch.
     return made.transpose([(i, g, *space)[k] for k in invert(out_spec)])
+
+
+def _sum_rows_of_each(ctx: Context, x: Array, w: Array, *, batch_group_count: int,
+                      dimension_numbers: ConvDimensionNumbers, **params: ParamValue) -> Array:
+    """Emit form 2 in a loop over the elements of a group, with a group of one element for each output feature."""
+    n, o, out_n = (spec[0] for spec in dimension_numbers)
+    each, outputs = x.shape[n] // batch_group_count, w.shape[o] // batch_group_count
+    before, after, out = x.shape[:n], x.shape[n + 1:], shaped(ctx.aval_out.shape, x.aval.dtype)
+    x, one = x.reshape((*before, batch_group_count, each, *after)), (*before, batch_group_count, 1, *after)
+
+    def body(ctx: Context, index: IrValue, total: Array) -> list[Array]:
+        part = x.read(ctx, [index if a == n + 1 else 0 for a in range(len(one))], one)
+        part = part.broadcast((*before, batch_group_count, outputs, *after), range(len(one)))
+        made = _sum_rows(ctx, part.reshape((*before, w.shape[o], *after)), w.within(ctx), batch_group_count=w.shape[o],
+                         dimension_numbers=dimension_numbers, **params)
+        return [total.write(made, [index if a == out_n else 0 for a in range(len(out.shape))])]
+
+    made, = loop(ctx, each, [Array.full(ctx, ctx.module.initial_value(out), out.shape, out.dtype)], body)
+    return made
 
 
 # --- one matrix product per position --------------------------------------------------------------------------------
@@ -226,6 +266,81 @@ def _multiply_per_position(ctx: Context, x: Array, w: Array, *, dimension_number
     return made.reshape((*positions, *whole.shape[1:])).transpose([(d, d + 1, *range(d))[k] for k in invert(out_spec)])
 
 
+# --- one axis less ---------------------------------------------------------------------------------------------------
+def _fold_axis(ctx: Context, x: Array, w: Array, *, dimension_numbers: ConvDimensionNumbers,
+               lhs_dilation: tuple[int, ...], padding: tuple[tuple[int, int], ...], rhs_dilation: tuple[int, ...],
+               window_strides: tuple[int, ...], **params: ParamValue) -> Array:
+    """Emit form 5: positions along one axis become examples, and elements of the window along it become features."""
+    (n, i, *space), (o, j, *across), out_spec = dimension_numbers
+    lengths, positions = [w.shape[a] for a in across], [ctx.aval_out.shape[a] for a in out_spec[2:]]
+    cut = min(range(len(space)), key=lambda a: (positions[a], -lengths[a]))
+    kept = [a for a in range(len(space)) if a != cut]
+    x = _pad(x, space, [p if a == cut else (0, 0) for a, p in enumerate(padding)],
+             [d if a == cut else 1 for a, d in enumerate(lhs_dilation)])
+    counts = _per_axis(space, [lengths[a] if a == cut else x.shape[b] for a, b in enumerate(space)], 0)
+    counts[n], counts[i] = x.shape[n], x.shape[i]
+    features = x.shape[i] * lengths[cut]
+    gaps = _per_axis(space, [d if a == cut else 1 for a, d in enumerate(rhs_dilation)], 1)
+    parts = []
+    for p in range(positions[cut]):
+        first = _per_axis(space, [p * window_strides[cut] if a == cut else 0 for a in range(len(space))], 0)
+        part = x.slice(first, counts, gaps).transpose((n, *[space[a] for a in kept], i, space[cut]))
+        parts.append(part.reshape((*part.shape[:-2], features)))
+    x = concatenate(parts, 0)
+    w = w.transpose((*[across[a] for a in kept], j, across[cut], o))
+    w = w.reshape((*w.shape[:-3], features, w.shape[-1]))
+    per_kept = {key: tuple(values[a] for a in kept) for key, values in (
+        ("lhs_dilation", lhs_dilation), ("padding", padding), ("rhs_dilation", rhs_dilation),
+        ("window_strides", window_strides))}
+    numbers, d = _library_order(len(kept) + 2), len(kept)
+    out = shaped((x.shape[0], *[positions[a] for a in kept], w.shape[-1]), x.aval.dtype)
+    y = emit_convolution(ctx, x.v, w.v, x.aval, w.aval, out, dimension_numbers=numbers, **per_kept, **params)
+    # The axes of the result: positions along the folded axis, examples, positions along the others, features
+    made = Array(ctx, y, out).reshape((positions[cut], counts[n], *out.shape[1:]))
+    order = [1, d + 2, *[0 if a == cut else 2 + kept.index(a) for a in range(len(space))]]
+    return made.transpose([order[k] for k in invert(out_spec)])
+
+
+def _library_order(ndim: int) -> ConvDimensionNumbers:
+    """Return the order of axes that XLA's library needs: features last."""
+    space = tuple(range(1, ndim - 1))
+    return ConvDimensionNumbers((0, ndim - 1, *space), (ndim - 1, ndim - 2, *range(ndim - 2)), (0, ndim - 1, *space))
+
+
+# --- operands swapped -------------------------------------------------------------------------------------------------
+def _swap_operands(ctx: Context, x: Array, w: Array, *, dimension_numbers: ConvDimensionNumbers,
+                   lhs_dilation: tuple[int, ...], padding: tuple[tuple[int, int], ...], rhs_dilation: tuple[int, ...],
+                   window_strides: tuple[int, ...], **params: ParamValue) -> Array:
+    """Emit form 6: a convolution of the kernels, in which x is the window. Its positions are in reverse order.
+
+    `y[p] = sum over q of x[q] * w[k]`, where q and k are those with `stride * p + gap * k = dilation * q + low`.
+    Other products with zeros are computed here than there, so numbers that are not finite may become NaN at other
+    places. If a result is not finite, form 4 computes it again.
+    """
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    paddings = []
+    for a, b, c, dilation, (low, _), gap, stride in zip(lhs_spec[2:], rhs_spec[2:], out_spec[2:], lhs_dilation, padding,
+                                                        rhs_dilation, window_strides, strict=True):
+        last = stride * (ctx.aval_out.shape[c] - 1)
+        extents = dilated_length(x.shape[a], dilation), dilated_length(w.shape[b], gap)
+        paddings.append((last - low, extents[0] - extents[1] + low))
+    numbers = ConvDimensionNumbers((rhs_spec[0], *rhs_spec[1:]), (lhs_spec[0], *lhs_spec[1:]),
+                                   (out_spec[1], out_spec[0], *out_spec[2:]))
+    made = _convolve_each_group(ctx, w, x, dimension_numbers=numbers, lhs_dilation=rhs_dilation,
+                                padding=tuple(paddings), rhs_dilation=lhs_dilation, window_strides=window_strides,
+                                **params).reverse(out_spec[2:])
+    size = made.absolute().sum(range(len(made.shape)))
+    is_finite = ctx.compare(size.v, ctx.const(np.inf, size.aval), "LT", size.aval)
+
+    def again(ctx: Context) -> IrValue:
+        return _multiply_per_position(
+            ctx, x.within(ctx), w.within(ctx), dimension_numbers=dimension_numbers, lhs_dilation=lhs_dilation,
+            padding=padding, rhs_dilation=rhs_dilation, window_strides=window_strides, **params).v
+
+    y = ctx.op("stablehlo.if", (is_finite,), made.aval, regions=[ctx.region((), lambda _: made.v), ctx.region((), again)])
+    return Array(ctx, y, made.aval)
+
+
 # --- one convolution per group --------------------------------------------------------------------------------------
 def _convolve_each_group(ctx: Context, x: Array, w: Array, *, batch_group_count: int,
                          dimension_numbers: ConvDimensionNumbers, feature_group_count: int,
@@ -236,9 +351,7 @@ def _convolve_each_group(ctx: Context, x: Array, w: Array, *, batch_group_count:
     x = x.transpose((lhs_spec[0], *lhs_spec[2:], lhs_spec[1]))
     w = w.transpose((*rhs_spec[2:], rhs_spec[1], rhs_spec[0]))
     order = (out_spec[0], *out_spec[2:], out_spec[1])  # axis of the result for each axis of y
-    space = tuple(range(1, ndim - 1))
-    numbers = ConvDimensionNumbers((0, ndim - 1, *space), (ndim - 1, ndim - 2, *range(ndim - 2)), (0, ndim - 1, *space))
-    params.update(batch_group_count=1, dimension_numbers=numbers, feature_group_count=1)
+    params.update(batch_group_count=1, dimension_numbers=_library_order(ndim), feature_group_count=1)
     axis = 0 if batch_group_count > 1 else ndim - 1  # of x, along which groups are adjacent
     xs, ws = ([n // groups if a == cut else n for a, n in enumerate(v.shape)] for v, cut in ((x, axis), (w, ndim - 1)))
     *ys, features = [ctx.aval_out.shape[a] for a in order]

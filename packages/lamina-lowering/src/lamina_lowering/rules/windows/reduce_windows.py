@@ -10,6 +10,7 @@ from lamina_ir.prims import dilated_length, highest, lowest
 from ..._emit.emitted_arrays import Array
 from ..._emit.rule_tables import lowering_rules
 from .max_pooling import can_select_by_position, scatter_by_position
+from .shifted_windows import can_combine_shifted, combine_shifted
 from ..reductions import _add, _max, _min, _mul, _one, _region, _widen, _zero
 
 __all__: list[str] = []
@@ -58,6 +59,9 @@ def _reduction(combine, identity):
     def rule(ctx, x, **params):
         x, aval = _widen(ctx, x, combine)
         scalar, out = shaped((), aval.dtype), shaped(ctx.aval_out.shape, aval.dtype)
+        if can_combine_shifted(ctx, out, params["window_dimensions"], params["window_strides"], params["padding"]):
+            made = combine_shifted(ctx, Array(ctx, x, aval), out, combine, identity(aval.dtype), **params)
+            return ctx.convert(made, out, ctx.aval_out)
         start = ctx.const(identity(aval.dtype), scalar)
         made = _reduce_window(ctx, [x], [start], [aval], [out], _region(combine, scalar), **params)
         return ctx.convert(made, out, ctx.aval_out)
@@ -127,7 +131,7 @@ def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_d
     if xa.dtype.itemsize < 4 and dtypes.is_float(xa.dtype) and xa.dtype != wide.dtype:
         x, xa, key = ctx.convert(x, xa, made), made, wide  # widening keeps the order
     zero = ctx.const(0, wide)
-    if can_select_by_position(ctx, xa, window_dimensions, padding):
+    if can_select_by_position(ctx, xa, window_dimensions, window_strides):
         back = scatter_by_position(ctx, Array(ctx, source, shaped(sa.shape, wide.dtype)), Array(ctx, x, xa), padding,
                                    select, window_dimensions, window_strides)
         return back.pad([-low for low in lows], [-high for high in highs], [0] * len(lows)).convert(out.dtype).v
