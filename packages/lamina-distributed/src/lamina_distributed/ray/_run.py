@@ -44,8 +44,6 @@ def run(train: Callable[[], _R], *, num_workers: int, resources: Mapping[str, fl
       ValueError: an argument is out of range.
       ImportError: Ray is not installed.
     Source: lamina; Ray's actors and placement groups (docs.ray.io).
-
-    .. versionadded:: 0.1.0
     """
     options = _arguments.check(num_workers, resources, max_failures, across_nodes, start_timeout_seconds)
     ray = import_ray(_arguments.CALL)

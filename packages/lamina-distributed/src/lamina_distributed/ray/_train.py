@@ -32,8 +32,6 @@ def initialize_from_ray_train(*, across_nodes: bool = False, initialization_time
       ImportError: Ray Train of version 2 is not installed.
       Exception: as `initialize` raises.
     Source: lamina; `ray.train.get_context`, `ray.train.collective` (docs.ray.io).
-
-    .. versionadded:: 0.1.0
     """
     ray = import_ray(_CALL)
     try:
