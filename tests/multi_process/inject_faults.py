@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from processes import free
+from processes import coordinator_pids, free
 
 KINDS = ("kill", "double kill", "short stop", "long stop", "coordinator killed", "coordinator stopped")
 # phase -> seconds after its begin in which the fault happens
@@ -118,7 +118,7 @@ class Run:
                     t.join()
                     with contextlib.suppress(OSError):
                         m.process.communicate()
-                for pid in self._coordinators():
+                for pid in coordinator_pids(self.address):
                     os.kill(pid, signal.SIGKILL)
             if self.verbose and self.problems:
                 print((Path(folder) / "stderr").read_text(errors="replace")[-20_000:])
@@ -182,20 +182,10 @@ class Run:
         return bool(self.resumed_at) and all(m.ended or m.waiting for m in self._living())
 
     # --- the fault ------------------------------------------------------------------------------------------------
-    def _coordinators(self) -> list[int]:
-        """Return the ids of processes that are not members and have the address among their arguments."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                arguments = path.read_bytes().decode(errors="replace").split("\0")
-                if self.address in arguments and any("coordinator" in a for a in arguments):
-                    found.append(int(path.parent.name))
-        return found
-
     def _inject(self) -> None:
         if "coordinator" in self.kind:
             until = time.monotonic() + 5
-            while not (pids := self._coordinators()) and time.monotonic() < until:
+            while not (pids := coordinator_pids(self.address)) and time.monotonic() < until:
                 time.sleep(0.02)
         else:
             pids = [self.members[r].process.pid for r in self.victims]

@@ -13,7 +13,6 @@ wrong.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import queue
@@ -29,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from processes import free
+from processes import coordinator_pids, free
 
 # phase of the new process -> seconds after its begin in which the second kill happens
 PHASES = {"importing": 1.5, "joining": 0.6, "sharing": 0.8, "first step": 0.4, "training": 0.3}
@@ -99,7 +98,7 @@ class Run:
                 time.sleep(self.pause)
                 self._kill(self.hit)
                 if self.kills_coordinator:
-                    for pid in self._coordinators():
+                    for pid in coordinator_pids(self.address):
                         os.kill(pid, signal.SIGKILL)
                 if self.replaces_again:
                     for rank in self.hit:
@@ -121,7 +120,7 @@ class Run:
                     m.process.wait()
                     assert m.process.stdout is not None
                     m.process.stdout.close()
-                for pid in self._coordinators():
+                for pid in coordinator_pids(self.address):
                     os.kill(pid, signal.SIGKILL)
             if self.problems and self.verbose:
                 print((Path(folder) / "stderr").read_text(errors="replace")[-20_000:])
@@ -140,16 +139,6 @@ class Run:
         for rank in ranks:
             self.members[rank].is_killed = True
             self.members[rank].process.kill()
-
-    def _coordinators(self) -> list[int]:
-        """Return the ids of the coordinators at the address."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                arguments = path.read_bytes().decode(errors="replace").split("\0")
-                if self.address in arguments and any("coordinator" in a for a in arguments):
-                    found.append(int(path.parent.name))
-        return found
 
     def _read(self, m: Member) -> None:
         assert m.process.stdout is not None

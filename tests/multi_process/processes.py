@@ -7,6 +7,7 @@ import random
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 # stdout is duplicated and replaced by stderr: Gloo writes partial lines from several threads.
 START = """
@@ -53,6 +54,17 @@ def free() -> str:
             s.bind(("127.0.0.1", port))
             return f"127.0.0.1:{port}"
     raise AssertionError("no port is free")
+
+
+def coordinator_pids(address: str) -> list[int]:
+    """Return the ids of the coordinators that listen at an address."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            arguments = path.read_bytes().decode(errors="replace").split("\0")
+            if address in arguments and any("coordinator" in a for a in arguments):
+                found.append(int(path.parent.name))
+    return found
 
 
 def run(text: str, processes: int = 2, devices: int = 2, cache: str = "0", more: int = 0) -> list[str]:

@@ -20,7 +20,7 @@ from lamina.errors import LaminaError, error_details
 from lamina_ir.errors import BUILTIN_CODES
 
 ROOT = Path(__file__).parents[2]
-# Exceptions without a code: no user gets one. ChunkError is caught in lamina-see.
+# Exceptions that users never get, so they have no code. lamina-see catches its ChunkError.
 WITHOUT_CODE = {"UnfilteredStackTrace", "ChunkError"}
 COMPILED = lamina.jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
 

@@ -1,8 +1,8 @@
 """Read checkpoints of orbax: the layout that its "Checkpoint Format Guide" describes.
 
-A tree is a folder with a file `_METADATA` (JSON): for each leaf the keys that lead to it, and its type. The name of its array
-are the keys, joined by dots. The arrays have Zarr's format, version 2 or 3, in folders of these names or together in one
-OCDBT database.
+A tree is a folder with a file `_METADATA` (JSON): for each leaf the keys that lead to it, and its type. Its array is named
+by the keys, joined by dots. The arrays have Zarr's format, version 2 or 3, in folders of these names or together in one OCDBT
+database.
 """
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class _Reader:
     """
 
     def __init__(self, call: str, store: Store, text: bytes) -> None:
-        self._place, self._store = f"{call}: {store.root}", store
+        self._call, self._place, self._store = call, f"{call}: {store.root}", store
         entries, index = _read_entries(self._place, text)
         self._driver = "zarr3" if index.get("use_zarr3") else "zarr"
         self._is_database = bool(index.get("use_ocdbt", True))
@@ -230,7 +230,7 @@ class _Reader:
 
     def _read_key_types(self) -> dict[str, str]:
         """Return the type of PRNG keys by the name of the array that holds their data."""
-        folder = open_store("load_orbax", self._store.path("array_metadatas"))
+        folder = open_store(self._call, self._store.path("array_metadatas"))
         found: dict[str, str] = {}
         for name in folder.names():
             try:
