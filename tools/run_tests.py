@@ -75,6 +75,15 @@ def run(command: list[str], cwd: Path = ROOT, **environment: str) -> Result:
         return status, output.read(), time.monotonic() - start
 
 
+def summarize(output: str) -> str:
+    """Return pytest's last line; if pytest ended early, its last line and the test that it was in."""
+    if totals := re.findall(r"^.*\d+ \w+.* in [\d.]+s.*$", output, re.MULTILINE):
+        return "; ".join(line.strip("= ") for line in totals)
+    last = output.rstrip().splitlines()[-1:]
+    frames = re.findall(r'File ".*?([^/"]+)", line (\d+) in (test_\w+)', output)  # of faulthandler's stacks
+    return "; ".join([*last, *(f"in {name} ({file}:{line})" for file, line, name in frames[-1:])])
+
+
 def run_all(jobs: dict[str, Callable[[], Result]], workers: int) -> int:
     """Run jobs in threads; print each output when its job ends, then a summary in pytest's form. Return the exit status."""
     start = time.monotonic()
@@ -84,9 +93,7 @@ def run_all(jobs: dict[str, Callable[[], Result]], workers: int) -> int:
         for done in as_completed(running):
             status, output, seconds = done.result()
             print(f"\n----- {running[done]} ({seconds:.0f} s)\n{output.rstrip()}", flush=True)
-            last_lines = re.findall(r"^.*\d+ \w+.* in [\d.]+s.*$", output, re.MULTILINE) or output.rstrip().splitlines()[-1:]
-            summary = "; ".join(line.strip("= ") for line in last_lines)
-            lines[running[done]] = f"{'FAILED' if status else 'PASSED'} {running[done]}: {summary}"
+            lines[running[done]] = f"{'FAILED' if status else 'PASSED'} {running[done]}: {summarize(output)}"
     print("\n===== summary =====", *(lines[name] for name in jobs), sep="\n")
     total: Counter[str] = Counter()
     for line in lines.values():

@@ -41,6 +41,12 @@ def test_summary_has_a_line_for_each_target_and_the_total(capsys: pytest.Capture
     assert total.startswith("===== 1 of 2 targets failed, 2 failed, 19 passed, 1 skipped in ")
 
 
+def test_summary_names_the_test_that_hung() -> None:
+    output = ('....Timeout (0:06:40)!\nThread 0x1 (most recent call first):\n  File "/p/subprocess.py", line 9 in communicate\n'
+              '  File "/w/tests/a/test_x.py", line 12 in test_it\n  File "<frozen runpy>", line 198 in _run_module_as_main\n')
+    assert run_tests.summarize(output).endswith("_run_module_as_main; in test_it (test_x.py:12)")
+
+
 def test_empty_selection_passes_and_empty_target_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tests, "run", lambda command, cwd: (run_tests.NO_TESTS_COLLECTED, "no tests ran in 0.01s", 0.1))
     assert [run_tests.run_pytest(["x"], extra)[0] for extra in (["-k", "y"], [])] == [0, run_tests.NO_TESTS_COLLECTED]
