@@ -54,6 +54,61 @@ def test_queued_psums_of_several_threads():
     assert len(results) == 4 and all((r == 8).all() for r in results)
 
 
+PLAIN = {"eager": lambda x: x * 2, "pmap": jax.pmap(lambda x: x * 2), "jit": jax.jit(lambda x: x * 2)}
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_psums_of_one_thread_and_other_programs_of_three(plain):
+    """Each device takes 32 launches: those of one thread must not fill it while a launch of another is incomplete."""
+    f, g, results = jax.pmap(lambda x: lax.psum(x, "i"), axis_name="i"), PLAIN[plain], []
+    x = jax.pmap(lambda x: x)(np.ones((8, 2), np.float32))
+
+    def work(f, calls, want):
+        for _ in range(calls):
+            out = f(x)
+        results.append((np.asarray(out) == want).all())
+
+    threads = [threading.Thread(target=work, args=args) for args in [(f, 200, 8), *[(g, 400, 2)] * 3]]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert results == [True] * 4
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_psums_and_other_programs_of_one_thread_queued(plain):
+    f, g = jax.pmap(lambda x: lax.psum(x, "i"), axis_name="i"), PLAIN[plain]
+    x = jax.pmap(lambda x: x)(np.ones((8, 2), np.float32))
+    for n in (1, 3, 10, 50) * 30:
+        y = f(x)
+        for _ in range(n):
+            z = g(x)
+    assert (np.asarray(y) == 8).all() and (np.asarray(z) == 2).all()
+
+
+def test_threads_compile_and_launch_the_same_functions():
+    """A thread that compiles needs the lock for its launch, while others wait for its result in jaxlib."""
+    x, failures = np.ones((8, 2), np.float32), []
+    makers = [lambda n: jax.pmap(lambda x: lax.psum(x * n, "i"), axis_name="i"), lambda n: jax.jit(lambda x: x.sum(0) * n),
+              lambda n: lambda x: jnp.clip(x, n, n)[0] * 8]
+    sharded = jax.pmap(lambda x: x)(x)
+    for n in range(6):
+        functions, barrier = [make(n) for make in makers], threading.Barrier(4)
+
+        def work(functions=functions, barrier=barrier, n=n):
+            barrier.wait()
+            for _ in range(5):
+                failures.extend(f for f in functions if not (np.asarray(f(sharded)) == 8 * n).all())
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not failures
+
+
 def test_donated_results_of_psums():
     f = jax.pmap(lambda x: lax.psum(x, "i") / 8, axis_name="i", donate_argnums=0)
     x = jax.pmap(lambda x: x)(np.ones((8, 2), np.float32))

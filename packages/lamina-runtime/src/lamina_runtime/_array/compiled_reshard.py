@@ -65,12 +65,14 @@ class _Exchange:
         memory = self.loaded.executable.get_compiled_memory_stats()
         limit = (memory.argument_size_in_bytes + memory.output_size_in_bytes) * 5 // 4
         self.direct = memory.temp_size_in_bytes <= max(limit, _ALWAYS_DIRECT_BYTES)
-        self.window = None if self.launcher else launch_guards.collective_window(self.loaded.executable, devices[0])
+        self.window = launch_guards.client_window(devices[0].client)
 
     def launch(self, x: Array) -> list[Array]:
         """Launch the program."""
         def start() -> list[Array]:
-            return self.loaded.executable.execute_sharded([x]).consume_with_handlers(self.result_handlers)
+            with self.window.lock:
+                return self.loaded.executable.execute_sharded([x]).consume_with_handlers(self.result_handlers)
+
         return start() if self.launcher is None else self.launcher.launch(self, [x], start)
 
 
@@ -81,7 +83,7 @@ def reshard_compiled(x: Array, new: Sharding) -> Array | None:
     if not program.direct:
         return None
     outs = program.launch(x)
-    if program.window is not None:
+    if program.launcher is None:
         program.window.note_launch(outs)
     if program.device_order is None and not new.alias_id:
         return outs[0]

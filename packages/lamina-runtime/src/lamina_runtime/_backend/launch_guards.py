@@ -1,46 +1,53 @@
-"""Guard the launches of multi-device programs: check arguments, limit the collectives in flight.
+"""Guard the launches of multi-device programs: check arguments, launch one at a time, limit those in flight.
 
-Before jaxlib 0.12, two mistakes crash or hang the process:
+jaxlib crashes or hangs the process otherwise:
 
-- A launch on several devices that fails segfaults, e.g. when a donated argument is used again. So arguments are checked
-  in Python first.
-- More than 31 queued programs with collectives deadlock, because launches occupy the threads that an earlier collective
-  needs. So per client at most `WINDOW` such programs are in flight, counted over all threads.
+- Before 0.12, a launch on several devices that fails segfaults, e.g. when a donated argument is used again. So arguments
+  are checked in Python first.
+- A launch is queued on one device after another. Each device takes 32, and one that is not complete yet makes later ones
+  wait. The launches of another thread may fill the queue of a device on which it is still missing: a deadlock. So per client
+  one thread launches at a time (`Window.lock`).
+- Before 0.12, more than 31 queued programs deadlock also in one thread if some have collectives, because launches occupy
+  the threads that an earlier collective needs. So per client at most `WINDOW` programs are in flight.
 
-The window costs nothing: benchmarks/queued.py compares it with calls that block. jaxlib 0.12 and GPUs need no window.
-Programs that span processes are launched one at a time, see `_launch.process_group`.
+The window costs nothing: benchmarks/queued.py compares it with calls that block. Programs that span processes are
+launched one at a time, see `_launch.process_group`.
 """
 from __future__ import annotations
 
-import re
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from lamina_ir import CallbackError, ExecutionError, LaminaError, ShapedArray
-from lamina_ir.typing import Device, Value
+from lamina_ir.typing import Value
 
 from .. import _jaxlib
 from . import client_state, deletion, fork_state
 from .._jaxlib import ArrayImpl
-from .._typing import Array, CallObject, Client, DeviceList, Executable
+from .._typing import Array, CallObject, Client, DeviceList
 
 __all__ = ["DeletedArrayError", "DonationGuard", "MAX_HELD_BYTES", "WINDOW", "Window",
-           "check_constants", "check_donation", "check_usable", "client_window", "collective_window",
-           "invalidate_readers", "record_shared_memory", "register_reader"]
+           "check_constants", "check_donation", "check_usable", "client_window", "invalidate_readers",
+           "record_shared_memory", "register_reader"]
 
-WINDOW = 8  # programs with collectives in flight, per client
+WINDOW = 8  # multi-device programs in flight, per client
 STRIDE = 4  # small launches in sequence per marker array
 MAX_HELD_BYTES = 1 << 22  # bytes of results that the markers of a window may retain
 
 
 class Window:
-    """A sliding window over the latest launches on one client.
+    """A sliding window over the latest launches of multi-device programs on one client.
 
-    `note_launch(outs)` waits for the oldest launch if too many are in flight. To wait for a launch, the window holds a
-    *marker*: another array object over the buffer of the launch's smallest result. So arrays of the caller die as
+    A launch holds `lock`, also one by a call object that launches without Python, an *inner* one. If another thread compiles
+    a program for the same signature of such an object, jaxlib lets this thread wait for the other one, which needs the lock
+    for its launch. So no inner call object may be called while there are `misses`.
+
+    If `is_limited`, `note_launch(outs)` waits for the oldest launch if too many are in flight. To wait for a launch, the window
+    holds a *marker*: another array object over the buffer of the launch's smallest result. So arrays of the caller die as
     usual. A marker does retain the buffers of the launch while it is in flight. These are limited to `MAX_HELD_BYTES`
     in total; a launch with more is waited for at once. Its computation takes longer than launching the next one, so
     devices do not become idle. A loop then needs no more memory than a loop that blocks at each step.
@@ -53,12 +60,18 @@ class Window:
     A marker whose buffer was donated to a later call cannot be waited for. After `WINDOW` consecutive launches with
     such markers, `note_launch` waits for the newest result instead. That bounds the programs in flight to twice the
     window.
+
+    Args:
+      is_limited: whether the number of launches in flight is limited.
     """
 
-    __slots__ = ("_pending", "_donated", "_held", "_in_flight", "_since", "_bytes", "_devices", "_latest",
-                 "_several")
+    __slots__ = ("is_limited", "lock", "misses", "_pending", "_donated", "_held", "_in_flight", "_since", "_bytes",
+                 "_devices", "_latest", "_several")
 
-    def __init__(self) -> None:
+    def __init__(self, is_limited: bool = True) -> None:
+        self.is_limited = is_limited
+        self.lock = threading.RLock()  # jaxlib may move an argument while it launches, and that may be a launch, too
+        self.misses = 0  # of inner call objects that are being handled; changed with the lock held
         # (marker, number of launches that it represents, their bytes), oldest first
         self._pending: deque[tuple[Array, int, int]] = deque()
         # The counters are updated without a lock. Concurrent launches make them slightly wrong, which is harmless: the
@@ -71,8 +84,21 @@ class Window:
         # Of the latest launch with several results: their avals, index of the smallest, bytes of all.
         self._several: tuple[list[ShapedArray] | None, int, int] = (None, 0, 0)
 
+    @contextmanager
+    def handling_miss(self) -> Iterator[None]:
+        """Return a context for the miss of an inner call object, in which the lock is released."""
+        self.misses += 1
+        self.lock.release()
+        try:
+            yield
+        finally:
+            self.lock.acquire()
+            self.misses -= 1
+
     def note_launch(self, outs: Sequence[Value]) -> None:
         """Note a launch with the results `outs`; wait for the oldest launch if too many are in flight."""
+        if not self.is_limited:
+            return
         if len(outs) == 1:
             smallest = outs[0]
             size = smallest.nbytes
@@ -173,26 +199,13 @@ def _has_ended(x: Array) -> bool:
         return True
 
 
-def client_window(client: Client) -> Window | None:
-    """Return the window of a client, shared by all threads; None if its collectives need no window."""
-    if client.platform != "cpu" or not _jaxlib.COLLECTIVES_BLOCK_LAUNCHES:
-        return None
+def client_window(client: Client) -> Window:
+    """Return the window of a client, shared by all threads."""
     known = client_state.current.windows
     found = known.get(client)
     if found is None:
-        found = known.setdefault(client, Window())
+        found = known.setdefault(client, Window(client.platform == "cpu" and _jaxlib.COLLECTIVES_BLOCK_LAUNCHES))
     return found
-
-
-_COLLECTIVE = r"all-reduce|all-gather|all-to-all|collective-|reduce-scatter"
-
-
-def collective_window(executable: Executable, device: Device) -> Window | None:
-    """Return the window for a partitioned program; None if its HLO contains no collectives."""
-    window = client_window(device.client)
-    if window is not None and any(re.search(_COLLECTIVE, m.to_string()) for m in executable.hlo_modules()):
-        return window
-    return None
 
 
 @client_state.on_close

@@ -1,10 +1,11 @@
 """Run primitives and programs on concrete arrays, with one C++ call object per (primitive, params) and per program."""
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
@@ -13,7 +14,6 @@ from lamina_parallel.extend import parse_mesh
 from lamina_tracing import hooks
 from lamina_tracing.extend import clear_programs, eval_jaxpr
 from lamina_ir.typing import CacheKey, Device, Function, Outputs, ParamValue, Params, Tree, Value
-from lamina_ir.trees import PyTreeDef
 
 from .. import _jaxlib
 from .._array import arrays, key_array, key_reuse_check, transfer
@@ -142,22 +142,97 @@ def _evict_half(table: dict[_K, _V], limit: int) -> None:
             table.pop(old, None)
 
 
-def _make_call_object(name: str, miss: Callable[..., jit_call.MissResult]) -> CallObject:
-    def plain(*args: Tree) -> Outputs:  # jaxlib calls this while jit is disabled
-        return miss(*args)[0]
+class _MissHandler:
+    """Handles the cache misses of the call object of a primitive or a program.
 
-    def on_miss(*args: Tree) -> jit_call.MissResult:
+    Programs on several devices are launched under a lock (`launch_guards`). So for these the call object always calls
+    `on_miss`, which calls an inner call object that has the fast path. That refers to the handler only weakly: no reference
+    cycle.
+
+    Args:
+      name: the name of the primitive or the program.
+      run: runs it on arguments, and returns (result, compiled program or None).
+    """
+
+    __slots__ = ("_name", "_run", "_window", "_is_map", "_inner_call", "call_refs", "__weakref__")
+
+    def __init__(self, name: str, run: Callable[[Sequence[Value]], tuple[Tree, piecewise.Program | None]]) -> None:
+        self._name, self._run = name, run
+        self._window: launch_guards.Window | None = None  # of its launches on several devices
+        self._is_map = False  # whether it runs on several devices, wherever its arguments are
+        self._inner_call: CallObject = None
+        self.call_refs: list[weakref.ref[CallObject]] = []
+
+    def on_miss(self, *args: Tree) -> jit_call.MissResult:
+        """Handle a miss of the call object."""
         try:
-            return miss(*args)
+            window = self._window
+            if window is None or not (self._is_map or any(type(a) is _jaxlib.ArrayImpl and a._sharding.num_devices > 1
+                                                          for a in args)):
+                return self.run(args, False)
+            if self._inner_call is None:
+                on_inner_miss = functools.partial(_on_inner_miss, weakref.ref(self))
+                self._inner_call = self.add_call_object(lambda *args: on_inner_miss(*args)[0], on_inner_miss)
+            with window.lock:
+                may_call = not window.misses
+                outs = self._inner_call(*args) if may_call else None
+            if not may_call:
+                outs = self.run(args, False)[0]
+            if window.is_limited:
+                window.note_launch([x for x in (outs if type(outs) is tuple else (outs,)) if type(x) is _jaxlib.ArrayImpl])
+            return outs, None, False
         except BaseException:
-            client_state.clear_call_caches([call_ref])
+            client_state.clear_call_caches(self.call_refs)
             raise
 
-    call = jit_call.make_call_object(name, plain, on_miss, (), cache=_cache)
-    call.__name__ = name
-    # Weak: `on_miss` belongs to the call object, and a strong reference would be a cycle.
-    call_ref = weakref.ref(call)
-    return call
+    def on_inner_miss(self, args: Sequence[Value]) -> jit_call.MissResult:
+        """Handle a miss of the inner call object; this thread holds the lock of the window."""
+        assert self._window is not None
+        try:
+            with self._window.handling_miss():
+                return self.run(args, True)
+        except BaseException:
+            client_state.clear_call_caches(self.call_refs)
+            raise
+
+    def add_call_object(self, plain: Function, on_miss: Callable[..., jit_call.MissResult]) -> CallObject:
+        """Make and register a call object; `plain` is what jaxlib calls while jit is disabled."""
+        call = jit_call.make_call_object(self._name, plain, on_miss, (), cache=_cache)
+        call.__name__ = self._name
+        self.call_refs.append(weakref.ref(call))
+        return call
+
+    def run(self, args: Sequence[Value], is_inner: bool) -> jit_call.MissResult:
+        """Return (result, fast path or None, whether to evict the signature).
+
+        It is evicted if another thread has changed a setting meanwhile: jaxlib must not cache the call under the new
+        settings. It is also evicted if there is no fast path yet, because jaxlib would not ask again.
+        """
+        if shutdown.blocked_threads:
+            shutdown.block_thread()
+        changes_before = config.generation.changes_by_other_threads()
+        outs, program = self._run(args)
+        fast_path, is_replaced_later = None, False
+        if program is not None:
+            is_replaced_later = program.is_replaced_later
+            if program.window is not None:
+                self._window, self._is_map = program.window, self._is_map or program.placement.one_member_per_device
+            has_guard = transfer_guard.any_guard_set and transfer_guard.is_set()
+            if (is_inner or program.window is None) and not has_guard:
+                tree = pytree_registry.CALL_REGISTRY.flatten(outs)[1]
+                fast_path = program.fast_path(key_array.unwrap_keys(args), tree)
+        has_changed = changes_before != config.generation.changes_by_other_threads()
+        return outs, fast_path, has_changed or is_replaced_later and fast_path is None
+
+
+def _on_inner_miss(handler_ref: Any, /, *args: Tree) -> jit_call.MissResult:
+    return handler_ref().on_inner_miss(args)
+
+
+def _make_call_object(name: str, run: Callable[[Sequence[Value]], tuple[Tree, piecewise.Program | None]]) -> CallObject:
+    """Make the call object of a primitive or a program; the arguments are those of `_MissHandler`."""
+    handler = _MissHandler(name, run)
+    return handler.add_call_object(lambda *args: handler.on_miss(*args)[0], handler.on_miss)
 
 
 def _make_hashable(v: ParamValue) -> ParamValue:
@@ -176,10 +251,7 @@ def _make_one_equation_program(prim: Primitive, params: Params, avals: tuple[Sha
 def _make_primitive_call(prim: Primitive, params: Params) -> CallObject:
     programs: dict[tuple[ShapedArray, ...], ClosedJaxpr] = {}
 
-    def miss(*args: Tree) -> jit_call.MissResult:
-        if shutdown.blocked_threads:
-            shutdown.block_thread()
-        changes_before = config.generation.changes_by_other_threads()
+    def run(args: Sequence[Value]) -> tuple[Tree, piecewise.Program | None]:
         avals = tuple([aval_of(a) for a in args])
         # One program for all call signatures of these types: committed or not, on whatever device.
         closed = programs.get(avals)
@@ -187,10 +259,9 @@ def _make_primitive_call(prim: Primitive, params: Params) -> CallObject:
             _evict_half(programs, executable_cache.MAX_PROGRAMS)
             closed = programs[avals] = _make_one_equation_program(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
-        result = tuple(outs) if prim.multiple else outs[0]
-        return _make_miss_result(result, program, args, changes_before)
+        return tuple(outs) if prim.multiple else outs[0], program
 
-    return _make_call_object(prim.name, miss)
+    return _make_call_object(prim.name, run)
 
 
 def _make_constraint_call(prim: Primitive, params: Params) -> Function:
@@ -278,39 +349,8 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Value]) -> tuple[list[Va
         raise executable.make_execution_error("evaluation", name, e, args, program=closed) from e
 
 
-def _get_fast_path(program: piecewise.Program | None, args: Sequence[Value],
-                   tree: PyTreeDef) -> executable.FastPath | None:
-    """Return the fast path of a program for jaxlib's call object; None if its launches must pass through Python.
-
-    These are launches counted in a window, and those under transfer guards.
-    """
-    if program is None or program.window is not None or transfer_guard.any_guard_set and transfer_guard.is_set():
-        return None
-    return program.fast_path(key_array.unwrap_keys(args), tree)
-
-
-def _make_miss_result(outs: Tree, program: piecewise.Program | None, args: Sequence[Value],
-                      changes_before: int) -> jit_call.MissResult:
-    """Return (result, fast path or None, whether to evict the signature).
-
-    It is evicted if another thread has changed a setting meanwhile: jaxlib must not cache the call under the new settings.
-    It is also evicted if there is no fast path yet, because jaxlib would not ask again.
-    """
-    is_replaced_later = program is not None and program.is_replaced_later
-    fast_path = _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(outs)[1])
-    has_changed = changes_before != config.generation.changes_by_other_threads()
-    return outs, fast_path, has_changed or is_replaced_later and fast_path is None
-
-
 def _make_program_call(closed: ClosedJaxpr, name: str) -> CallObject:
-    def miss(*args: Tree) -> jit_call.MissResult:
-        if shutdown.blocked_threads:
-            shutdown.block_thread()
-        changes_before = config.generation.changes_by_other_threads()
-        outs, program = _run(closed, name, args)
-        return _make_miss_result(outs, program, args, changes_before)
-
-    return _make_call_object(name, miss)
+    return _make_call_object(name, lambda args: _run(closed, name, args))
 
 
 def clear_caches() -> None:

@@ -5,8 +5,8 @@ it calls `miss`, which traces, lowers, compiles and runs the program, and return
 with tracers, and calls made while another function is traced, reach `miss` each time and become an `xla_call` or
 `xla_pmap` equation.
 
-Launches of programs with collectives must be counted (`launch_guards`). For these, the user's call object always calls
-Python. Python then calls a second call object that has the fast path, and counts the launch.
+Programs on several devices are launched under a lock (`launch_guards`). For these, the user's call object always calls
+Python. Python then calls a second, inner call object that has the fast path, with the lock held.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import copyreg
 import functools
 import inspect
 import pickle
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -121,21 +122,22 @@ class _BoundCall(NamedTuple):
 class _CacheMissHandler:
     """Handles cache misses of the call objects of `spec`.
 
-    It refers to the user's call object only weakly, and the counting call object refers to it only weakly. So there is
+    It refers to the user's call object only weakly, and the inner call object refers to it only weakly. So there is
     no reference cycle, and all are freed as soon as the user drops the function.
 
     Attributes:
       dispatcher: the dispatcher under which the function was made.
       shardings_key: cache key of in_shardings and out_shardings; None if there are none.
       compiler_options: the compiler options, as (name, value) pairs.
-      window: the window that counts launches; set at the first program with collectives.
-      counting_call: the call object with the fast path for counted launches; made when first needed.
+      window: the window of launches on several devices; set at the first such program.
+      inner_call: the call object with the fast path for these launches; made when first needed.
+      new_fast_paths: thread -> fast path of a program on one device, which `inner_call` has just handled.
       call_refs: weak references to the call objects.
       multi_process_calls: cache of calls over several processes; set at the first such program.
     """
 
-    __slots__ = ("spec", "dispatcher", "shardings_key", "compiler_options", "window", "counting_call", "call_refs",
-                 "multi_process_calls", "__weakref__")
+    __slots__ = ("spec", "dispatcher", "shardings_key", "compiler_options", "window", "inner_call", "call_refs",
+                 "new_fast_paths", "multi_process_calls", "__weakref__")
 
     def __init__(self, spec: CallSpec) -> None:
         self.spec = spec
@@ -144,7 +146,8 @@ class _CacheMissHandler:
         self.shardings_key = dispatch_user_shardings.get_shardings_key(spec) if has_shardings else None
         self.compiler_options = executable_cache.check_compiler_options(spec.call, spec.compiler_options)
         self.window: Any = None
-        self.counting_call: CallObject = None
+        self.inner_call: CallObject = None
+        self.new_fast_paths: dict[int, executable.FastPath | None] = {}
         self.call_refs: list[weakref.ref[CallObject]] = []
         self.multi_process_calls: multi_process_call_cache.CallCache | None = None
 
@@ -202,14 +205,10 @@ class _CacheMissHandler:
                     if shutdown.blocked_threads:
                         shutdown.block_thread()
                     return spec.fun(*args, **kwargs) if spec.is_library_function else spec.inline_call(args, kwargs), None, True
-            # The window must see every launch, so the user's call object has no fast path. The second object has it,
-            # and Python counts around it.
+            # Launches on several devices need a lock, so the user's call object has no fast path for them.
             if self.window is not None:
-                if self.counting_call is None:
-                    on_miss: Function = functools.partial(_on_counted_miss, weakref.ref(self))
-                    self.counting_call = self.add_call_object("counted", on_miss,
-                                                              lambda *args, **kwargs: on_miss(*args, **kwargs)[0])
-                return self.note_launch(self.counting_call(*args, **kwargs)), None, False
+                out = self.call_inner(args, kwargs)
+                return out, self.new_fast_paths.pop(threading.get_ident(), None) if self.new_fast_paths else None, False
             if self.multi_process_calls is not None and (found := self.run_repeated(args, kwargs)) is not None:
                 return found[0], None, False
             return self.compile_and_run(args, kwargs)
@@ -232,14 +231,23 @@ class _CacheMissHandler:
         except _jaxlib.JaxRuntimeError as e:
             raise executable.make_execution_error(self.spec.call, self.spec.name, e, flat) from e
 
-    def note_launch(self, out: Tree) -> Tree:
-        """Count the launch of a call of `counting_call`, and return its result."""
-        if trace_state.trace is EVALUATION:
-            self.window.note_launch((out,) if type(out) is ArrayImpl else
+    def call_inner(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+        """Call `inner_call` while no other thread launches a program on several devices."""
+        if self.inner_call is None:
+            on_miss: Function = functools.partial(_on_inner_miss, weakref.ref(self))
+            self.inner_call = self.add_call_object("inner", on_miss, lambda *args, **kwargs: on_miss(*args, **kwargs)[0])
+        window = self.window
+        with window.lock:
+            may_call = not window.misses
+            out = self.inner_call(*args, **kwargs) if may_call else None
+        if not may_call:
+            out = self.compile_and_run(args, kwargs)[0]
+        if window.is_limited and trace_state.trace is EVALUATION:
+            window.note_launch((out,) if type(out) is ArrayImpl else
                                [x for x in CALL_REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
         return out
 
-    def compile_and_run(self, args: Sequence[Tree], kwargs: dict[str, Tree], counted: bool = False) -> MissResult:
+    def compile_and_run(self, args: Sequence[Tree], kwargs: dict[str, Tree], is_inner: bool = False) -> MissResult:
         """Return (result, fast path or None, whether to evict the signature).
 
         Early exits are ordered from cheapest to most expensive; the first one is in `on_user_call`. A signature is
@@ -247,7 +255,7 @@ class _CacheMissHandler:
 
         Args:
           args, kwargs: the arguments of the call.
-          counted: whether the counting call object asks; only that one gets a fast path for counted launches.
+          is_inner: whether `inner_call` asks; only that one gets a fast path for launches on several devices.
         """
         spec = self.spec
         if shutdown.blocked_threads:
@@ -284,7 +292,9 @@ class _CacheMissHandler:
         if program.launcher is not None and not changed:
             self._note_multi_process_call(args, kwargs, call, program)
         is_replaced_later = program.is_replaced_later
-        fast_path = self._make_fast_path(call, program, result) if counted or self.window is None else None
+        fast_path = self._make_fast_path(call, program, result) if is_inner or program.window is None else None
+        if is_inner and program.window is None:
+            self.new_fast_paths[threading.get_ident()] = fast_path
         # jaxlib asks again for the fast path of a signature only if it was evicted.
         return result, fast_path, changed or is_replaced_later and fast_path is None
 
@@ -394,12 +404,14 @@ class _CacheMissHandler:
 
 
 @api_boundary
-def _on_counted_miss(handler_ref: Any, /, *args: Tree, **kwargs: Tree) -> MissResult:
-    """Handle a miss of the counting call object; `handler_ref` is a weak reference to the miss handler."""
+def _on_inner_miss(handler_ref: Any, /, *args: Tree, **kwargs: Tree) -> MissResult:
+    """Handle a miss of the inner call object; `handler_ref` is a weak reference to the miss handler."""
+    handler: _CacheMissHandler = handler_ref()
     try:
-        return handler_ref().compile_and_run(args, kwargs, True)
+        with handler.window.handling_miss():
+            return handler.compile_and_run(args, kwargs, True)
     except BaseException:
-        handler_ref().on_error()
+        handler.on_error()
         raise
 
 
@@ -414,8 +426,7 @@ def _wrap_errors(spec: CallSpec, call: CallObject, miss_handler: _CacheMissHandl
                 found = miss_handler.run_repeated(args, kwargs)
                 if found is not None:
                     return found[0]
-            counted = miss_handler.counting_call
-            return call(*args, **kwargs) if counted is None else miss_handler.note_launch(counted(*args, **kwargs))
+            return call(*args, **kwargs) if miss_handler.window is None else miss_handler.call_inner(args, kwargs)
         except Exception as e:
             if error_translation.is_launch_failure(e):
                 flat, tree, _ = spec.split(args, kwargs)

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, thread_effect_token
-from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles, lower_keys
+from lamina_ir.extend import Placement, Tiles, collect_facts, join_member_tiles, lower_keys
 from lamina_parallel.extend import mesh_in_scope, lower_xmaps
 from lamina_tracing.extend import logger, log_cache_miss
 from lamina_ir.typing import CacheKey, Device, Sharding, Value
@@ -102,7 +102,8 @@ class CompiledProgram:
       in_shardings, out_shardings: jaxlib shardings of all arguments and results.
       result_handlers: jaxlib objects that wrap the device buffers of each result as an array.
       named_results: (mesh, user shardings) -> (result handlers, shardings) with NamedShardings over that mesh.
-      window: the window in which launches with collectives are counted; None if it has none, or spans processes.
+      window: the window of its launches; None if it has one device, or spans processes.
+      launch_lock: held during a launch; None if it has one device.
       launcher, processes: if its devices belong to several processes, the launcher and the process numbers; else None
         and ().
       first_launch_done: whether its devices have connected to each other, which happens in the first launch.
@@ -113,8 +114,8 @@ class CompiledProgram:
     """
 
     __slots__ = ("call", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "result_handlers",
-                 "const_args", "used_args", "window", "launcher", "processes", "first_launch_done", "launch_group",
-                 "in_avals", "out_avals",
+                 "const_args", "used_args", "window", "launch_lock", "launcher", "processes", "first_launch_done",
+                 "launch_group", "in_avals", "out_avals",
                  "_closed", "effect_order", "effectful", "name", "named_results", "donation_checked", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
@@ -162,7 +163,9 @@ class CompiledProgram:
         avals = [*self.out_avals, *self.lowered.out_avals[len(self.out_avals):]]
         self.result_handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
         self.named_results: dict[CacheKey, tuple[list[ResultHandler], list[Sharding]]] = {}
-        self.window = self._choose_window(facts)
+        window = launch_guards.client_window(devices[0].client) if len(devices) > 1 else None
+        self.launch_lock = None if window is None else window.lock
+        self.window = window if self.launcher is None else None
         if observers.compilation_watchers:
             observers.notify_compiled(observers.Compilation(call, name, self, lowered_at - start, compiled_at - lowered_at,
                                                             source, tuple(reasons)))
@@ -253,20 +256,6 @@ class CompiledProgram:
             own = [placement.devices.index(d) for d in self._member_devices()]
             chosen = join_member_tiles(closed, placement, [(t or Tiles()).block_on(own)[0] for t in chosen])
         return [c if t is None else t for t, c in zip(placement.out_tiles, chosen)] if placement.out_tiles else chosen
-
-    def _choose_window(self, facts: ProgramFacts) -> launch_guards.Window | None:
-        """Return the window in which launches with collectives are counted, which limits how many are in flight.
-
-        Multi-process launches need none: they run one at a time.
-        """
-        devices = self.placement.devices
-        if self.launcher is not None or len(devices) == 1 and not self.placement.one_member_per_device:
-            return None
-        # Without a partitioner the module has the collectives of the program; a partitioner may add some, so there
-        # the HLO is searched.
-        if self.placement.one_member_per_device:
-            return launch_guards.client_window(devices[0].client) if facts.has_collectives else None
-        return launch_guards.collective_window(self.executable, devices[0])
 
     @property
     def executable(self) -> Executable:
@@ -400,9 +389,9 @@ class CompiledProgram:
     def _launch(self, args: list[Value], handlers: list[ResultHandler]) -> list[Array]:
         order = self.effect_order
         if not self.effectful:
-            return self.executable.execute_sharded(args).consume_with_handlers(handlers)
+            return self._execute(args).consume_with_handlers(handlers)
         if order is None:
-            result = self.executable.execute_sharded(args, with_tokens=True)
+            result = self._execute(args, with_tokens=True)
             outs = result.consume_with_handlers(handlers)
             self._note_launch(result.consume_token())
             return outs
@@ -417,6 +406,15 @@ class CompiledProgram:
             order.set_token(token)
             effects.note_launch(result.consume_token())
         return outs
+
+    def _execute(self, args: list[Value], with_tokens: bool = False) -> Any:
+        """Launch, while no other thread launches a program on several devices."""
+        launcher = client_state.current.launcher
+        # Another thread may be in a launch that never ends.
+        if self.launch_lock is None or launcher is not None and launcher.is_stuck:
+            return self.executable.execute_sharded(args, with_tokens=with_tokens)
+        with self.launch_lock:
+            return self.executable.execute_sharded(args, with_tokens=with_tokens)
 
     def _note_launch(self, receipt: LaunchReceipt) -> None:
         # With collected failures the launch is waited for here: `launch_and_wait` must see the errors of its own
