@@ -29,6 +29,8 @@ class FakeRemoteDevice:
 class LocalLauncher:
     """Launches without other processes."""
 
+    is_stuck = False
+
     def launch(self, program, args, start):
         return start()
 
@@ -82,7 +84,6 @@ def topology(monkeypatch):
                             lambda devices: (LocalLauncher(), (0, 1)) if len(devices) > HERE else (None, ()))
         monkeypatch.setattr(execute_executable, "compile_and_log", lambda low, devices, *rest:
                             executable_cache.LoadedExecutable(FakeExecutable(), object(), 0, devices[0]))
-        monkeypatch.setattr(execute_executable.launch_guards, "collective_window", lambda executable, device: None)
 
     return make
 

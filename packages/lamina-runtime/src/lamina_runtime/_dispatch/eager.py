@@ -160,7 +160,7 @@ class _MissHandler:
         self._name, self._run = name, run
         self._window: launch_guards.Window | None = None  # of its launches on several devices
         self._is_map = False  # whether it runs on several devices, wherever its arguments are
-        self._inner_call: CallObject = None
+        self._inner_call: tuple[launch_guards.Window | None, CallObject] = None, None
         self.call_refs: list[weakref.ref[CallObject]] = []
 
     def on_miss(self, *args: Tree) -> jit_call.MissResult:
@@ -170,12 +170,14 @@ class _MissHandler:
             if window is None or not (self._is_map or any(type(a) is _jaxlib.ArrayImpl and a._sharding.num_devices > 1
                                                           for a in args)):
                 return self.run(args, False)
-            if self._inner_call is None:
-                on_inner_miss = functools.partial(_on_inner_miss, weakref.ref(self))
-                self._inner_call = self.add_call_object(lambda *args: on_inner_miss(*args)[0], on_inner_miss)
+            inner_window, inner = self._inner_call
+            if inner_window is not window:
+                on_inner_miss = functools.partial(_on_inner_miss, weakref.ref(self), window)
+                inner = self.add_call_object(lambda *args: on_inner_miss(*args)[0], on_inner_miss)
+                self._inner_call = window, inner
             with window.lock:
                 may_call = not window.misses
-                outs = self._inner_call(*args) if may_call else None
+                outs = inner(*args) if may_call else None
             if not may_call:
                 outs = self.run(args, False)[0]
             if window.is_limited:
@@ -185,11 +187,10 @@ class _MissHandler:
             client_state.clear_call_caches(self.call_refs)
             raise
 
-    def on_inner_miss(self, args: Sequence[Value]) -> jit_call.MissResult:
+    def on_inner_miss(self, window: launch_guards.Window, args: Sequence[Value]) -> jit_call.MissResult:
         """Handle a miss of the inner call object; this thread holds the lock of the window."""
-        assert self._window is not None
         try:
-            with self._window.handling_miss():
+            with window.handling_miss():
                 return self.run(args, True)
         except BaseException:
             client_state.clear_call_caches(self.call_refs)
@@ -225,8 +226,8 @@ class _MissHandler:
         return outs, fast_path, has_changed or is_replaced_later and fast_path is None
 
 
-def _on_inner_miss(handler_ref: Any, /, *args: Tree) -> jit_call.MissResult:
-    return handler_ref().on_inner_miss(args)
+def _on_inner_miss(handler_ref: Any, window: launch_guards.Window, /, *args: Tree) -> jit_call.MissResult:
+    return handler_ref().on_inner_miss(window, args)
 
 
 def _make_call_object(name: str, run: Callable[[Sequence[Value]], tuple[Tree, piecewise.Program | None]]) -> CallObject:

@@ -130,7 +130,7 @@ class _CacheMissHandler:
       shardings_key: cache key of in_shardings and out_shardings; None if there are none.
       compiler_options: the compiler options, as (name, value) pairs.
       window: the window of launches on several devices; set at the first such program.
-      inner_call: the call object with the fast path for these launches; made when first needed.
+      inner_call: a window, and the call object with the fast path for launches in it; made when first needed.
       new_fast_paths: thread -> fast path of a program on one device, which `inner_call` has just handled.
       call_refs: weak references to the call objects.
       multi_process_calls: cache of calls over several processes; set at the first such program.
@@ -146,7 +146,7 @@ class _CacheMissHandler:
         self.shardings_key = dispatch_user_shardings.get_shardings_key(spec) if has_shardings else None
         self.compiler_options = executable_cache.check_compiler_options(spec.call, spec.compiler_options)
         self.window: Any = None
-        self.inner_call: CallObject = None
+        self.inner_call: tuple[Any, CallObject] = None, None
         self.new_fast_paths: dict[int, executable.FastPath | None] = {}
         self.call_refs: list[weakref.ref[CallObject]] = []
         self.multi_process_calls: multi_process_call_cache.CallCache | None = None
@@ -232,14 +232,15 @@ class _CacheMissHandler:
             raise executable.make_execution_error(self.spec.call, self.spec.name, e, flat) from e
 
     def call_inner(self, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
-        """Call `inner_call` while no other thread launches a program on several devices."""
-        if self.inner_call is None:
-            on_miss: Function = functools.partial(_on_inner_miss, weakref.ref(self))
-            self.inner_call = self.add_call_object("inner", on_miss, lambda *args, **kwargs: on_miss(*args, **kwargs)[0])
-        window = self.window
+        """Call the inner call object while no other thread launches a program on several devices."""
+        window, (inner_window, inner) = self.window, self.inner_call
+        if inner_window is not window:
+            on_miss: Function = functools.partial(_on_inner_miss, weakref.ref(self), window)
+            inner = self.add_call_object("inner", on_miss, lambda *args, **kwargs: on_miss(*args, **kwargs)[0])
+            self.inner_call = window, inner
         with window.lock:
             may_call = not window.misses
-            out = self.inner_call(*args, **kwargs) if may_call else None
+            out = inner(*args, **kwargs) if may_call else None
         if not may_call:
             out = self.compile_and_run(args, kwargs)[0]
         if window.is_limited and trace_state.trace is EVALUATION:
@@ -404,11 +405,14 @@ class _CacheMissHandler:
 
 
 @api_boundary
-def _on_inner_miss(handler_ref: Any, /, *args: Tree, **kwargs: Tree) -> MissResult:
-    """Handle a miss of the inner call object; `handler_ref` is a weak reference to the miss handler."""
+def _on_inner_miss(handler_ref: Any, window: launch_guards.Window, /, *args: Tree, **kwargs: Tree) -> MissResult:
+    """Handle a miss of the inner call object; this thread holds the lock of the window.
+
+    `handler_ref` is a weak reference to the miss handler.
+    """
     handler: _CacheMissHandler = handler_ref()
     try:
-        with handler.window.handling_miss():
+        with window.handling_miss():
             return handler.compile_and_run(args, kwargs, True)
     except BaseException:
         handler.on_error()
