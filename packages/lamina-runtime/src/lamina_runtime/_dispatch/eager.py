@@ -177,11 +177,13 @@ class _MissHandler:
                 self._inner_call = window, inner
             with window.lock:
                 may_call = not window.misses
-                outs = inner(*args) if may_call else None
+                if may_call:
+                    outs = inner(*args)
+                    if window.is_limited:
+                        window.note_launch([x for x in (outs if type(outs) is tuple else (outs,))
+                                            if type(x) is _jaxlib.ArrayImpl])
             if not may_call:
                 outs = self.run(args, False)[0]
-            if window.is_limited:
-                window.note_launch([x for x in (outs if type(outs) is tuple else (outs,)) if type(x) is _jaxlib.ArrayImpl])
             return outs, None, False
         except BaseException:
             client_state.clear_call_caches(self.call_refs)

@@ -240,13 +240,13 @@ class _CacheMissHandler:
             self.inner_call = window, inner
         with window.lock:
             may_call = not window.misses
-            out = inner(*args, **kwargs) if may_call else None
-        if not may_call:
-            out = self.compile_and_run(args, kwargs)[0]
-        if window.is_limited and trace_state.trace is EVALUATION:
-            window.note_launch((out,) if type(out) is ArrayImpl else
-                               [x for x in CALL_REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
-        return out
+            if may_call:
+                out = inner(*args, **kwargs)
+                if window.is_limited and trace_state.trace is EVALUATION:
+                    window.note_launch((out,) if type(out) is ArrayImpl else
+                                       [x for x in CALL_REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
+                return out
+        return self.compile_and_run(args, kwargs)[0]
 
     def compile_and_run(self, args: Sequence[Tree], kwargs: dict[str, Tree], is_inner: bool = False) -> MissResult:
         """Return (result, fast path or None, whether to evict the signature).

@@ -329,7 +329,7 @@ class CompiledProgram:
         args += [place_arg(x, s, a) for x, k, s, a in zip(flat, self.used_args, self.in_shardings, self.in_avals) if k]
         failures, failure = self.loaded.failures, None
         if failures is None:
-            outs = self._start(args, handlers)
+            outs = self._start_in_window(args, handlers)
         else:
             try:
                 outs = failures.launch_and_wait(f"{self.call} of `{self.name}`", lambda: self._start(args, handlers))
@@ -338,8 +338,8 @@ class CompiledProgram:
                     raise
                 # The error is exchanged below: the other processes would wait for this one in the next collective.
                 outs, failure = [], e
-        if self.window is not None:
-            self.window.note_launch(outs)
+            if self.window is not None:
+                self.window.note_launch(outs)
         checked = (config.debug_nans.ever_enabled or config.debug_infs.ever_enabled) and nan_checks.is_enabled()
         if checked or self.launcher is not None and failures is not None:
             closed = self._closed()
@@ -364,6 +364,20 @@ class CompiledProgram:
             return self.run(flat, user_shardings)
         except _jaxlib.JaxRuntimeError as e:
             raise make_execution_error(self.call, self.name, e, flat, program=self.source_program) from e
+
+    def _start_in_window(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
+        """Launch, and wait if too many programs are in flight."""
+        window = self.window
+        if window is None or not window.is_limited:
+            return self._start(args, handlers)
+        if client_state.current.launcher is not None:  # it may launch in another thread, which needs the lock
+            outs = self._start(args, handlers)
+            window.note_launch(outs)
+            return outs
+        with window.lock:  # until this launch is counted
+            outs = self._start(args, handlers)
+            window.note_launch(outs)
+        return outs
 
     def _start(self, args: list[Value], handlers: list[ResultHandler]) -> Sequence[Array]:
         if self.launcher is not None:
