@@ -189,6 +189,7 @@ def test_process_that_is_stopped_in_a_loop_does_not_hang(seed):
 
 
 SEVERAL_LOST = """
+import re
 count, me, lost = n, rank, ()  # of the system that was formed last
 old = list(range(n))           # the first index of each of its processes
 victims = [int(r) for r in sys.argv[5].split(",")]
@@ -208,6 +209,8 @@ while True:
         print("lost", *e.process_indices, flush=True)
         lost = e.process_indices
         shutdown()
+    except ConnectionError as e:  # the second one was killed while the processes connected
+        lost = (*lost, *[left[int(r)] for r in re.findall(r"process (\\d+) \\(", str(e))])
 assert old == [r for r in range(n) if r not in victims], old
 """
 
