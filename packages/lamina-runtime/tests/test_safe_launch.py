@@ -1,4 +1,5 @@
 import gc
+import sys
 import threading
 import weakref
 from types import SimpleNamespace
@@ -145,6 +146,19 @@ def test_launches_are_limited_only_if_they_block(monkeypatch, blocks):
     f = pmap(lambda x: lax.psum(x, "i"), axis_name="i")
     x = np.ones(8, np.float32)
     assert np.asarray(f(x)).tolist() == [8] * 8 and np.asarray(jit(f)(x)).tolist() == [8] * 8
+
+
+def test_one_device_has_the_fast_path_after_several():
+    f, seen = jit(lambda x: lax.add(x, x)), []
+    many = pmap(lambda x: x)(np.ones((8, 2), np.float32))
+    one = {n: device_put(np.full(n, n, np.float32)) for n in (3, 4)}
+    for _ in range(3):
+        assert np.asarray(f(many)).tolist() == [[2, 2]] * 8
+        assert all(np.asarray(f(x)).tolist() == [2 * n] * n for n, x in one.items())
+    sys.setprofile(lambda frame, event, argument: seen.append(frame.f_code.co_name) if event == "call" else None)
+    f(one[3]), f(one[4])
+    sys.setprofile(None)
+    assert not seen
 
 
 def test_window_with_donated_results(monkeypatch):

@@ -179,6 +179,7 @@ class _CacheMissHandler:
 
     def on_error(self) -> None:
         """Clear the caches of the call objects after a call raised, and evict devices of closed clients."""
+        self.new_fast_paths.clear()  # else a later call with another signature would take one
         client_state.clear_call_caches(self.call_refs)
         backends.evict_closed_devices()
 
@@ -294,7 +295,7 @@ class _CacheMissHandler:
             self._note_multi_process_call(args, kwargs, call, program)
         is_replaced_later = program.is_replaced_later
         fast_path = self._make_fast_path(call, program, result) if is_inner or program.window is None else None
-        if is_inner and program.window is None:
+        if is_inner and program.window is None and isinstance(spec, JitSpec):  # maps call `call_inner` themselves
             self.new_fast_paths[threading.get_ident()] = fast_path
         # jaxlib asks again for the fast path of a signature only if it was evicted.
         return result, fast_path, changed or is_replaced_later and fast_path is None
